@@ -1,0 +1,47 @@
+# Everything sets itself up: `make demo` and `make test` work on a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench lock clean
+
+help:
+	@echo "make demo    the whole system on this machine, with emulated hardware"
+	@echo "make test    all checks and tests, on real parts (kube-apiserver, etcd)"
+	@echo "make bench   latency benchmark on a real kube-apiserver"
+
+$(VENV)/installed: pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/vigil demo --speed 1
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	tests/setup.sh
+	$(BIN)/pytest
+
+bench: $(VENV)/installed-dev
+	tests/setup.sh
+	$(BIN)/python -m benchmarks.latency
+
+lock: $(VENV)/installed-dev
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build --extra dev -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""The cluster daemon: intake, merge pipeline, sharding, publishing."""

@@ -1,0 +1,55 @@
+"""Driver severities, handling levels and their order (``spec/device-plugin.md`` 2.7, 2.8)."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Severity(IntEnum):
+    """What the driver calls a fault event (``spec/dcmi.md`` 5.2)."""
+
+    SUGGESTION = 0
+    MINOR = 1
+    MAJOR = 2
+    CRITICAL = 3
+
+    @property
+    def word(self) -> str:
+        """The lower-case name that people and metrics read."""
+        return self.name.lower()
+
+
+class ChipLevel(StrEnum):
+    """How a chip fault is to be handled, most serious first."""
+
+    MANUALLY_SEPARATE_NPU = "ManuallySeparateNPU"
+    SEPARATE_NPU = "SeparateNPU"
+    PRE_SEPARATE_NPU = "PreSeparateNPU"
+    RESTART_NPU = "RestartNPU"
+    FREE_RESTART_NPU = "FreeRestartNPU"
+    RESTART_BUSINESS = "RestartBusiness"
+    RESTART_REQUEST = "RestartRequest"
+    SUB_HEALTH_FAULT = "SubHealthFault"
+    NOT_HANDLE_FAULT = "NotHandleFault"
+    NORMAL_NPU = "NormalNPU"
+
+
+_RANK = {level: rank for rank, level in enumerate(ChipLevel)}
+
+
+def most_serious(levels: Iterable[ChipLevel]) -> ChipLevel:
+    """The most serious of ``levels``; ``NormalNPU`` when there is none."""
+    return min(levels, key=_RANK.__getitem__, default=ChipLevel.NORMAL_NPU)
+
+
+def is_device_fault(severity: Severity | None) -> bool:
+    """Whether elastic training counts a chip fault as a device fault: critical or major.
+
+    Source: ``spec/consumers.md`` 5.3. Network faults found by ``hccn_tool`` count too; that is
+    decided where they are observed.
+    """
+    return severity is not None and severity >= Severity.MAJOR

@@ -1,0 +1,44 @@
+"""Names, namespaces and labels of the documents (``spec/consumers.md`` 7.1, M1 to M3)."""
+
+from __future__ import annotations
+
+import re
+
+DEVICE_INFO_NAMESPACE = "kube-system"
+DEVICE_INFO_PREFIX = "mindx-dl-deviceinfo-"
+NODE_INFO_NAMESPACE = "mindx-dl"
+NODE_INFO_PREFIX = "mindx-dl-nodeinfo-"
+SWITCH_INFO_PREFIX = "mindx-dl-switchinfo-"
+REPORT_LABEL = ("mx-consumer-cim", "true")
+
+CLUSTER_NAMESPACE = "mindx-dl"
+CLUSTER_DEVICE_PREFIX = "cluster-info-device-"
+CLUSTER_SWITCH_PREFIX = "cluster-info-switch-"
+CLUSTER_NODE_NAME = "cluster-info-node-cm"
+CLUSTER_LABEL = ("mx-consumer-volcano", "true")
+
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NODE_NAME_MAX = 230
+
+
+def node_name_problem(node: str) -> str | None:
+    """Why Kubernetes would refuse ``node`` as a node name of ours, or ``None``.
+
+    At most 230 characters, so that ``mindx-dl-deviceinfo-<node>`` stays a legal name
+    (``spec/device-plugin.md`` 1.1).
+    """
+    if not node:
+        return "is empty"
+    if len(node) > _NODE_NAME_MAX:
+        return f"has {len(node)} characters, at most {_NODE_NAME_MAX} are allowed"
+    if _NODE_NAME.fullmatch(node) is None:
+        return (
+            f"{node!r} is not a Kubernetes node name: lower-case letters, digits, '-' and '.', "
+            "each part beginning and ending with a letter or digit"
+        )
+    return None
+
+
+def device_info_name(node: str) -> str:
+    """Name of the device-info ConfigMap of ``node``."""
+    return DEVICE_INFO_PREFIX + node

@@ -1,0 +1,88 @@
+"""What collectors report: observations, blindness, answers and gaps.
+
+All of these are journaled in the order in which they were reported, and a replay of the journal
+needs nothing else. Times are Unix epoch milliseconds of the host's clock unless a name says
+otherwise.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from contract.levels import Severity
+
+
+class Assertion(StrEnum):
+    """What a source says about a code on a subject."""
+
+    OCCUR = "occur"
+    RECOVER = "recover"
+    ONCE = "once"
+    PRESENT = "present"
+    ABSENT = "absent"
+
+
+class Subject(msgspec.Struct, frozen=True, order=True):
+    """Whom an observation is about: ``Subject("chip", 3)`` is the chip with physical id 3."""
+
+    kind: str
+    id: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
+
+def chip_subject(physical_id: int) -> Subject:
+    """The subject of the chip with ``physical_id``."""
+    return Subject("chip", physical_id)
+
+
+class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=True):
+    """One thing that a collector saw.
+
+    ``code`` is formatted as on the wire (8 or more upper-case hexadecimal digits).
+    ``driver_raised_at_ms`` is what the driver says, ``seen_at_ms`` when this host learned it.
+    OCCUR, RECOVER and ONCE come from events; PRESENT and ABSENT from audits that disagree with
+    what was believed.
+    """
+
+    source: str
+    subject: Subject
+    code: str
+    assertion: Assertion
+    seen_at_ms: int
+    severity: Severity | None = None
+    driver_raised_at_ms: int | None = None
+    serial: int | None = None
+    text: str = ""
+
+
+class SourceBlind(msgspec.Struct, frozen=True, tag="blind"):
+    """A source gives no answer about a subject since ``since_ms``, because of ``reason``."""
+
+    source: str
+    subject: Subject
+    since_ms: int
+    reason: str
+
+
+class SourceAnswered(msgspec.Struct, frozen=True, tag="answered"):
+    """A source answered about a subject: for the first time, or again after blindness."""
+
+    source: str
+    subject: Subject
+    at_ms: int
+
+
+class Gap(msgspec.Struct, frozen=True, tag="gap"):
+    """Something may have been missed here; an audit follows."""
+
+    source: str
+    at_ms: int
+    reason: str
+
+
+Report: TypeAlias = Observation | SourceBlind | SourceAnswered | Gap

@@ -1,0 +1,1 @@
+"""The emulated driver: C library, control and scenarios."""

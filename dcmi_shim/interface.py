@@ -1,0 +1,34 @@
+"""What collectors may ask of a driver. ``dcmi_shim.driver.Driver`` is the real one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
+
+
+class ChipDriver(Protocol):
+    """The calls that the chip collector needs.
+
+    Each call raises ``DriverCallError`` (the driver said no), ``DriverCallStuck`` (no answer within
+    the deadline, or left out since), or ``DriverGone`` (no child now). One call's failure never
+    delays another chip's call by more than one deadline.
+    """
+
+    async def inventory(self) -> Inventory:
+        """Chips and identity; waits until the driver has answered once."""
+
+    async def error_codes(self, chip: Chip) -> tuple[int, ...]:
+        """Fault codes that the driver lists as active on ``chip``, in its order."""
+
+    async def health(self, chip: Chip) -> int | None:
+        """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
+
+    def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
+        """Fault events as they arrive. One reader only."""
+
+    def stuck_calls(self) -> tuple[StuckCall, ...]:
+        """Calls that are left out now."""

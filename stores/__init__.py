@@ -1,0 +1,1 @@
+"""Where documents live: Kubernetes or a directory."""

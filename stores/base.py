@@ -1,0 +1,100 @@
+"""The small interface that every store offers.
+
+A store keeps documents: ConfigMap-shaped records under a namespace and a name. All methods raise
+``StoreUnavailable`` when trying again makes sense and ``StoreRefused`` when it does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One stored document. ``version`` is opaque and empty for one not read from a store."""
+
+    namespace: str
+    name: str
+    data: dict[str, str]
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    version: str = ""
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which documents a list or a watch is about; ``None`` means any."""
+
+    namespace: str | None = None
+    name: str | None = None
+    label: tuple[str, str] | None = None
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Everything selected, now: at the start of a watch and after each interruption.
+
+    What is not in here is gone.
+    """
+
+    documents: tuple[Document, ...]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A document was created or replaced."""
+
+    document: Document
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """A document was deleted."""
+
+    namespace: str
+    name: str
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The watch shows nothing until the next ``Listed``, because of ``reason``."""
+
+    reason: str
+
+
+WatchEvent: TypeAlias = Listed | Changed | Deleted | Interrupted
+
+
+class Store(Protocol):
+    """Kubernetes, MQTT or a directory."""
+
+    @property
+    def url(self) -> str:
+        """The store's address as the operator gave it."""
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        """Read one document; ``None`` when there is none."""
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        """Read all selected documents."""
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """Create or replace a whole document and return its new version.
+
+        ``expected``: ``None`` writes whatever is there; ``""`` demands that there is nothing;
+        any other value demands that the stored version is this one. Otherwise
+        ``StoreConflict``. ``document.version`` is ignored. Identical content may keep its version.
+        """
+
+    async def delete(self, namespace: str, name: str) -> None:
+        """Delete a document; one that is not there is no error."""
+
+    def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """Follow the selected documents for ever.
+
+        The first event is ``Listed`` or ``Interrupted``. After ``Interrupted`` the watch comes back
+        by itself (backoff with jitter) and says ``Listed`` again. Own writes are shown too.
+        ``StoreRefused`` ends it only when waiting cannot help.
+        """
+
+    async def close(self) -> None:
+        """Give connections back. The store is not usable afterwards."""

@@ -1,0 +1,5 @@
+"""``python -m vigil`` is ``vigil``."""
+
+from vigil.main import main
+
+main()

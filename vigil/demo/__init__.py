@@ -1,0 +1,1 @@
+"""The demo: the whole system on one machine with emulated hardware."""

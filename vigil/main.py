@@ -1,0 +1,43 @@
+"""The command ``vigil``: registers the verbs and turns errors into exit statuses.
+
+Verb modules import only ``typer`` and the standard library at their top, so that no verb pays for
+what another one needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import typer
+
+from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
+
+app = typer.Typer(
+    name="vigil",
+    help="Watches Ascend NPUs and tells the cluster about their faults.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+EXIT_NOT_WELL = 1
+EXIT_WRONG_USE = 2
+EXIT_OUTSIDE = 3
+
+
+def main() -> NoReturn:
+    """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an outside part failed."""
+    try:
+        app()
+    except ConfigurationError as error:
+        print(f"vigil: {error}", file=sys.stderr)
+        sys.exit(EXIT_WRONG_USE)
+    except (DriverError, StoreError) as error:
+        print(f"vigil: {error}", file=sys.stderr)
+        sys.exit(EXIT_OUTSIDE)
+    except VigilError as error:
+        print(f"vigil: {error}", file=sys.stderr)
+        sys.exit(EXIT_NOT_WELL)
+    sys.exit(0)
