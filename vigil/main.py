@@ -12,6 +12,7 @@ from typing import NoReturn
 import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
+from vigil.demo.verb import demo
 
 app = typer.Typer(
     name="vigil",
@@ -21,6 +22,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.command("demo")(demo)
 
 EXIT_NOT_WELL = 1
 EXIT_WRONG_USE = 2
