@@ -13,6 +13,7 @@ import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
 from vigil import emulator, simulate
+from vigil.demo.verb import demo
 
 app = typer.Typer(
     name="vigil",
@@ -25,6 +26,7 @@ app = typer.Typer(
 
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
+app.command("demo")(demo)
 
 EXIT_NOT_WELL = 1
 EXIT_WRONG_USE = 2
