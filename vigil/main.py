@@ -12,6 +12,7 @@ from typing import NoReturn
 import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
+from vigil.aggregator import aggregator
 
 app = typer.Typer(
     name="vigil",
@@ -21,6 +22,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def vigil() -> None:
+    """Watches Ascend NPUs and tells the cluster about their faults."""
+
+
+app.command()(aggregator)
 
 EXIT_NOT_WELL = 1
 EXIT_WRONG_USE = 2
