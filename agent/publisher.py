@@ -188,7 +188,8 @@ class Publisher:
             self._edges.verify(write.document)
         except DocumentError as error:
             self.record.writes[write.reason, "invalid"] += 1
-            return self._trouble(f"not written, its readers would refuse it: {error}", refused=True)
+            self._begin_trouble(f"not written, its readers would refuse it: {error}")
+            return _Pause(_REFUSED_SECONDS, self._woken)
         await self._edges.before_write()
         expected = "" if self._shown is None else self._shown.version
         self.record.waiting = None
@@ -267,11 +268,14 @@ class Publisher:
                 _CONFLICT_SECONDS // 60,
             )
 
-    def _trouble(self, reason: str, *, refused: bool) -> _Pause:
+    def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
             self.record.trouble_since_ms = self._edges.wall_clock()
             log.error("%s: cannot be published: %s; tried until it can", self._name, reason)
         self.record.trouble = reason
+
+    def _trouble(self, reason: str, *, refused: bool) -> _Pause:
+        self._begin_trouble(reason)
         if refused:
             return _Pause(_REFUSED_SECONDS, self._reconnected)
         seconds = self._backoff * random.uniform(0.5, 1.0)

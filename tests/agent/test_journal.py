@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
 import signal
 import sqlite3
@@ -46,6 +45,10 @@ def stored_rows(directory: Path) -> list[tuple[int, str, str]]:
         return connection.execute(
             "SELECT sequence, kind, body FROM rows ORDER BY sequence"
         ).fetchall()
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 10) -> None:
@@ -216,7 +219,7 @@ async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
     assert await journal.close()
     assert [row[1] for row in stored_rows(tmp_path)] == ["start", "gap"]
     aside = f"{FILE_NAME}.broken-{NOW_MS}"
-    assert sorted(os.listdir(tmp_path)) == [FILE_NAME, aside]
+    assert names_in(tmp_path) == [FILE_NAME, aside]
     assert (tmp_path / aside).read_bytes().startswith(b"this is not")
     assert "moved to" in caplog.text
 
@@ -225,7 +228,7 @@ async def test_a_file_that_is_removed_while_running_is_made_again(tmp_path: Path
     recovered: list[bool] = []
     journal = open_journal(tmp_path, on_recovered=lambda: recovered.append(True))
     assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
-    for name in os.listdir(tmp_path):
+    for name in names_in(tmp_path):
         (tmp_path / name).unlink()
     journal.append([(Kind.REPORTS, "[1]")], NOW_MS)
     await until(lambda: bool(recovered), "a snapshot is asked for")
