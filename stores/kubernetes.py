@@ -7,6 +7,7 @@ the usual way, and lists again after anything else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -21,7 +22,7 @@ from stores.document_names import check_names
 from stores.kubernetes_connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
 _OK = 200
 _CREATED = 201
@@ -120,8 +121,9 @@ class KubernetesStore:
                 yield Listed(documents)
                 del documents
                 reason = ""
-                async for event in self._follow(selection, version):
-                    yield event
+                async with contextlib.aclosing(self._follow(selection, version)) as changes:
+                    async for event in changes:
+                        yield event
             except (StoreUnavailable, _NoRights) as error:
                 if loop.time() - began > _STEADY_SECONDS:
                     backoff.reset()
@@ -152,7 +154,9 @@ class KubernetesStore:
                 return tuple(documents), page.metadata.resource_version
             query["continue"] = page.metadata.continue_token
 
-    async def _follow(self, selection: Selection, version: str) -> AsyncIterator[Changed | Deleted]:
+    async def _follow(
+        self, selection: Selection, version: str
+    ) -> AsyncGenerator[Changed | Deleted, None]:
         """Changes after ``version``, for as long as none can be missed.
 
         Ends with an error. The server may have forgotten the version (410): then it is asked for
