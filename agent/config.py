@@ -51,7 +51,7 @@ class AgentConfiguration(Section):
     node_name: Annotated[str, AfterValidator(_node_name)]
     store: Annotated[str, AfterValidator(_store)] = "kubernetes:"
     kubeconfig: Path | None = None
-    driver_root: Path = Path("/usr/local/Ascend/driver")
+    driver_root: Path | None = None
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: Annotated[str, AfterValidator(_listen)] | None = None
