@@ -105,9 +105,18 @@ def _check_init(library: FoundLibrary, reply: Message) -> None:
 
 
 class Keeper:
-    """Owns the children that serve calls and events. ``run`` is its only task."""
+    """Owns the children that serve calls and events. ``run`` is its only task.
 
-    def __init__(self, library: FoundLibrary, settings: DriverSettings, events: EventQueue) -> None:
+    ``reopened`` is set when the library was opened again after its process was gone.
+    """
+
+    def __init__(
+        self,
+        library: FoundLibrary,
+        settings: DriverSettings,
+        events: EventQueue,
+        reopened: asyncio.Event,
+    ) -> None:
         self._library = library
         self._settings = settings
         self._events = events
