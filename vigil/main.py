@@ -13,8 +13,8 @@ import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
 from vigil import emulator, simulate
-from vigil.demo.verb import demo
 from vigil.aggregator import aggregator
+from vigil.demo.verb import demo
 
 app = typer.Typer(
     name="vigil",
@@ -25,16 +25,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command("aggregator")(aggregator)
+app.command("demo")(demo)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
-app.command("demo")(demo)
-
-@app.callback()
-def vigil() -> None:
-    """Watches Ascend NPUs and tells the cluster about their faults."""
-
-
-app.command()(aggregator)
 
 EXIT_NOT_WELL = 1
 EXIT_WRONG_USE = 2
