@@ -19,6 +19,8 @@ _ESCAPES = {
 }
 _TO_ESCAPE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
 
 def _escape(match: re.Match[str]) -> str:
     return _ESCAPES.get(match.group(), "\ufffd")
@@ -30,8 +32,7 @@ def encode(value: Any) -> str:
     Member order is the insertion order of a ``dict`` (Go's struct order); sort the keys of what
     is a map in Go. A lone surrogate becomes U+FFFD, as Go does with text that is not UTF-8.
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _TO_ESCAPE.sub(_escape, text)
+    return _TO_ESCAPE.sub(_escape, _encode(value))
 
 
 def sorted_map(value: dict[str, Any]) -> dict[str, Any]:

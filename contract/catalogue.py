@@ -1,0 +1,165 @@
+"""What is known of each fault code: level, severity, name.
+
+The tables under ``contract/data`` hold the facts that MindCluster 26.x ships. Source:
+``spec/device-plugin.md`` 2.7 and appendix A.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from contract.codes import is_network, parse_code
+from contract.errors import ConfigurationError, Problem
+from contract.levels import ChipLevel, Severity, most_serious
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+
+class CodeFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of ``codes.json``; ``severity`` is a word, and absent where none is known."""
+
+    severity: str | None = None
+    component: str = ""
+    module: str = ""
+    name_en: str = ""
+    name_zh: str = ""
+
+
+class LevelTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``levels.json``: level to codes, for each kind of subject."""
+
+    about: str
+    chip: dict[str, list[str]]
+    switch: dict[str, list[str]]
+    node: dict[str, list[str]]
+    public: dict[str, list[str]]
+    public_resources: list[str]
+
+
+class CodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``codes.json``."""
+
+    about: str
+    codes: dict[str, CodeFacts]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A level and the sentence that says why it is this one."""
+
+    level: ChipLevel
+    because: str
+
+
+_UNKNOWN_IS_HARMLESS = frozenset({Severity.SUGGESTION, Severity.MINOR})
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Levels, severities and names by code. Codes are as on the wire."""
+
+    chip_levels: Mapping[str, ChipLevel]
+    severities: Mapping[str, Severity]
+    facts: Mapping[str, CodeFacts]
+
+    def judge(self, code: str, severity: Severity | None) -> Verdict:
+        """The level of a chip's code and the rule that decided.
+
+        A code in no table is judged by what the driver calls it. A network code in no table is
+        ``PreSeparateNPU`` whatever its severity.
+        """
+        level = self.chip_levels.get(code)
+        if level is not None:
+            return Verdict(level, f"{code} is {level} in the level table")
+        if is_network(code):
+            return Verdict(
+                ChipLevel.PRE_SEPARATE_NPU, f"{code} is a network code in no level table"
+            )
+        word = "of unknown severity" if severity is None else severity.word
+        because = f"{code} is in no level table and {word}"
+        if severity in _UNKNOWN_IS_HARMLESS:
+            return Verdict(ChipLevel.NOT_HANDLE_FAULT, because)
+        return Verdict(ChipLevel.SEPARATE_NPU, because)
+
+    def level_of(self, code: str, severity: Severity | None) -> ChipLevel:
+        """The level alone; see ``judge``."""
+        return self.judge(code, severity).level
+
+    def severity_of(self, code: str) -> Severity | None:
+        """The severity with which the driver raises ``code``; ``None`` for an unknown code."""
+        return self.severities.get(code)
+
+    def name_of(self, code: str) -> str | None:
+        """The English name of ``code``, if it has one."""
+        facts = self.facts.get(code)
+        return facts.name_en or None if facts is not None else None
+
+
+def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
+    """Check the tables whole and make a catalogue of them.
+
+    Raises ``ConfigurationError`` with everything that is wrong.
+    """
+    problems: list[Problem] = []
+    by_code: dict[str, list[ChipLevel]] = {}
+    for name, codes in levels.chip.items():
+        if name not in set(ChipLevel):
+            problems.append(Problem(f"chip.{name}", f"{name!r} is no level of a chip"))
+            continue
+        for index, code in enumerate(codes):
+            _check_code(code, f"chip.{name}[{index}]", problems)
+            by_code.setdefault(code, []).append(ChipLevel(name))
+    severities = dict.fromkeys(by_code, Severity.MINOR)  # what the table leaves out is minor
+    words = {severity.word: severity for severity in Severity}
+    for code, facts in table.codes.items():
+        _check_code(code, f"codes.{code}", problems)
+        if facts.severity is None:
+            continue
+        if facts.severity not in words:
+            what = f"{facts.severity!r} is none of {', '.join(words)}"
+            problems.append(Problem(f"codes.{code}.severity", what))
+            continue
+        severities[code] = words[facts.severity]
+    if problems:
+        raise ConfigurationError(source, problems)
+    chip_levels = {code: most_serious(named) for code, named in by_code.items()}
+    return Catalogue(chip_levels, severities, table.codes)
+
+
+def _check_code(code: str, where: str, problems: list[Problem]) -> None:
+    try:
+        written = parse_code(code)
+    except ValueError as error:
+        problems.append(Problem(where, str(error)))
+        return
+    if written != code:
+        problems.append(Problem(where, f"{code!r} must be written {written!r}"))
+
+
+@cache
+def shipped() -> Catalogue:
+    """The catalogue of the tables in this package. Read once."""
+    levels, table = shipped_levels(), read_table("codes.json", CodeTable)
+    return build(levels, table, "contract/data")
+
+
+def shipped_levels() -> LevelTables:
+    """All level tables in this package, those of switches, nodes and public faults included."""
+    return read_table("levels.json", LevelTables)
+
+
+def read_table(name: str, model: type[T]) -> T:
+    """Read one table of this package."""
+    content = (resources.files("contract") / "data" / name).read_bytes()
+    try:
+        return msgspec.json.decode(content, type=model)
+    except msgspec.MsgspecError as error:
+        raise ConfigurationError(f"contract/data/{name}", [Problem("$", str(error))]) from None

@@ -1,0 +1,50 @@
+"""Fault codes: how they are written, and the ones that mean something to the program.
+
+Sources: ``spec/device-plugin.md`` 0 and 2.5. On the wire a code is upper-case hexadecimal without
+``0x``: eight digits from the driver, nine for codes that a program made up, whose leading zero
+belongs to the name (``020001002``).
+"""
+
+from __future__ import annotations
+
+import re
+
+LINK_DOWN = "81078603"
+UBOE_PORT_DOWN = "81078607"
+UBOE_SUB_HEALTH = "110000002"
+UBOE_PRE_SEPARATE = "110001024"
+UB_PORT_DOWN = "81B18603"
+UB_SEPARATE = "020001002"
+UB_SUB_HEALTH = "020000002"
+RESET_FINISHED = "8C2FA009"
+CARD_DROP = "40F84E00"
+HANG = "200001002"
+HBM_MULTI_BIT = "80E01801"
+AIC_BUS = "80C98009"
+AIV_BUS = "80CB8009"
+
+NETWORK_FAULT_CODES = frozenset({LINK_DOWN, UBOE_PORT_DOWN, UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE})
+"""Codes of the parameter plane; all others are the chip's own."""
+
+_DRIVER_CODE_MAX = 0xFFFFFFFF
+_CODE = re.compile(r"(?:0x)?([0-9a-f]{8,9})", re.IGNORECASE | re.ASCII)
+
+
+def format_code(value: int) -> str:
+    """The text of a code that the driver gave as a number of 32 bits."""
+    if not 0 <= value <= _DRIVER_CODE_MAX:
+        raise ValueError(f"{value} is no fault code of 32 bits")
+    return f"{value:08X}"
+
+
+def parse_code(text: str) -> str:
+    """The code in ``text`` as written on the wire; people may write lower case and ``0x``."""
+    match = _CODE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no fault code: 8 or 9 hexadecimal digits are expected")
+    return match[1].upper()
+
+
+def is_network(code: str) -> bool:
+    """Whether ``code`` tells of the network of a chip instead of the chip."""
+    return code in NETWORK_FAULT_CODES

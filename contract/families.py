@@ -1,0 +1,82 @@
+"""Card families and the names that follow from them (``spec/device-plugin.md`` 0 and 1.3)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+
+class SwitchInfo(Enum):
+    """What a family has under ``SwitchInfoCfg`` while no switch reports."""
+
+    NONE = "none"
+    CLEAN = "clean"
+    ZERO = "zero"
+
+
+class Family(msgspec.Struct, frozen=True):
+    """One card family.
+
+    ``name`` is the driver's (``Inventory.family``), ``device_type`` begins its devices' names and
+    its resource key, ``fault_type`` is the type under whose key the fault list is written.
+    """
+
+    name: str
+    device_type: str
+    has_network: bool
+    switch_info: SwitchInfo = SwitchInfo.NONE
+    fault_type: str = ""
+
+    @property
+    def resource(self) -> str:
+        """Key of the free list and prefix of the other keys: ``huawei.com/Ascend910``."""
+        return resource_of(self.device_type)
+
+    @property
+    def fault_key(self) -> str:
+        """Key of the fault list; on 310 upstream has it under the 310P key (defect K19)."""
+        return resource_of(self.fault_type or self.device_type) + "-Fault"
+
+    def device_name(self, physical_id: int) -> str:
+        """Name of the chip with ``physical_id``: ``Ascend910-3``."""
+        return f"{self.device_type}-{physical_id}"
+
+
+def resource_of(device_type: str) -> str:
+    """Resource key of a device type."""
+    return f"huawei.com/{device_type}"
+
+
+_FAMILIES = (
+    Family("Ascend910", "Ascend910", True),
+    Family("Ascend910B", "Ascend910", True),
+    Family("Ascend910A3", "Ascend910", True, SwitchInfo.CLEAN),
+    Family("Ascend910A5", "npu", True, SwitchInfo.ZERO),
+    Family("Ascend310P", "Ascend310P", False),
+    Family("Ascend310", "Ascend310", False, fault_type="Ascend310P"),
+    Family("Ascend310B", "Ascend310", False, fault_type="Ascend310P"),
+)
+FAMILIES = {family.name: family for family in _FAMILIES}
+
+_TYPES = ("npu", "Ascend910", "Ascend310P", "Ascend310")
+"""Device types in the order in which a reader asks for them (``spec/clusterd.md`` 1.3)."""
+
+
+def device_type_of(keys: AbstractSet[str]) -> str:
+    """The device type that a document with these ``DeviceList`` keys is about.
+
+    A free list decides; without one, any key that contains a type's name; else ``npu``. Upstream
+    asks in random key order, so its answer for mixed types varies.
+    """
+    for device_type in _TYPES:
+        if resource_of(device_type) in keys:
+            return device_type
+    for device_type in _TYPES[1:]:
+        if any(device_type in key for key in keys):
+            return device_type
+    return "npu"

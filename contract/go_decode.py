@@ -1,0 +1,214 @@
+"""JSON exactly as Go's ``encoding/json`` reads it into a struct.
+
+Documents are declared as ``GoStruct`` classes. Text that is written as Go writes it takes a fast
+path; everything else is judged member by member: names match without regard to case, the last
+duplicate wins, unknown members are dropped, ``null`` leaves the zero value, an integer has neither
+fraction nor exponent and fits its width, and text that is not Unicode becomes U+FFFD.
+
+Source: ``spec/clusterd.md`` 1.4 ("Go decoding quirks").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from contract.errors import DocumentError
+
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Uint: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
+
+
+class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of what is read from documents. Every field needs its Go zero value as its default.
+
+    A list or map that may be absent is declared ``… | None``: Go tells nil from empty.
+    Unknown members are forbidden only so that the fast path leaves them to the careful one.
+    """
+
+
+T = TypeVar("T")
+_Read: TypeAlias = Callable[[Any, str], Any]
+
+
+def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
+    """Read ``text`` as ``model``: a ``GoStruct``, or a list or map of them.
+
+    ``document`` names the document and ``where`` the place of ``text`` in it for the message.
+    Raises ``DocumentError`` for what Go refuses.
+    """
+    shape: Any = model
+    try:
+        fast: T = _fast(shape).decode(text)
+        return fast
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass  # not necessarily wrong: the careful reader decides
+    try:
+        tree = _parse(text)
+    except RecursionError:
+        raise DocumentError(document, where, "is nested too deeply") from None
+    except ValueError as error:
+        raise DocumentError(document, where, f"is not JSON: {error}") from None
+    try:
+        value: T = _reader(shape)(tree, where)
+    except _WrongTypeError as error:
+        raise DocumentError(document, error.where, error.what) from None
+    return value
+
+
+@cache
+def _fast(model: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(model)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with its members in order, duplicates included."""
+
+
+class _Number(str):
+    """A number with fraction or exponent: no integer for Go, whatever its value."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+_parse = json.JSONDecoder(
+    object_pairs_hook=_Pairs, parse_float=_Number, parse_constant=_refuse_constant
+).decode
+
+
+class _WrongTypeError(Exception):
+    def __init__(self, where: str, expected: str, found: Any) -> None:
+        self.where = where
+        self.what = f"must be {expected}, is {_describe(found)}"
+        super().__init__(self.what)
+
+
+def _describe(value: Any) -> str:
+    match value:
+        case _Number():
+            return f"the number {str(value)[:40]}"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"the number {value}" if abs(value) < 10**40 else "a very large number"
+        case str():
+            return f"the text {value[:40]!r}"
+        case _Pairs():
+            return "an object"
+        case list():
+            return "an array"
+    return "null"
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _text(value: str) -> str:
+    return _SURROGATE.sub("\ufffd", value)
+
+
+def _folded(name: str) -> str:
+    """Go folds two letters outside ASCII onto ASCII ones: the Kelvin sign and the long s."""
+    return name.lower().replace("\u017f", "s")
+
+
+@cache
+def _reader(model: Any) -> _Read:
+    return _of_type(inspect.type_info(model))
+
+
+def _of_type(kind: inspect.Type) -> _Read:
+    match kind:
+        case inspect.StrType():
+            return _read_text
+        case inspect.IntType(ge=low, le=high) if low is not None and high is not None:
+            return _integer(low, high)
+        case inspect.UnionType(types=(some, inspect.NoneType())):
+            return _nullable(_of_type(some))
+        case inspect.ListType(item_type=item):
+            return _list(_of_type(item))
+        case inspect.DictType(value_type=item):
+            return _map(_of_type(item))
+        case inspect.StructType(cls=cls):
+            return _struct(cls, kind)
+    raise TypeError(f"documents have no {kind!r}")
+
+
+def _read_text(value: Any, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or isinstance(value, _Number):
+        raise _WrongTypeError(where, "a text", value)
+    return _text(value)
+
+
+def _integer(low: int, high: int) -> _Read:
+    expected = f"an integer from {low} to {high}"
+
+    def read(value: Any, where: str) -> int:
+        if value is None:
+            return 0
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise _WrongTypeError(where, expected, value)
+        return value
+
+    return read
+
+
+def _nullable(some: _Read) -> _Read:
+    return lambda value, where: None if value is None else some(value, where)
+
+
+def _list(item: _Read) -> _Read:
+    def read(value: Any, where: str) -> list[Any]:
+        if value is None:
+            return []
+        if not isinstance(value, list) or isinstance(value, _Pairs):
+            raise _WrongTypeError(where, "an array", value)
+        return [item(element, f"{where}[{index}]") for index, element in enumerate(value)]
+
+    return read
+
+
+def _map(item: _Read) -> _Read:
+    def read(value: Any, where: str) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, _Pairs):
+            raise _WrongTypeError(where, "an object", value)
+        return {_text(key): item(element, f"{where}[{key!r}]") for key, element in value}
+
+    return read
+
+
+def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
+    members = {
+        _folded(field.encode_name): (field.name, field.encode_name, _of_type(field.type))
+        for field in kind.fields
+    }
+
+    def read(value: Any, where: str) -> Any:
+        if value is None:
+            return cls()
+        if not isinstance(value, _Pairs):
+            raise _WrongTypeError(where, "an object", value)
+        found = {}
+        for key, element in value:
+            member = members.get(_folded(key))
+            if member is not None and element is not None:
+                name, wire, reader = member
+                found[name] = reader(element, f"{where}.{wire}")
+        return cls(**found)
+
+    return read
