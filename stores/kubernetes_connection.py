@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import socket
 import ssl
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 10.0
+_LARGE_BODY_BYTES = 1024 * 1024
 _UNAUTHORIZED = 401
 # A quiet watch gets a bookmark about once a minute.
 _SILENCE_SECONDS = 90.0
@@ -124,7 +126,8 @@ class Connection:
         return await session.request(
             method,
             URL(configuration.host + path, encoded=True),
-            data=body,
+            # aiohttp writes a large body piece by piece only if it is a file.
+            data=io.BytesIO(body) if body and len(body) > _LARGE_BODY_BYTES else body,
             headers=headers,
             timeout=timeout,
             proxy=self._proxy,
