@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,10 @@ from tests.parts.controlplane import ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# Otherwise pytest-asyncio makes an event loop to give back later, and never closes it.
+asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")
