@@ -13,6 +13,8 @@ import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
 from vigil import emulator, simulate
+from vigil.agent import agent
+from vigil.validate import validate
 
 app = typer.Typer(
     name="vigil",
@@ -23,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command()(agent)
+app.command()(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
 
