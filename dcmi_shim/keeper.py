@@ -165,11 +165,12 @@ class Keeper:
 
     def close(self) -> None:
         """Kill everything at once; never waits."""
-        for child in (self._serving, self._hanging, self._starting):
-            if child is not None:
-                child.close()
+        children = (self._serving, self._hanging, self._starting)
         self._serving = self._hanging = self._starting = None
         self._usable.clear()
+        for child in children:
+            if child is not None:
+                child.close()
         self._reason = "the driver was closed"
 
     async def run(self) -> NoReturn:
