@@ -90,3 +90,13 @@ def load_agent(
         command_line=command_line,
         source="vigil agent" if file is None else str(file),
     )
+
+
+def check_agent_file(file: Path) -> None:
+    """Check a file for itself: what it leaves to flags and environment is not missing.
+
+    Raises ``ConfigurationError`` with all problems.
+    """
+    content = read_file(file)
+    content.setdefault("node_name", "any")
+    load(AgentConfiguration, file=content, environment={}, command_line={}, source=str(file))

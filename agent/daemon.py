@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from importlib import metadata
@@ -104,7 +103,7 @@ def _end_for_sure() -> None:
     """A store on a dead file system holds a thread that would hold the process."""
 
     def end() -> None:
-        print("vigil: the end takes too long; leaving", file=sys.stderr, flush=True)
+        log.error("the end takes too long; leaving without it")
         os._exit(1)
 
     timer = threading.Timer(_END_SECONDS, end)

@@ -8,7 +8,7 @@ import time
 
 
 class _OneLine(logging.Formatter):
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 

@@ -221,8 +221,7 @@ class Publisher:
         self._read_again = False
         before, self._shown = self._shown, shown
         if shown is not None:
-            stamp = self._edges.stamp_of(shown)
-            self._stamps.saw(stamp, self._edges.wall_clock() // 1000, time.monotonic())
+            self._stamps.saw(self._edges.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
             self._works_again()
@@ -238,7 +237,7 @@ class Publisher:
     def _accept(self, write: _Write, version: str) -> None:
         now_ms = self._edges.wall_clock()
         self._shown = msgspec.structs.replace(write.document, version=version)
-        self._stamps.saw(write.stamp, now_ms // 1000, time.monotonic())
+        self._stamps.saw(write.stamp)
         self._acknowledged = write
         self._acknowledged_at = time.monotonic()
         self._unsure = None

@@ -23,21 +23,24 @@ class Stamps:
         """The newest stamp that a reader may have seen."""
         return self._previous
 
-    def saw(self, stamp: int | None, wall_seconds: int, monotonic_seconds: float) -> None:
+    def saw(self, stamp: int | None) -> None:
         """The store shows ``stamp``, or ours was acknowledged; ``None`` is an unreadable one."""
         if stamp is None or not 0 < stamp <= _LARGEST:
             return
         if self._previous is None or stamp > self._previous:
             self._previous = stamp
-        # A stamp further ahead than we ever write means that the clock was set back, or that
-        # somebody else's was wrong. Waiting for the clock to get there could take for ever.
-        if stamp > self._clock(wall_seconds, monotonic_seconds) + AHEAD_SECONDS:
-            self._anchor = (stamp, monotonic_seconds)
 
     def next(self, wall_seconds: int, monotonic_seconds: float) -> tuple[int, float]:
         """The next stamp, and for how many seconds it may not be used yet (0: now)."""
         clock = self._clock(wall_seconds, monotonic_seconds)
-        stamp = clock if self._previous is None else max(clock, self._previous + 1)
+        if self._previous is None:
+            return clock, 0.0
+        # A stamp further ahead than we ever write means that the clock was set back, or that
+        # somebody else's was wrong. Waiting for the clock to get there could take for ever.
+        if self._previous > clock + AHEAD_SECONDS:
+            self._anchor = (self._previous, monotonic_seconds)
+            clock = self._previous
+        stamp = max(clock, self._previous + 1)
         return stamp, float(max(0, stamp - clock - AHEAD_SECONDS))
 
     def _clock(self, wall_seconds: int, monotonic_seconds: float) -> int:

@@ -174,7 +174,7 @@ async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path
         await asyncio.sleep(0.05)
         for number in range(1, 10):
             bench.say(f"change {number}")
-        await bench.shows("change 9")
+        await until(lambda: bench.acknowledged[-1][0] == "change 9", "the last change")
         said = [document.data["content"] for document in bench.store.written]
         assert said == ["healthy", "change 0", "change 9"]
         stamps = [int(document.data["stamp"]) for document in bench.store.written]
