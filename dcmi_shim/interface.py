@@ -32,3 +32,7 @@ class ChipDriver(Protocol):
 
     def stuck_calls(self) -> tuple[StuckCall, ...]:
         """Calls that are left out now."""
+
+    @property
+    def polling_reason(self) -> str | None:
+        """Why no events arrive, so that polls must do; ``None`` while subscribed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import socket
 import ssl
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import load_incluster_config, load_kube_config
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from yarl import URL
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 10.0
+_LARGE_BODY_BYTES = 1024 * 1024
 _UNAUTHORIZED = 401
 # A quiet watch gets a bookmark about once a minute.
 _SILENCE_SECONDS = 90.0
@@ -115,7 +117,12 @@ class Connection:
         headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        try:
+            token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
+        except ConfigException as error:
+            raise StoreUnavailable(f"the token of this pod cannot be read: {error}") from error
+        if session.closed:
+            raise StoreUnavailable("the connection was closed meanwhile")
         if token:
             headers["Authorization"] = token
         options: dict[str, Any] = {}
@@ -124,7 +131,8 @@ class Connection:
         return await session.request(
             method,
             URL(configuration.host + path, encoded=True),
-            data=body,
+            # aiohttp writes a large body piece by piece only if it is a file.
+            data=io.BytesIO(body) if body and len(body) > _LARGE_BODY_BYTES else body,
             headers=headers,
             timeout=timeout,
             proxy=self._proxy,

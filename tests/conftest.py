@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,15 @@ from tests.parts.controlplane import ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def pytest_sessionstart() -> None:
+    """Say that this thread has no event loop.
+
+    looptime asks for one before synchronous tests too, and asyncio would make one that nobody
+    closes.
+    """
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")

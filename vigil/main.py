@@ -12,7 +12,11 @@ from typing import NoReturn
 import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
+from vigil import emulator, simulate
+from vigil.agent import agent
 from vigil.aggregator import aggregator
+from vigil.demo.verb import demo
+from vigil.validate import validate
 
 app = typer.Typer(
     name="vigil",
@@ -23,13 +27,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-
-@app.callback()
-def vigil() -> None:
-    """Watches Ascend NPUs and tells the cluster about their faults."""
-
-
-app.command()(aggregator)
+app.command("agent")(agent)
+app.command("aggregator")(aggregator)
+app.command("demo")(demo)
+app.command("validate")(validate)
+app.add_typer(emulator.app, name="emulator")
+app.add_typer(simulate.app, name="simulate")
 
 EXIT_NOT_WELL = 1
 EXIT_WRONG_USE = 2

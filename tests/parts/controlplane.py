@@ -151,7 +151,8 @@ class ControlPlane:
     def stop_apiserver(self) -> None:
         """Stop the API server; etcd keeps the data."""
         if self._apiserver is not None:
-            self._apiserver.stop()
+            # It would wait up to a minute for clients to end their watches.
+            self._apiserver.stop(patience_seconds=2.0)
             self._apiserver = None
 
     def kill_apiserver(self) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_GENTLE_SECONDS = 10.0
 _STEP_SECONDS = 0.02
 _LOG_TAIL_BYTES = 3000
 
@@ -99,13 +98,13 @@ class Running:
         self._process.kill()
         self._process.wait()
 
-    def stop(self) -> int:
-        """Ask it to end, and end it if it does not within 10 s; its exit status."""
+    def stop(self, patience_seconds: float = 10.0) -> int:
+        """Ask it to end, and end it if it does not in time; its exit status."""
         if self.status is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
             try:
-                return self._process.wait(_GENTLE_SECONDS)
+                return self._process.wait(patience_seconds)
             except subprocess.TimeoutExpired:
                 self._process.kill()
         return self._process.wait()

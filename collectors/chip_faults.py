@@ -1,0 +1,280 @@
+"""Chip faults: the driver's events at once, its code lists and health words as audits.
+
+The rules are those of ``docs/architecture.md`` ("The collector"); what they decide is in
+``beliefs``, this module only asks the driver and keeps time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from collectors.base import Need
+from collectors.beliefs import ChipBeliefs, Query
+from contract.codes import RESET_FINISHED, format_code
+from contract.errors import DriverCallError, DriverCallStuck, DriverGone
+from contract.observation import (
+    Assertion,
+    Gap,
+    Observation,
+    SourceBlind,
+    Subject,
+    chip_subject,
+)
+from dcmi_shim.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.types import DriverGap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from collectors.base import Surroundings
+    from contract.observation import Report
+    from dcmi_shim.types import Chip, DriverEvent, Inventory
+
+_log = logging.getLogger(__name__)
+_ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
+_UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
+_TOGETHER_SECONDS = 0.02
+_PATIENCE_SECONDS = 1.0
+_NEVER = float("inf")
+
+
+@dataclass
+class _Watched:
+    """One chip: what is believed of it, and when it is asked next (loop time)."""
+
+    chip: Chip
+    beliefs: ChipBeliefs
+    due: dict[Query, float]
+    asked_at: dict[Query, float] = field(
+        default_factory=lambda: dict.fromkeys(Query, float("-inf"))
+    )
+
+    def next(self, query: Query) -> float:
+        """When ``query`` is due: by its period, or because of an event not audited since."""
+        check = self.beliefs.next_check(query)
+        if check is None or check <= self.asked_at[query]:
+            return self.due[query]
+        return min(check, self.due[query])
+
+
+class ChipFaults:
+    """The collector of chip faults.
+
+    ``audit_period_seconds`` is that of code lists while events arrive; health words, code lists
+    without events, and whatever failed are asked every ``health_period_seconds``. A chip of which
+    every call failed for ``card_lost_after_seconds`` is reported as dropped.
+
+    ``Surroundings.believed`` must hold what is present now, and no one-off faults: what is
+    believed and not listed is reported ABSENT by the first audit.
+    """
+
+    name = "chip-faults"
+    needs = frozenset({Need.DRIVER})
+    deadline_seconds = 2.0
+
+    def __init__(
+        self,
+        audit_period_seconds: float = 60.0,
+        health_period_seconds: float = 5.0,
+        card_lost_after_seconds: float = 300.0,
+    ) -> None:
+        self.period_seconds = health_period_seconds
+        self._audit_period_seconds = audit_period_seconds
+        self._card_lost_after_seconds = card_lost_after_seconds
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(
+            self, surroundings, self._audit_period_seconds, self._card_lost_after_seconds
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await watch.begin()
+                tasks.create_task(watch.events(), name=f"{self.name} events")
+                tasks.create_task(watch.audits(), name=f"{self.name} audits")
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        raise AssertionError("the collector's tasks never end")
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(
+        self,
+        collector: ChipFaults,
+        surroundings: Surroundings,
+        audit_period_seconds: float,
+        card_lost_after_seconds: float,
+    ) -> None:
+        self._source = collector.name
+        self._period_seconds = collector.period_seconds
+        self._audit_period_seconds = audit_period_seconds
+        self._card_lost_after_seconds = card_lost_after_seconds
+        self._around = surroundings
+        self._driver = surroundings.driver
+        self._loop = asyncio.get_running_loop()
+        self._chips: dict[int, _Watched] = {}
+        self._remembered: dict[Subject, set[str]] = {}
+        for subject, code in surroundings.believed:
+            self._remembered.setdefault(subject, set()).add(code)
+        self._said_missing: set[Subject] = set()
+        self._changed = asyncio.Event()
+        self._batch: list[Report] = []
+        self._flush: asyncio.TimerHandle | None = None
+
+    async def begin(self) -> None:
+        """Wait for the chips; what is remembered of chips that do not show up is blind."""
+        asking = asyncio.ensure_future(self._driver.inventory())
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                self._around.progress()
+                if not asking.done():
+                    self._say_missing("the driver has not answered since the start")
+            self._take_over(asking.result())
+        finally:
+            asking.cancel()
+        self._say_missing("the driver does not show this chip")
+
+    def _say_missing(self, reason: str) -> None:
+        missing = sorted(self._remembered.keys() - self._said_missing)
+        self._said_missing.update(missing)
+        now_ms = self._around.wall_clock()
+        self._report(SourceBlind(self._source, chip, now_ms, reason) for chip in missing)
+
+    def _take_over(self, inventory: Inventory) -> None:
+        """Watch chips that were not watched yet, and follow their ids."""
+        for chip in inventory.chips:
+            watched = next(
+                (old for old in self._chips.values() if old.chip.physical_id == chip.physical_id),
+                None,
+            )
+            if watched is None:
+                subject = chip_subject(chip.physical_id)
+                believed = self._remembered.pop(subject, set())
+                beliefs = ChipBeliefs(
+                    self._source, subject, believed, self._card_lost_after_seconds
+                )
+                watched = _Watched(chip, beliefs, dict.fromkeys(Query, self._loop.time()))
+            watched.chip = chip
+            self._chips[chip.logic_id] = watched
+
+    async def events(self) -> NoReturn:
+        """Report what the driver says as it says it."""
+        async for item in self._driver.events():
+            if isinstance(item, DriverGap):
+                self._report([Gap(self._source, item.at_ms, item.reason)])
+                self._take_over(await self._driver.inventory())
+                self._ask_now(self._chips.values())
+            elif item.code:
+                self._event(item)
+            self._changed.set()
+        raise AssertionError("the driver's events never end")
+
+    def _event(self, event: DriverEvent) -> None:
+        code = format_code(event.code)
+        watched = self._chips.get(event.logic_id)
+        assertion = _ASSERTIONS.get(event.assertion)
+        if watched is None or assertion is None:
+            what = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
+            why = "no such chip" if watched is None else "no such assertion"
+            _log.warning("%s: %s; every chip is audited", what, why)
+            self._report([Gap(self._source, event.seen_at_ms, f"{what}: {why}")])
+            self._ask_now(self._chips.values())
+            return
+        seen = Observation(
+            source=self._source,
+            subject=chip_subject(watched.chip.physical_id),
+            code=code,
+            assertion=assertion,
+            seen_at_ms=event.seen_at_ms,
+            severity=event.severity,
+            driver_raised_at_ms=event.driver_raised_at_ms,
+            serial=event.serial,
+            text=event.name,
+        )
+        self._report(watched.beliefs.event(seen, self._loop.time()))
+        if code == RESET_FINISHED:
+            self._ask_now([watched])
+
+    def _ask_now(self, chips: Iterable[_Watched]) -> None:
+        for watched in chips:
+            watched.due = dict.fromkeys(Query, self._loop.time())
+
+    async def audits(self) -> NoReturn:
+        """Ask whatever is due, one query after the other, the longest waiting first."""
+        while True:
+            self._around.progress()
+            self._changed.clear()
+            due, watched, query = min(self._queries(), key=lambda item: item[0])
+            wait = min(due - self._loop.time(), self._period_seconds / 2)
+            if wait <= 0:
+                await self._ask(watched, query)
+                continue
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _queries(self) -> Iterator[tuple[float, _Watched, Query]]:
+        for watched in self._chips.values():
+            for query in Query:
+                yield watched.next(query), watched, query
+
+    async def _ask(self, watched: _Watched, query: Query) -> None:
+        asked_at = watched.asked_at[query] = self._loop.time()
+        watched.due[query] = asked_at + self._period_seconds
+        wall_clock, beliefs = self._around.wall_clock, watched.beliefs
+        try:
+            if query is Query.CODES:
+                codes = await self._driver.error_codes(watched.chip)
+                listed = [format_code(code) for code in codes]
+                reports = beliefs.codes_answered(listed, asked_at, wall_clock())
+                if self._driver.polling_reason is None:
+                    watched.due[query] = asked_at + self._audit_period_seconds
+            else:
+                health = await self._driver.health(watched.chip)
+                if health is None:
+                    reports = self._failed(watched, query, "the health is unknown", by_chip=True)
+                else:
+                    reports = beliefs.health_answered(True, asked_at, wall_clock())
+        except DriverCallError as error:
+            if query is Query.HEALTH and error.return_code == NOT_READY:
+                reports = beliefs.health_answered(False, asked_at, wall_clock())
+            elif query is Query.HEALTH and error.return_code in _UNSUPPORTED:
+                watched.due[query] = _NEVER
+                reports = beliefs.health_answered(True, asked_at, wall_clock())
+            else:
+                by_chip = error.return_code not in ENVIRONMENT
+                reports = self._failed(watched, query, str(error), by_chip=by_chip)
+        except DriverCallStuck as error:
+            reports = self._failed(watched, query, str(error), by_chip=True)
+        except DriverGone as error:
+            reports = self._failed(watched, query, str(error), by_chip=False)
+        self._report_together(reports)
+
+    def _failed(
+        self, watched: _Watched, query: Query, reason: str, *, by_chip: bool
+    ) -> list[Report]:
+        now_ms = self._around.wall_clock()
+        return watched.beliefs.failed(query, reason, self._loop.time(), now_ms, by_chip=by_chip)
+
+    def _report_together(self, reports: list[Report]) -> None:
+        """Report with what follows at once, so that a round of audits makes one document."""
+        self._batch += reports
+        if self._batch and self._flush is None:
+            self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report, ())
+
+    def _report(self, reports: Iterable[Report]) -> None:
+        """Report at once, after what was gathered before."""
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        batch, self._batch = [*self._batch, *reports], []
+        if batch:
+            self._around.report(batch)

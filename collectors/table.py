@@ -1,0 +1,17 @@
+"""All collectors. Adding one is a file and a line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collectors.chip_faults import ChipFaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from collectors.base import Collector
+
+COLLECTORS: Mapping[str, Callable[[], Collector]] = {
+    ChipFaults.name: ChipFaults,
+}
+"""Name of a source to what makes its collector with default periods."""

@@ -1,0 +1,246 @@
+"""The driver as collectors see it: calls with deadlines, events, inventory.
+
+``Driver`` is the real ``interface.ChipDriver``. The vendor library lives in child processes
+(``keeper``); calls go to it one at a time. One that misses its deadline, or crashes the child
+twice, is left out for that chip until a probe in a throw-away child gets an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
+from dcmi_shim.event_queue import EventQueue
+from dcmi_shim.keeper import DriverSettings, Keeper, open_child
+from dcmi_shim.return_codes import meaning
+from dcmi_shim.survey import survey
+from dcmi_shim.types import Chip, StuckCall
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from typing import TypeAlias
+
+    from dcmi_shim.discovery import FoundLibrary
+    from dcmi_shim.process import ChildProcess, Message
+    from dcmi_shim.types import DriverEvent, DriverGap, Inventory
+
+    Call: TypeAlias = tuple[str, tuple[int, ...]]
+
+_log = logging.getLogger(__name__)
+_HEALTH = "dcmi_get_device_health"
+_ERROR_CODES = "dcmi_get_device_errorcode_v2"
+_CRASHES = 2
+_PROBES_PER_ROUND = 4
+
+
+@dataclass
+class _LeftOut:
+    """A call that is not made any more. ``child`` is the last process that hung in it."""
+
+    chip: Chip | None
+    where: str | None
+    since_ms: int
+    child: ChildProcess
+
+
+class Driver:
+    """Talks to ``libdcmi.so``. ``run`` must be running while anything else is used."""
+
+    def __init__(
+        self,
+        library: FoundLibrary,
+        wall_clock: Callable[[], int],
+        settings: DriverSettings | None = None,
+    ) -> None:
+        self._library = library
+        self._wall_clock = wall_clock
+        self._settings = settings or DriverSettings()
+        self._events = EventQueue(wall_clock)
+        self._reopened = asyncio.Event()
+        self._keeper = Keeper(library, self._settings, self._events, self._reopened)
+        self._turn = asyncio.Lock()
+        self._left_out: dict[Call, _LeftOut] = {}
+        self._crashes: Counter[Call] = Counter()
+        self._inventory: Inventory | None = None
+        self._surveyed = asyncio.Event()
+
+    async def run(self) -> NoReturn:
+        """Keep the driver usable until cancelled.
+
+        Raises ``DriverNotFound`` when the library cannot be loaded at start, and ``DriverError``
+        when it is of a generation or for chips that are not supported.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keeper.run(), name="driver child")
+                tasks.create_task(self._survey(), name="driver inventory")
+                tasks.create_task(self._probe(), name="driver probes")
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            self.close()
+        raise AssertionError("the driver's tasks never end")
+
+    def close(self) -> None:
+        """Kill the driver's processes; never waits for one that hangs."""
+        self._keeper.close()
+
+    async def inventory(self) -> Inventory:
+        """Chips and identity; waits until the driver has answered once."""
+        while self._inventory is None:
+            await self._surveyed.wait()
+        return self._inventory
+
+    async def error_codes(self, chip: Chip) -> tuple[int, ...]:
+        """Fault codes that the driver lists as active on ``chip``, in its order."""
+        value = await self._on_chip(_ERROR_CODES, chip)
+        return msgspec.json.decode(value, type=tuple[int, ...])
+
+    async def health(self, chip: Chip) -> int | None:
+        """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
+        value = await self._on_chip(_HEALTH, chip)
+        return msgspec.json.decode(value, type=int | None)
+
+    def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
+        """Fault events as they arrive. One reader only."""
+        return self._events.read()
+
+    def stuck_calls(self) -> tuple[StuckCall, ...]:
+        """Calls that are left out now."""
+        return tuple(
+            StuckCall(call[0], left_out.chip, left_out.since_ms)
+            for call, left_out in self._left_out.items()
+        )
+
+    @property
+    def polling_reason(self) -> str | None:
+        """Why no events arrive and polls must do; ``None`` while subscribed."""
+        return self._keeper.polling_reason
+
+    @property
+    def child_pid(self) -> int | None:
+        """Process id of the child that serves calls, for measurements."""
+        child = self._keeper.serving
+        return None if child is None else child.pid
+
+    async def _on_chip(self, function: str, chip: Chip) -> msgspec.Raw:
+        return await self._call((function, (chip.card_id, chip.device_id)), chip, str(chip))
+
+    async def _ask(
+        self, function: str, arguments: tuple[int, ...], where: str | None
+    ) -> msgspec.Raw:
+        return await self._call((function, arguments), None, where)
+
+    async def _call(self, call: Call, chip: Chip | None, where: str | None) -> msgspec.Raw:
+        while True:
+            self._refuse_left_out(call)
+            child = await self._keeper.ready(self._settings.call_seconds)
+            async with self._turn:
+                self._refuse_left_out(call)
+                if child is self._keeper.serving:
+                    return _value(call, where, await self._request(child, call, chip, where))
+
+    def _refuse_left_out(self, call: Call) -> None:
+        left_out = self._left_out.get(call)
+        if left_out is not None:
+            raise DriverCallStuck(call[0], left_out.where, left_out.since_ms)
+
+    async def _request(
+        self, child: ChildProcess, call: Call, chip: Chip | None, where: str | None
+    ) -> Message:
+        function, arguments = call
+        try:
+            return await child.request(function, arguments, self._settings.call_seconds)
+        except TimeoutError:
+            left_out = _LeftOut(chip, where, self._wall_clock(), child)
+            self._left_out[call] = left_out
+            stuck = DriverCallStuck(function, where, left_out.since_ms)
+            _log.warning("%s; it is left out from now on", stuck)
+            self._keeper.replace(child, str(stuck))
+            raise stuck from None
+        except DriverGone as error:
+            self._crashes[call] += 1
+            if self._crashes[call] >= _CRASHES:
+                self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child)
+                _log.warning("%s in %s again; the call is left out from now on", error, function)
+            at = "" if where is None else f" on {where}"
+            raise DriverGone(f"{error} in {function}{at}") from error
+
+    async def _survey(self) -> NoReturn:
+        said: tuple[str, ...] = ()
+        while True:
+            known = () if self._inventory is None else self._inventory.chips
+            try:
+                found = await survey(self._ask, str(self._library.path), known)
+            except (DriverGone, DriverCallError, DriverCallStuck) as error:
+                problems: tuple[str, ...] = (str(error),)
+            else:
+                problems = found.problems
+                self._take_over(found.inventory)
+            if problems != said:
+                for problem in problems:
+                    _log.warning("inventory: %s", problem)
+                said = problems
+            pause = self._settings.probe_seconds
+            if self._inventory is None:
+                pause = min(pause, self._settings.call_seconds)
+            try:
+                async with asyncio.timeout(pause if problems else None):
+                    await self._reopened.wait()
+            except TimeoutError:
+                continue
+            self._reopened.clear()
+
+    def _take_over(self, found: Inventory | None) -> None:
+        if found is None or found == self._inventory:
+            return
+        if self._inventory is not None:
+            self._events.gap("the driver shows other chips than before")
+        self._inventory = found
+        self._surveyed.set()
+
+    async def _probe(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.probe_seconds)
+            gone = [call for call, left in self._left_out.items() if left.child.reaped]
+            for call in gone[:_PROBES_PER_ROUND]:
+                await self._try_again(call)
+
+    async def _try_again(self, call: Call) -> None:
+        left_out = self._left_out.pop(call)
+        # Behind the others, so that each gets its turn.
+        self._left_out[call] = left_out
+        try:
+            child = await open_child(self._library, self._settings, _ignore, _ignore)
+        except DriverError as error:
+            _log.info("no probe of %s: %s", call[0], error)
+            return
+        left_out.child = child
+        try:
+            await child.request(*call, self._settings.call_seconds)
+        except (TimeoutError, DriverGone):
+            return
+        finally:
+            child.close()
+        del self._left_out[call]
+        self._crashes.pop(call, None)
+        at = "" if left_out.where is None else f" on {left_out.where}"
+        self._events.gap(f"{call[0]}{at} answers again")
+
+
+def _value(call: Call, where: str | None, message: Message) -> msgspec.Raw:
+    if message.answer != 0:
+        raise DriverCallError(call[0], where, message.answer, meaning(message.answer))
+    if message.wrong is not None:
+        raise DriverCallError(call[0], where, 0, f"an answer that cannot be: {message.wrong}")
+    return message.value
+
+
+def _ignore(*_arguments: object) -> None:
+    """A probe's child has nothing to say beside its answer."""

@@ -1,0 +1,33 @@
+/* What the Python control may ask of the emulated hardware. */
+#ifndef VIGIL_EMULATOR_CONTROL_H
+#define VIGIL_EMULATOR_CONTROL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct emulator;
+
+/* All answer 0 or an errno; what each errno means is said where it is not evident. */
+int vigil_emulator_open(const char *directory, struct emulator **emulator);
+void vigil_emulator_close(struct emulator *emulator);
+int vigil_emulator_start(struct emulator *emulator, const char *profile);
+int vigil_emulator_reset(struct emulator *emulator);
+
+/* EDOM: no such chip. ENOSPC: too many faults there. ESRCH: the code is not active there. */
+int vigil_emulator_occur(struct emulator *emulator, int chip, uint32_t code, uint32_t severity);
+int vigil_emulator_recover(struct emulator *emulator, int chip, uint32_t code);
+int vigil_emulator_once(struct emulator *emulator, int chip, uint32_t code, uint32_t severity);
+int vigil_emulator_drop(struct emulator *emulator, int chip, uint32_t drop);
+
+/* CHIP -1: every chip. A negative value leaves that part of the hook as it is. */
+int vigil_emulator_hook(struct emulator *emulator, unsigned function, int chip, int hang,
+                        int slow_ms, int fail);
+/* CHIP -1: the hook for all chips and those of single chips. */
+int vigil_emulator_clear(struct emulator *emulator, unsigned function, int chip);
+
+int vigil_emulator_lose(struct emulator *emulator, uint32_t events, uint32_t everything);
+
+/* JSON; ENOBUFS when it is longer than SIZE. */
+int vigil_emulator_status(struct emulator *emulator, char *json, size_t size);
+
+#endif

@@ -1,0 +1,228 @@
+"""Changes the emulated hardware from Python. A change takes a few microseconds."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from contract.errors import ConfigurationError, EmulatorError, Problem
+from dcmi_shim.emulator.codes import format_code, parse_code, severity_of
+from dcmi_shim.emulator.functions import Function, find_function
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contract.levels import Severity
+
+CONTROL_LIBRARY = "libvigil_emulator_ctl.so"
+PROFILES = ("a2", "a3")
+_STATUS_BYTES = 4 << 20
+_HEALTHY_AGAIN, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
+_EVERY_CHIP = -1
+_UNCHANGED = -1
+
+
+class Emulator:
+    """One emulated server. ``chip`` is a physical id, ``code`` like ``80E01801``.
+
+    Wrong values raise ``ConfigurationError``; what cannot be done now raises ``EmulatorError``.
+    """
+
+    def __init__(self, emulator_dir: Path) -> None:
+        self._directory = emulator_dir
+        self._library = _load(emulator_dir)
+        self._handle = ctypes.c_void_p()
+        result = self._library.vigil_emulator_open(
+            os.fsencode(emulator_dir), ctypes.byref(self._handle)
+        )
+        if result != 0:
+            raise EmulatorError(f"emulator directory {emulator_dir}: {os.strerror(result)}")
+
+    def close(self) -> None:
+        """Let go of the state file; the hardware stays as it is."""
+        if self._handle:
+            self._library.vigil_emulator_close(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def start(self, profile: str = "a2") -> None:
+        """Become a healthy server of ``profile``; makes the state file, or makes it whole again."""
+        if profile not in PROFILES:
+            raise _wrong("profile", f"{profile!r} is unknown; there are {', '.join(PROFILES)}")
+        self._call("start", profile.encode())
+
+    def reset(self) -> None:
+        """Everything healthy and normal again, all hooks gone, silently (no recovery events)."""
+        self._call("reset")
+
+    def status(self) -> dict[str, object]:
+        """What holds now, as ``vigil emulator status --json`` prints it."""
+        buffer = ctypes.create_string_buffer(_STATUS_BYTES)
+        self._call("status", buffer, _STATUS_BYTES)
+        status: dict[str, object] = json.loads(buffer.value)
+        return status
+
+    def occur(self, chip: int, code: str, severity: Severity | None = None) -> None:
+        """Raise a fault: event now, in the chip's list 50 ms later.
+
+        A fault that is active already is announced again. Without ``severity`` it is the driver's.
+        """
+        number = _number(code)
+        self._change("occur", chip, number, severity_of(number) if severity is None else severity)
+
+    def recover(self, chip: int, code: str) -> None:
+        """End a fault: event now, out of the chip's list 300 ms later."""
+        number = _number(code)
+        try:
+            self._change("recover", chip, number)
+        except _NoSuchFault:
+            raise EmulatorError(
+                f"chip {chip} has no fault {format_code(number)} to recover from"
+            ) from None
+
+    def once(self, chip: int, code: str, severity: Severity | None = None) -> None:
+        """A one-off event; it never enters the list."""
+        number = _number(code)
+        self._change("once", chip, number, severity_of(number) if severity is None else severity)
+
+    def drop(self, chip: int, hard: bool = False) -> None:
+        """The card is gone: its health call answers -8012, with ``hard`` every call of the chip."""
+        self._change("drop", chip, _EVERY_CALL if hard else _HEALTH_ONLY)
+
+    def restore(self, chip: int) -> None:
+        """A dropped card is back."""
+        self._change("drop", chip, _HEALTHY_AGAIN)
+
+    def hang(self, function: str, chip: int | None = None) -> None:
+        """Calls of ``function`` do not return until ``clear``, ``reset`` or ``start``."""
+        self._hook(function, chip, hang=1)
+
+    def slow(self, function: str, delay_ms: int, chip: int | None = None) -> None:
+        """Calls of ``function`` take ``delay_ms`` longer."""
+        if not 0 < delay_ms <= _MAX_DELAY_MS:
+            raise _wrong("delay_ms", f"{delay_ms} is not between 1 and {_MAX_DELAY_MS}")
+        self._hook(function, chip, slow_ms=delay_ms)
+
+    def fail(self, function: str, return_code: int, chip: int | None = None) -> None:
+        """Calls of ``function`` answer ``return_code``, which is negative."""
+        if not -(2**31) <= return_code < 0:
+            raise _wrong("return_code", f"{return_code} is not a negative 32-bit number")
+        self._hook(function, chip, fail=return_code)
+
+    def clear(self, function: str, chip: int | None = None) -> None:
+        """``function`` is normal again, on ``chip`` or everywhere."""
+        found = _function(function, chip)
+        self._change("clear", _EVERY_CHIP if chip is None else chip, before=(found.number,))
+
+    def lose_next_event(self) -> None:
+        """The next event is not delivered; the list changes all the same."""
+        self._call("lose", 1, 0)
+
+    def lose_everything_next(self) -> None:
+        """The next change leaves no trace: neither an event nor a change of the list."""
+        self._call("lose", 0, 1)
+
+    def _hook(
+        self,
+        function: str,
+        chip: int | None,
+        hang: int = _UNCHANGED,
+        slow_ms: int = _UNCHANGED,
+        fail: int = 0,
+    ) -> None:
+        found = _function(function, chip)
+        on = _EVERY_CHIP if chip is None else chip
+        self._change("hook", on, hang, slow_ms, fail, before=(found.number,))
+
+    def _change(self, verb: str, chip: int, *values: int, before: tuple[int, ...] = ()) -> None:
+        if not _EVERY_CHIP <= chip <= _LARGEST_ID:
+            raise _wrong("chip", f"{chip} is not a chip; ids are 0 to {_LARGEST_ID}")
+        self._check(self._ask(verb, *before, chip, *values), chip)
+
+    def _call(self, verb: str, *values: Any) -> None:
+        self._check(self._ask(verb, *values), None)
+
+    def _ask(self, verb: str, *values: Any) -> int:
+        if not self._handle:
+            raise EmulatorError(f"the emulator in {self._directory} was closed")
+        result: int = getattr(self._library, f"vigil_emulator_{verb}")(self._handle, *values)
+        return result
+
+    def _check(self, result: int, chip: int | None) -> None:
+        if result == 0:
+            return
+        if result == errno.EDOM:
+            raise _wrong("chip", f"{chip} is not a chip of this server; see vigil emulator status")
+        if result == errno.ENOSPC and chip is not None:
+            raise EmulatorError(f"chip {chip} has as many faults as a driver lists (128)")
+        if result == errno.ESRCH:
+            raise _NoSuchFault
+        if result in (errno.ENOENT, errno.EINVAL):
+            raise EmulatorError(
+                f"{self._directory} holds no sound state; run vigil emulator start to make one"
+            )
+        raise EmulatorError(f"emulator directory {self._directory}: {os.strerror(result)}")
+
+
+_MAX_DELAY_MS = 3_600_000
+_LARGEST_ID = 255
+
+
+class _NoSuchFault(Exception):
+    """The code is not active on the chip."""
+
+
+def _load(emulator_dir: Path) -> ctypes.CDLL:
+    path = emulator_dir / CONTROL_LIBRARY
+    try:
+        library = ctypes.CDLL(os.fspath(path.absolute()))
+    except OSError as error:
+        raise EmulatorError(
+            f"no emulator is installed in {emulator_dir} ({error}); run vigil emulator install"
+        ) from error
+    integer, handle = ctypes.c_int, ctypes.c_void_p
+    number, unsigned = ctypes.c_uint32, ctypes.c_uint
+    signatures: dict[str, list[Any]] = {
+        "open": [ctypes.c_char_p, ctypes.POINTER(handle)],
+        "start": [handle, ctypes.c_char_p],
+        "reset": [handle],
+        "occur": [handle, integer, number, number],
+        "recover": [handle, integer, number],
+        "once": [handle, integer, number, number],
+        "drop": [handle, integer, number],
+        "hook": [handle, unsigned, integer, integer, integer, integer],
+        "clear": [handle, unsigned, integer],
+        "lose": [handle, number, number],
+        "status": [handle, ctypes.c_char_p, ctypes.c_size_t],
+    }
+    for name, arguments in signatures.items():
+        function = getattr(library, f"vigil_emulator_{name}")
+        function.argtypes = arguments
+        function.restype = integer
+    library.vigil_emulator_close.argtypes = [handle]
+    library.vigil_emulator_close.restype = None
+    return library
+
+
+def _wrong(where: str, what: str) -> ConfigurationError:
+    return ConfigurationError("emulator", [Problem(where, what)])
+
+
+def _number(code: str) -> int:
+    try:
+        return parse_code(code)
+    except ValueError as error:
+        raise _wrong("code", str(error)) from None
+
+
+def _function(name: str, chip: int | None) -> Function:
+    found = find_function(name)
+    if found is None:
+        raise _wrong("function", f"{name!r} is no function of the driver")
+    if chip is not None and not found.is_about_a_chip:
+        raise _wrong("chip", f"{found.name} is not about a chip; leave the chip out")
+    if chip is not None and chip < 0:
+        raise _wrong("chip", f"{chip} is not a chip of this server; see vigil emulator status")
+    return found

@@ -1,0 +1,210 @@
+/* Fault events: one subscription or one reader in a process (spec/dcmi.md 5.1, 5.7). */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "call.h"
+
+enum { EVERY_CHIP = -1, LONGEST_READ_MS = 30000, LOOK_AGAIN_MS = 500, RETRY_US = 20000 };
+
+typedef void (*event_handler)(struct dcmi_event *);
+
+/* This process's place in the table of subscribers, and whom it is for. */
+static struct {
+    pid_t pid;
+    int fd;         /* holds the lock of the slot; the kernel frees it with the process */
+    unsigned slot;
+    uint64_t token;
+    ino_t inode;
+    event_handler handler;   /* NULL for dcmi_get_fault_event */
+    int chip;
+    struct dcmi_event_filter filter;
+} place = {.fd = -1};
+
+static bool is_mine(const struct state *state)
+{
+    return place.fd >= 0 && place.inode == attachment.inode &&
+           state->subscribers[place.slot].token == place.token;
+}
+
+/* Takes a free slot, or one whose process is gone. The state is locked. */
+static int take_slot(struct state *state, uint64_t cursor)
+{
+    if (place.fd >= 0)
+        close(place.fd);
+    place.fd = open(attachment.path, O_RDWR | O_CLOEXEC);
+    if (place.fd < 0)
+        return code_of_error(errno);
+    for (unsigned slot = 0; slot < MAX_SUBSCRIBERS; slot++) {
+        if (slot_claim(place.fd, slot) != 0)
+            continue;
+        place.slot = slot;
+        place.token = state->next_token++;
+        place.inode = attachment.inode;
+        state->subscribers[slot] = (struct subscriber){
+            .token = place.token, .pid = getpid(), .cursor = cursor};
+        return DCMI_OK;
+    }
+    close(place.fd);
+    place.fd = -1;
+    return DCMI_RESOURCE_OCCUPIED;
+}
+
+static bool passes(const struct queued_event *queued, int chip,
+                   const struct dcmi_event_filter *filter)
+{
+    const struct dcmi_dms_fault_event *event = &queued->event;
+    if (chip != EVERY_CHIP && queued->chip != (unsigned)chip)
+        return false;
+    if ((filter->filter_flag & FILTER_EVENT_ID) && event->event_id != filter->event_id)
+        return false;
+    if ((filter->filter_flag & FILTER_SEVERITY) && event->severity < filter->severity)
+        return false;
+    return !(filter->filter_flag & FILTER_NODE_TYPE) || event->node_type == filter->node_type ||
+           event->sub_node_type == filter->node_type;
+}
+
+/* Moves this process's cursor to behind the next event that passes, and copies that event. */
+static bool next_event(struct state *state, int chip, const struct dcmi_event_filter *filter,
+                       struct dcmi_event *event)
+{
+    struct subscriber *subscriber = &state->subscribers[place.slot];
+    if (subscriber->cursor > state->events)
+        subscriber->cursor = state->events;
+    while (subscriber->cursor < state->events) {
+        const struct queued_event *queued = &state->queue[subscriber->cursor++ % EVENT_QUEUE];
+        if (!passes(queued, chip, filter))
+            continue;
+        memset(event, 0, sizeof *event);
+        event->event_t.dms_event = queued->event;
+        return true;
+    }
+    return false;
+}
+
+/* The emulator directory was made again: everything queued since then is news. */
+static int return_to(struct state *state)
+{
+    return is_mine(state) ? DCMI_OK : take_slot(state, 0);
+}
+
+static void *dispatch(void *unused)
+{
+    static struct dcmi_event event; /* reused, as in the driver: handlers copy what they keep */
+    (void)unused;
+    prctl(PR_SET_NAME, "fault_event_subscribe");
+    struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_RR)};
+    pthread_setschedparam(pthread_self(), SCHED_RR, &priority); /* only root may; not needed */
+    for (;;) {
+        struct state *state;
+        if (state_lock(&attachment, &state) != 0) {
+            usleep(RETRY_US);
+            continue;
+        }
+        bool ready = return_to(state) == DCMI_OK;
+        bool found = ready && next_event(state, place.chip, &place.filter, &event);
+        uint32_t *word = &state->event_word;
+        uint32_t seen = *word;
+        state_unlock(&attachment);
+        if (found)
+            place.handler(&event);
+        else
+            word_wait(word, seen, LOOK_AGAIN_MS);
+    }
+    return NULL;
+}
+
+/* No signal of the program is handled on the driver's thread. */
+static int start_dispatcher(void)
+{
+    sigset_t all;
+    sigset_t before;
+    pthread_attr_t detached;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    int error = pthread_create(&thread, &detached, dispatch, NULL);
+    pthread_attr_destroy(&detached);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0 ? DCMI_OK : DCMI_INTERNAL_ERROR;
+}
+
+static bool is_taken(void)
+{
+    return place.fd >= 0 && place.pid == getpid();
+}
+
+static struct target who(int card_id, int device_id)
+{
+    return card_id == EVERY_CHIP && device_id == EVERY_CHIP ? NODE : DEVICE(card_id, device_id);
+}
+
+static int subscribe(struct call *call, struct target target, struct dcmi_event_filter filter,
+                     event_handler handler)
+{
+    if (is_taken())
+        return DCMI_RESOURCE_OCCUPIED;
+    int code = take_slot(call->state, call->state->events);
+    if (code != DCMI_OK)
+        return code;
+    place.pid = getpid();
+    place.handler = handler;
+    place.filter = filter;
+    place.chip = target.kind == ON_NODE ? EVERY_CHIP : (int)call->chip;
+    return handler == NULL ? DCMI_OK : start_dispatcher();
+}
+
+DCMI_EXPORT int dcmi_subscribe_fault_event(int card_id, int device_id,
+                                           struct dcmi_event_filter filter, event_handler handler)
+{
+    struct target target = who(card_id, device_id);
+    BEGIN(dcmi_subscribe_fault_event, target, handler != NULL);
+    return call_finish(&call, subscribe(&call, target, filter, handler));
+}
+
+/* The first read of a process takes a slot, so that nothing is missed between two reads. */
+static int read_event(struct call *call, struct target target, struct dcmi_event_filter filter,
+                      struct dcmi_event *event, bool *found)
+{
+    int code = DCMI_OK;
+    if (is_taken() && place.handler != NULL)
+        return DCMI_RESOURCE_OCCUPIED;
+    if (!is_taken())
+        code = subscribe(call, target, filter, NULL);
+    else
+        code = return_to(call->state);
+    int chip = target.kind == ON_NODE ? EVERY_CHIP : (int)call->chip;
+    *found = code == DCMI_OK && next_event(call->state, chip, &filter, event);
+    return code;
+}
+
+DCMI_EXPORT int dcmi_get_fault_event(int card_id, int device_id, int timeout,
+                                     struct dcmi_event_filter filter, struct dcmi_event *event)
+{
+    struct target target = who(card_id, device_id);
+    BEGIN(dcmi_get_fault_event, target,
+          event != NULL && timeout >= -1 && timeout <= LONGEST_READ_MS);
+    int64_t end_ns = monotonic_ns() + timeout * MS;
+    for (;;) {
+        bool found;
+        int code = read_event(&call, target, filter, event, &found);
+        if (code != DCMI_OK || found)
+            return call_finish(&call, code);
+        int64_t left_ms = (end_ns - monotonic_ns() + MS - 1) / MS;
+        if (timeout >= 0 && left_ms <= 0)
+            return call_finish(&call, DCMI_TIMEOUT);
+        code = call_wait(&call, &call.state->event_word,
+                         timeout < 0 ? LOOK_AGAIN_MS : left_ms);
+        if (code != DCMI_OK)
+            return code;
+    }
+}

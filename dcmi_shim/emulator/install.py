@@ -1,0 +1,134 @@
+"""Builds the emulated driver and lays it out as the vendor does."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contract.errors import ConfigurationError, EmulatorError, Problem
+from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from dcmi_shim.emulator.functions import SOURCES, functions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+LIBRARY = Path("lib64/driver/libdcmi.so")
+_SHARED = ("state.c", "profile.c", "faults.c", "code_words.c")
+_DRIVER = (
+    *_SHARED,
+    "call.c",
+    "identity.c",
+    "health.c",
+    "events.c",
+    "telemetry.c",
+    "device_info.c",
+    "device_control.c",
+    "v2.c",
+)
+_CONTROL = (*_SHARED, "control.c")
+_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wl,-z,nodelete",
+    "-Wl,-z,defs",
+)
+
+
+def install(
+    driver_root: Path, emulator_dir: Path, profile: str = "a2", without: Collection[str] = ()
+) -> None:
+    """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
+
+    The library finds its state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside
+    it here. ``without`` names functions that this driver shall not have, as real ones lack some.
+    Raises ``ConfigurationError`` for a function in ``without`` that does not exist and
+    ``EmulatorError`` when it cannot be built or written.
+    """
+    unknown = [name for name in without if name not in functions()]
+    if unknown:
+        problems = [
+            Problem("without", f"{name!r} is no function of the driver") for name in unknown
+        ]
+        raise ConfigurationError("emulator install", problems)
+    library = driver_root.absolute() / LIBRARY
+    state = emulator_dir.absolute()
+    try:
+        _make_directories(library.parent)
+        _make_directories(state)
+        exported = [name for name in functions() if name not in without]
+        _build(library, _DRIVER, exported, ("-Wl,-soname,libdcmi.so",))
+        _build(state / CONTROL_LIBRARY, _CONTROL, ("vigil_emulator_*",), ())
+        _write(library.parent / "emulator-dir", f"{state}\n")
+    except OSError as error:
+        raise EmulatorError(
+            f"the emulator cannot be installed: {error}; choose directories that you may write to"
+        ) from error
+    emulator = Emulator(state)
+    try:
+        emulator.start(profile)
+    finally:
+        emulator.close()
+
+
+def _make_directories(path: Path) -> None:
+    """Like ``mkdir -p`` with mode 0755 whatever the umask: a driver must not be group-writable."""
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o755)
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text)
+    temporary.chmod(0o644)
+    temporary.replace(path)
+
+
+def _build(
+    target: Path, sources: Sequence[str], exported: Sequence[str], extra: Sequence[str]
+) -> None:
+    """Compile beside ``target`` and rename, so that running programs keep the old library."""
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        symbols = Path(scratch) / "symbols.map"
+        symbols.write_text(
+            f"{{ global: {' '.join(f'{name};' for name in exported)} local: *; }};\n"
+        )
+        built = Path(scratch) / target.name
+        _compile(
+            [
+                *_FLAGS,
+                *extra,
+                f"-Wl,--version-script={symbols}",
+                "-o",
+                str(built),
+                *(str(SOURCES / source) for source in sources),
+            ]
+        )
+        built.chmod(0o644)
+        built.replace(target)
+
+
+def _compile(arguments: Sequence[str]) -> None:
+    compiler = shlex.split(os.environ.get("CC", "")) or ["gcc"]
+    if shutil.which(compiler[0]) is None:
+        raise EmulatorError(
+            f"the emulator needs the C compiler {compiler[0]!r}, which is not on PATH; "
+            "install gcc (for example: apt-get install gcc libc6-dev) or set CC"
+        )
+    result = subprocess.run([*compiler, *arguments], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        command = shlex.join([*compiler, *arguments])
+        raise EmulatorError(f"the emulator does not compile: {command}\n{result.stderr.strip()}")

@@ -1,0 +1,48 @@
+/* What the emulated servers are made of (spec/dcmi.md 10.8). */
+#ifndef VIGIL_EMULATOR_PROFILE_H
+#define VIGIL_EMULATOR_PROFILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PROFILE_A2 = 0, PROFILE_A3 = 1, PROFILE_COUNT };
+
+struct profile {
+    const char *name;
+    int cards;
+    int dies;               /* per card */
+    const char *chip_name;
+    const char *npu_name;
+    unsigned aicores;
+    unsigned board_id;
+    unsigned mainboard_id;
+    const char *product_type;
+    const char *product_name;
+    const char *dcmi_version;
+    unsigned pci_device;
+    const uint8_t *pci_bus; /* one a chip */
+    bool super_pod;
+    bool resets_whole_node; /* an in-band reset takes every chip of the HCCS ring along */
+    int temperature;        /* of chip 0, in degrees Celsius */
+    int temperature_step;   /* added per chip */
+    int power;              /* of die 0, in 0.1 W; the other dies do not say */
+    unsigned rated_mhz;
+};
+
+extern const struct profile profiles[PROFILE_COUNT];
+
+/* Index of the profile NAME, or -1. */
+int profile_index(const char *name);
+
+static inline int profile_chips(const struct profile *profile)
+{
+    return profile->cards * profile->dies;
+}
+
+/* Name of a die in a super pod (spec/dcmi.md 1.4); this server's index is 0. */
+static inline unsigned super_pod_device_id(unsigned card, unsigned die, unsigned chip)
+{
+    return card << 18 | die << 16 | chip;
+}
+
+#endif

@@ -1,0 +1,251 @@
+"""Scenario files: what happens to the emulated hardware, and when (``docs/scenarios.md``)."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never, get_args, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from contract.errors import ConfigurationError, Problem
+from contract.levels import Severity
+from dcmi_shim.emulator.codes import format_code, parse_code
+from dcmi_shim.emulator.functions import find_function
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dcmi_shim.emulator.control import Emulator
+
+CHIPS = {"a2": 8, "a3": 16}
+LAST_MS = 86_400_000
+
+
+def _code(text: str) -> str:
+    return format_code(parse_code(text))
+
+
+def _function(name: str) -> str:
+    found = find_function(name)
+    if found is None:
+        raise ValueError(f"{name!r} is no function of the driver")
+    return found.name
+
+
+Code = Annotated[str, AfterValidator(_code)]
+FunctionName = Annotated[str, AfterValidator(_function)]
+Chip = Annotated[int, Field(ge=0, lt=max(CHIPS.values()))]
+SeverityWord = Literal["suggestion", "minor", "major", "critical"]
+
+
+class _Step(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    at_ms: int = Field(ge=0, le=LAST_MS)
+
+
+class Raise(_Step):
+    """A fault begins (``occur``), or is announced once (``once``)."""
+
+    do: Literal["occur", "once"]
+    chip: Chip
+    code: Code
+    severity: SeverityWord | None = None
+
+
+class Recover(_Step):
+    """A fault ends."""
+
+    do: Literal["recover"]
+    chip: Chip
+    code: Code
+
+
+class Drop(_Step):
+    """A card is gone."""
+
+    do: Literal["drop"]
+    chip: Chip
+    hard: bool = False
+
+
+class Return(_Step):
+    """A dropped card is back."""
+
+    do: Literal["return"]
+    chip: Chip
+
+
+class Hang(_Step):
+    """Calls do not return (``hang``), or are normal again (``clear``)."""
+
+    do: Literal["hang", "clear"]
+    function: FunctionName
+    chip: Chip | None = None
+
+
+class Slow(_Step):
+    """Calls take longer."""
+
+    do: Literal["slow"]
+    function: FunctionName
+    delay_ms: int = Field(ge=1, le=3_600_000)
+    chip: Chip | None = None
+
+
+class Fail(_Step):
+    """Calls answer a return code."""
+
+    do: Literal["fail"]
+    function: FunctionName
+    return_code: int = Field(ge=-(2**31), lt=0)
+    chip: Chip | None = None
+
+
+class Plain(_Step):
+    """Everything normal again, or a loss that the next change suffers."""
+
+    do: Literal["reset", "lose_next_event", "lose_everything_next"]
+
+
+Step = Annotated[
+    Raise | Recover | Drop | Return | Hang | Slow | Fail | Plain, Field(discriminator="do")
+]
+
+
+_ACTIONS = frozenset(
+    action
+    for kind in (Raise, Recover, Drop, Return, Hang, Slow, Fail, Plain)
+    for action in get_args(get_type_hints(kind)["do"])
+)
+
+
+class Scenario(BaseModel):
+    """A profile, and steps in the order of their times."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    profile: Literal["a2", "a3"] = "a2"
+    steps: list[Step]
+
+
+def read_scenario(path: Path) -> Scenario:
+    """The scenario in ``path``. Raises ``ConfigurationError`` with everything that is wrong."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise _wrong(path, [Problem("file", f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise _wrong(path, [Problem("file", f"is not UTF-8 text: {error.reason}")]) from error
+    return parse_scenario(text, str(path))
+
+
+def parse_scenario(text: str, source: str) -> Scenario:
+    """The scenario in ``text``; ``source`` names it in errors. Raises like ``read_scenario``."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _wrong(source, [Problem("file", f"is not TOML: {error}")]) from error
+    problems = [*_strange_chips(content), *_disorder(content)]
+    try:
+        scenario = Scenario.model_validate(content)
+    except ValidationError as error:
+        problems = [*map(_problem, error.errors()), *problems]
+        raise _wrong(source, problems) from error
+    if problems:
+        raise _wrong(source, problems)
+    return scenario
+
+
+def _wrong(source: Path | str, problems: list[Problem]) -> ConfigurationError:
+    return ConfigurationError(str(source), problems)
+
+
+def _problem(details: Any) -> Problem:
+    where = ""
+    for part in details["loc"]:
+        if isinstance(part, int):
+            where += f"[{part}]"
+        elif part not in _ACTIONS:  # pydantic names the branch of the union, too
+            where += f".{part}" if where else part
+    return Problem(where or "file", details["msg"].removeprefix("Value error, "))
+
+
+def _raw_steps(content: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    steps = content.get("steps")
+    return [
+        (index, step)
+        for index, step in enumerate(steps if isinstance(steps, list) else [])
+        if isinstance(step, dict)
+    ]
+
+
+def _strange_chips(content: dict[str, Any]) -> list[Problem]:
+    """Chips that the profile does not have, and chips for functions that are not about one."""
+    profile = content.get("profile", "a2")
+    chips = CHIPS.get(profile) if isinstance(profile, str) else None
+    problems = []
+    for index, step in _raw_steps(content):
+        chip = step.get("chip")
+        name = step.get("function")
+        if not isinstance(chip, int) or not 0 <= chip < max(CHIPS.values()):
+            continue
+        where = f"steps[{index}].chip"
+        function = find_function(name) if isinstance(name, str) else None
+        if chips is not None and chip >= chips:
+            problems.append(Problem(where, f"{profile} has the chips 0 to {chips - 1}, not {chip}"))
+        elif function is not None and not function.is_about_a_chip:
+            what = f"{function.name} is not about a chip; leave the chip out"
+            problems.append(Problem(where, what))
+    return problems
+
+
+def _disorder(content: dict[str, Any]) -> list[Problem]:
+    """Steps whose time is before that of a step above them."""
+    problems = []
+    latest = 0
+    for index, step in _raw_steps(content):
+        at_ms = step.get("at_ms")
+        if not isinstance(at_ms, int):
+            continue
+        if at_ms < latest:
+            problems.append(
+                Problem(f"steps[{index}].at_ms", f"{at_ms} is before a step above ({latest})")
+            )
+        latest = max(latest, at_ms)
+    return problems
+
+
+def apply(step: Step, emulator: Emulator) -> None:
+    """Do one step now."""
+    match step:
+        case Raise(do="occur"):
+            emulator.occur(step.chip, step.code, _severity(step.severity))
+        case Raise():
+            emulator.once(step.chip, step.code, _severity(step.severity))
+        case Recover():
+            emulator.recover(step.chip, step.code)
+        case Drop():
+            emulator.drop(step.chip, step.hard)
+        case Return():
+            emulator.restore(step.chip)
+        case Hang(do="hang"):
+            emulator.hang(step.function, step.chip)
+        case Hang():
+            emulator.clear(step.function, step.chip)
+        case Slow():
+            emulator.slow(step.function, step.delay_ms, step.chip)
+        case Fail():
+            emulator.fail(step.function, step.return_code, step.chip)
+        case Plain(do="reset"):
+            emulator.reset()
+        case Plain(do="lose_next_event"):
+            emulator.lose_next_event()
+        case Plain():
+            emulator.lose_everything_next()
+        case _:
+            assert_never(step)
+
+
+def _severity(word: SeverityWord | None) -> Severity | None:
+    return None if word is None else Severity[word.upper()]

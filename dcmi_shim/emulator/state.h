@@ -1,0 +1,134 @@
+/*
+ * The emulated hardware: one file, mapped by every process that loads the library and by every
+ * control. The kernel drops the locks of a process that dies, so a killed one blocks nobody.
+ */
+#ifndef VIGIL_EMULATOR_STATE_H
+#define VIGIL_EMULATOR_STATE_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "dcmi_abi.h"
+
+enum {
+    MAX_CHIPS = 16,
+    MAX_CODES = 128,
+    MAX_FAULTS = 256,
+    EVENT_QUEUE = 1024,
+    MAX_SUBSCRIBERS = 64,
+};
+
+enum function {
+#define FUNCTION(name, scope) F_##name,
+#include "functions.h"
+#undef FUNCTION
+    FUNCTION_COUNT
+};
+
+enum { DROP_NONE = 0, DROP_HEALTH = 1, DROP_HARD = 2 };
+
+#define MS 1000000LL
+
+/* One occurrence of a code on a chip, until its recovery has left the error list. */
+struct fault {
+    uint32_t code;          /* 0: this place is free; written last, so a killed control is harmless */
+    uint32_t severity;
+    int32_t serial;         /* grows from fault to fault */
+    uint32_t spare;
+    uint64_t raised_ms;     /* CLOCK_REALTIME */
+    int64_t occurred_ns;    /* CLOCK_MONOTONIC */
+    int64_t recovered_ns;   /* 0 while it lasts */
+};
+
+struct chip_state {
+    uint32_t drop;
+    uint32_t spod_status;
+    int64_t reset_ns;       /* 0: never reset */
+    struct fault faults[MAX_FAULTS];
+};
+
+struct queued_event {
+    uint32_t chip;
+    uint32_t spare;
+    struct dcmi_dms_fault_event event;
+};
+
+struct subscriber {
+    uint64_t token;         /* 0: free */
+    int32_t pid;
+    uint32_t spare;
+    uint64_t cursor;        /* number of the next event to read */
+    uint64_t dropped;
+};
+
+/* What is to happen to calls of one function, on one chip or on all. */
+struct hook {
+    uint32_t hang;
+    uint32_t slow_ms;
+    int32_t fail;
+};
+
+struct state {
+    uint64_t magic;
+    uint32_t layout;
+    uint32_t size;
+    uint32_t profile;
+    uint32_t epoch;         /* counts resets: waits of the library end there */
+    uint32_t event_word;    /* futex: an event was queued */
+    uint32_t control_word;  /* futex: a hook changed */
+    int64_t started_ns;
+    uint64_t concurrent_calls;
+    uint64_t events;        /* queued so far; event n is at n % EVENT_QUEUE */
+    uint64_t next_token;
+    int32_t next_serial;
+    uint32_t die_policy;
+    uint32_t lose_events;   /* how many of the next events are not delivered */
+    uint32_t lose_everything; /* how many of the next changes leave no trace at all */
+    struct subscriber subscribers[MAX_SUBSCRIBERS];
+    struct chip_state chips[MAX_CHIPS];
+    struct hook hooks[FUNCTION_COUNT][1 + MAX_CHIPS]; /* index 0: every chip */
+    struct queued_event queue[EVENT_QUEUE];
+};
+
+/* One process's access to the state file. */
+struct attachment {
+    pthread_mutex_t mutex;
+    pid_t pid;
+    int fd;
+    dev_t device;
+    ino_t inode;
+    struct state *state;
+    char path[PATH_MAX];
+};
+
+#define ATTACHMENT_INITIALIZER {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1}
+
+int64_t monotonic_ns(void);
+
+/* Names DIRECTORY's state file. Answers 0 or ENAMETOOLONG. */
+int state_name(struct attachment *attachment, const char *directory);
+
+/* Opens the file when needed, locks it and checks it. Answers 0 or an errno; only 0 is locked. */
+int state_lock(struct attachment *attachment, struct state **state);
+void state_unlock(struct attachment *attachment);
+
+/* Creates the file, or repairs one that is short or foreign, keeping subscribers of a good one. */
+int state_create(struct attachment *attachment, uint32_t profile);
+
+/* Everything healthy and normal again. The state is locked. */
+void state_reset(struct state *state);
+
+void state_close(struct attachment *attachment);
+
+/* A subscriber's slot is alive as long as its process holds the slot's lock. */
+int slot_claim(int fd, unsigned slot);
+bool slot_is_held(const struct attachment *attachment, unsigned slot);
+
+/* Waits until *word is not SEEN any more, for at most TIMEOUT_MS. May return early. */
+void word_wait(uint32_t *word, uint32_t seen, int64_t timeout_ms);
+void word_advance(uint32_t *word);
+
+#endif

@@ -1,0 +1,296 @@
+"""Keeps one good driver child alive (``design.md`` section 3).
+
+A child that hangs goes on delivering events until its successor has subscribed; only then it is
+killed. A child that died is replaced, within a restart budget. Without a subscription the child
+serves polls, and the subscription is tried again from time to time in a new child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
+from dcmi_shim.budget import Backoff, RestartBudget
+from dcmi_shim.event_queue import EventQueue, Overlap
+from dcmi_shim.process import ChildProcess, Message
+from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED, meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dcmi_shim.discovery import FoundLibrary
+
+_log = logging.getLogger(__name__)
+_SUBSCRIBE = "dcmi_subscribe_fault_event"
+_BURST = 20
+_REFILL_SECONDS = 3.0
+_UNKILLABLE = 16
+_LAST_WORDS_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """Deadlines and periods, in seconds.
+
+    ``call_seconds`` is the deadline of one call, ``open_seconds`` that of loading and
+    initialising the library, ``subscribe_seconds`` that of the subscription. Every
+    ``probe_seconds`` calls that are left out are tried again, and so are chips that the inventory
+    misses. A failed start is repeated after ``retry_first_seconds``, doubling up to
+    ``retry_last_seconds``.
+    """
+
+    call_seconds: float = 0.5
+    open_seconds: float = 10.0
+    subscribe_seconds: float = 2.0
+    probe_seconds: float = 10.0
+    retry_first_seconds: float = 0.25
+    retry_last_seconds: float = 10.0
+
+
+async def open_child(
+    library: FoundLibrary,
+    settings: DriverSettings,
+    on_message: Callable[[ChildProcess, Message], None],
+    on_end: Callable[[ChildProcess], None],
+) -> ChildProcess:
+    """Start a child that has loaded and initialised ``library``.
+
+    Raises ``DriverNotFound`` (cannot be loaded), ``DriverError`` (another generation of DCMI),
+    ``DriverCallError`` (``dcmi_init`` refused) or ``DriverGone`` (crashed, hangs).
+    """
+    environment = dict(os.environ)
+    search = [str(directory) for directory in library.search]
+    if search:
+        inherited = environment.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = ":".join(search + ([inherited] if inherited else []))
+    child = ChildProcess(environment, on_message, on_end)
+    try:
+        loaded = await child.request("open", (str(library.path),), settings.open_seconds)
+        if loaded.failed is not None:
+            raise DriverNotFound(f"{library.path} cannot be loaded: {loaded.failed}")
+        _check_init(library, await child.request("dcmi_init", (), settings.open_seconds))
+    except BaseException as error:
+        child.close()
+        if isinstance(error, TimeoutError):
+            raise DriverGone(
+                f"loading and initialising {library.path} takes longer than "
+                f"{settings.open_seconds:g} s"
+            ) from error
+        if isinstance(error, DriverGone):
+            raise DriverGone(f"{error} while loading or initialising {library.path}") from error
+        raise
+    return child
+
+
+def _check_init(library: FoundLibrary, reply: Message) -> None:
+    if reply.answer == 0:
+        return
+    if reply.answer in (UNSUPPORTED, SYMBOL_MISSING):
+        second_generation = msgspec.json.decode(reply.value, type=int)
+        if second_generation == 0:
+            raise DriverError(
+                f"{library.path} speaks DCMI v2 (Ascend 950), which is not supported yet"
+            )
+        if reply.answer == second_generation == SYMBOL_MISSING:
+            raise DriverNotFound(
+                f"{library.path} has neither dcmi_init nor dcmiv2_init: it is no DCMI library"
+            )
+    raise DriverCallError("dcmi_init", None, reply.answer, meaning(reply.answer))
+
+
+class Keeper:
+    """Owns the children that serve calls and events. ``run`` is its only task.
+
+    ``reopened`` is set when the library was opened again after its process was gone.
+    """
+
+    def __init__(
+        self,
+        library: FoundLibrary,
+        settings: DriverSettings,
+        events: EventQueue,
+        reopened: asyncio.Event,
+    ) -> None:
+        self._library = library
+        self._settings = settings
+        self._events = events
+        self._reopened = reopened
+        self._overlap = Overlap()
+        self._budget = RestartBudget(_BURST, _REFILL_SECONDS)
+        self._failing = Backoff(settings.retry_first_seconds, settings.retry_last_seconds)
+        self._refused = Backoff(1.0, 60.0)
+        self._serving: ChildProcess | None = None
+        self._hanging: ChildProcess | None = None
+        self._starting: ChildProcess | None = None
+        self._killed: list[ChildProcess] = []
+        self._usable = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._opened_once = False
+        self._subscribe_at: float | None = None
+        self._reason = "the driver is being loaded"
+        self.polling_reason: str | None = None
+        """Why no events arrive; ``None`` while subscribed."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def serving(self) -> ChildProcess | None:
+        """The child that takes calls now."""
+        return self._serving
+
+    async def ready(self, deadline_seconds: float) -> ChildProcess:
+        """The child that takes calls; ``DriverGone`` when there is none within the deadline."""
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                while self._serving is None:
+                    await self._usable.wait()
+                return self._serving
+        except TimeoutError:
+            raise DriverGone(self._reason) from None
+
+    def replace(self, child: ChildProcess, reason: str) -> None:
+        """``child`` hangs: it takes no more calls, and is killed once a new one has subscribed."""
+        if child is self._serving:
+            self._serving, self._hanging = None, child
+            self._usable.clear()
+            self._reason = reason
+            self._wanted.set()
+
+    def close(self) -> None:
+        """Kill everything at once; never waits."""
+        children = (self._serving, self._hanging, self._starting)
+        self._serving = self._hanging = self._starting = None
+        self._usable.clear()
+        for child in children:
+            if child is not None:
+                child.close()
+        self._reason = "the driver was closed"
+
+    async def run(self) -> NoReturn:
+        """Keep a child alive until cancelled. Raises when no start can ever succeed."""
+        while True:
+            self._wanted.clear()
+            child = await self._started()
+            if child is not None:
+                self._adopt(child)
+            pause = None if self._subscribe_at is None else self._subscribe_at - self.now()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            except TimeoutError:
+                _log.info("trying to subscribe again: %s", self.polling_reason)
+
+    async def _started(self) -> ChildProcess | None:
+        """A new child; ``None`` if that failed and the one that serves still does."""
+        while True:
+            await self._afford()
+            try:
+                return await self._start()
+            except DriverError as error:
+                fatal = not isinstance(error, DriverCallError | DriverGone)
+                if fatal and not (self._opened_once and isinstance(error, DriverNotFound)):
+                    raise
+                if self._serving is not None:
+                    return None
+                if self._reason != str(error):
+                    self._reason = str(error)
+                    self._events.gap(f"no driver: {error}")
+            await asyncio.sleep(self._failing.failed())
+
+    async def _afford(self) -> None:
+        while True:
+            self._killed = [child for child in self._killed if not child.reaped]
+            wait = 1.0 if len(self._killed) >= _UNKILLABLE else self._budget.take(self.now())
+            if not wait:
+                return
+            if self._serving is None:
+                _log.warning("waiting %.1f s before the driver is started again", wait)
+            await asyncio.sleep(wait)
+
+    async def _start(self) -> ChildProcess:
+        child = await open_child(self._library, self._settings, self._on_message, self._on_end)
+        self._starting = child
+        self._opened_once = True
+        try:
+            for other in (self._serving, self._hanging):
+                if other is not None and not other.ended:
+                    self._overlap.begin(other.pid, child.pid)
+            await self._subscribe(child)
+        except BaseException:
+            self._bury(child)
+            raise
+        finally:
+            self._starting = None
+        self._failing.succeeded()
+        return child
+
+    async def _subscribe(self, child: ChildProcess) -> None:
+        if self._subscribe_at is not None and self.now() < self._subscribe_at:
+            return
+        try:
+            reply = await child.request(_SUBSCRIBE, (), self._settings.subscribe_seconds)
+        except (TimeoutError, DriverGone) as error:
+            what = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
+            self._poll_only(f"{_SUBSCRIBE} {what}", self._refused.failed())
+            # Its successor does not subscribe before the pause is over.
+            raise DriverGone(f"{_SUBSCRIBE} {what}") from error
+        if reply.answer == 0:
+            self.polling_reason = None
+            self._subscribe_at = None
+            self._refused.succeeded()
+            return
+        never = reply.answer in (UNSUPPORTED, SYMBOL_MISSING)
+        refusal = DriverCallError(_SUBSCRIBE, None, reply.answer, meaning(reply.answer))
+        self._poll_only(str(refusal), float("inf") if never else self._refused.failed())
+
+    def _poll_only(self, reason: str, pause_seconds: float) -> None:
+        if self.polling_reason != reason:
+            self._events.gap(f"no events, polls only: {reason}")
+        self.polling_reason = reason
+        self._subscribe_at = self.now() + pause_seconds
+
+    def _adopt(self, child: ChildProcess) -> None:
+        predecessors = [old for old in (self._serving, self._hanging) if old is not None]
+        first = self._reason == "the driver is being loaded"
+        self._serving, self._hanging = child, None
+        self._usable.set()
+        for old in predecessors:
+            self._bury(old)
+        if not predecessors:
+            self._reopened.set()
+        if not first:
+            self._events.gap(f"the driver process was replaced: {self._reason}")
+        self._reason = "the driver process is being replaced"
+
+    def _bury(self, child: ChildProcess) -> None:
+        """Kill ``child``, read what it still sent, and remember it until it is really gone."""
+        child.kill()
+        self._killed.append(child)
+        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, child.close)
+
+    def _on_message(self, child: ChildProcess, message: Message) -> None:
+        if message.event is not None:
+            if not self._overlap.is_copy(message.event, child.pid):
+                self._events.event(message.event)
+        elif message.dropped:
+            self._events.gap(f"{message.dropped} events were dropped: the agent was too slow")
+        elif message.odd is not None:
+            self._events.gap(f"the driver sent {message.odd}")
+
+    def _on_end(self, child: ChildProcess) -> None:
+        self._overlap.end(child.pid)
+        if child is self._hanging:
+            self._hanging = None
+        elif child is self._serving:
+            self._serving = None
+            self._usable.clear()
+            self._reason = child.obituary()
+            self._events.gap(self._reason)
+            self._wanted.set()

@@ -1,0 +1,145 @@
+"""Reads the inventory: which chips there are and what they are (``spec/dcmi.md`` 1.4, 1.6, 10.2).
+
+A chip whose identity cannot be read is left out and named; the others are served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from contract.errors import DriverCallError, DriverCallStuck, DriverError
+from dcmi_shim.family import chip_family
+from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.types import Chip, Inventory, SuperPod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BOARD = "dcmi_get_device_board_info"
+_NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
+
+
+class Ask(Protocol):
+    """Calls a function of the driver; raises the driver errors of ``contract.errors``."""
+
+    async def __call__(
+        self, function: str, arguments: tuple[int, ...], where: str | None
+    ) -> msgspec.Raw: ...
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was read. ``inventory`` is ``None`` when too little answered."""
+
+    inventory: Inventory | None
+    problems: tuple[str, ...]
+
+
+async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
+    """Read everything once. Chips that are ``known`` stay, even if the driver hides them now.
+
+    Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
+    there is no list of cards, and ``DriverError`` for chips of no supported family.
+    """
+    problems: list[str] = []
+    found = await _chips(ask, problems)
+    seen = {chip.physical_id for chip in found}
+    chips = tuple(sorted([*found, *(chip for chip in known if chip.physical_id not in seen)]))
+    if not chips:
+        return Survey(None, (*problems, "the driver shows no chip"))
+    name = await _first(ask, _NAMES, chips, problems)
+    board = await _first(ask, (_BOARD,), chips, problems)
+    if name is None:
+        return Survey(None, (*problems, "no chip says its name"))
+    family = chip_family(name, board)
+    if family is None and board is None:
+        return Survey(None, (*problems, f"chip name {name!r} needs a board id, none was read"))
+    if family is None:
+        raise DriverError(
+            f"chip name {name!r} with board id {board:#x} belongs to no supported chip family"
+        )
+    version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
+    pod = await _super_pod(ask, chips[0], problems)
+    inventory = Inventory(chips, family, name, board, version, pod, library)
+    return Survey(inventory, tuple(problems))
+
+
+async def _chips(ask: Ask, problems: list[str]) -> list[Chip]:
+    answer = await ask("dcmi_get_card_list", (), None)
+    count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
+    if count != len(cards):
+        problems.append(f"the driver has {count} cards and lists {len(cards)}")
+    chips: dict[int, Chip] = {}
+    logic_ids: set[int] = set()
+    for card in cards:
+        devices = await _optional(
+            ask, "dcmi_get_device_num_in_card", (card,), f"card {card}", problems, needed=True
+        )
+        for device in range(devices or 0):
+            chip = await _identity(ask, card, device, problems)
+            if chip is None:
+                continue
+            if chip.physical_id in chips or chip.logic_id in logic_ids:
+                problems.append(f"{chip}, logic id {chip.logic_id}: another chip has such an id")
+                continue
+            chips[chip.physical_id] = chip
+            logic_ids.add(chip.logic_id)
+    return list(chips.values())
+
+
+async def _identity(ask: Ask, card: int, device: int, problems: list[str]) -> Chip | None:
+    where = f"card {card} device {device}"
+    logic = await _optional(
+        ask, "dcmi_get_device_logic_id", (card, device), where, problems, needed=True
+    )
+    if logic is None:
+        return None
+    physical = await _optional(
+        ask, "dcmi_get_device_phyid_from_logicid", (logic,), where, problems, needed=True
+    )
+    return None if physical is None else Chip(physical, logic, card, device)
+
+
+async def _first(
+    ask: Ask, functions: Sequence[str], chips: Sequence[Chip], problems: list[str]
+) -> Any:
+    """The first answer that some chip gives to one of ``functions``, in order."""
+    for chip in chips:
+        for function in functions:
+            value = await _optional(
+                ask, function, (chip.card_id, chip.device_id), str(chip), problems
+            )
+            if value is not None:
+                return value
+    return None
+
+
+async def _super_pod(ask: Ask, chip: Chip, problems: list[str]) -> SuperPod | None:
+    where = str(chip)
+    members = await _optional(
+        ask, "dcmi_get_device_info", (chip.card_id, chip.device_id), where, problems
+    )
+    return None if members is None else SuperPod(*members)
+
+
+async def _optional(
+    ask: Ask,
+    function: str,
+    arguments: tuple[int, ...],
+    where: str | None,
+    problems: list[str],
+    *,
+    needed: bool = False,
+) -> Any:
+    """The answer, or ``None`` with a problem noted; being unsupported is none unless ``needed``."""
+    try:
+        return msgspec.json.decode(await ask(function, arguments, where))
+    except DriverCallError as error:
+        if needed or error.return_code not in (UNSUPPORTED, SYMBOL_MISSING):
+            problems.append(str(error))
+    except DriverCallStuck as error:
+        problems.append(str(error))
+    return None

@@ -1,0 +1,111 @@
+"""``vigil emulator``: build, start and show the emulated driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from dcmi_shim.emulator.control import Emulator
+
+app = typer.Typer(help="Emulated driver: build, start, status.", no_args_is_help=True)
+
+EmulatorDir = Annotated[
+    Path | None,
+    typer.Option(envvar="VIGIL_EMULATOR_DIR", help="Where the emulated hardware's state lives."),
+]
+Profile = Annotated[str | None, typer.Option(help="a2 (8 x 910B3) or a3 (8 cards, 16 dies).")]
+
+
+def open_emulator(emulator_dir: Path | None) -> Emulator:
+    """The emulator that the command line means. Raises ``ConfigurationError`` without one."""
+    from contract.errors import ConfigurationError, Problem
+    from dcmi_shim.emulator.control import Emulator
+
+    if emulator_dir is None:
+        what = "is not known; set VIGIL_EMULATOR_DIR or give the option"
+        raise ConfigurationError("command line", [Problem("--emulator-dir", what)])
+    return Emulator(emulator_dir)
+
+
+@app.command()
+def install(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The driver root to make.")],
+    profile: Profile = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Build the emulated driver into DIR and start it.
+
+    The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir says otherwise.
+    """
+    from dcmi_shim.emulator.install import LIBRARY
+    from dcmi_shim.emulator.install import install as build
+
+    state = emulator_dir if emulator_dir is not None else directory / "emulator"
+    build(directory, state, profile if profile is not None else "a2")
+    print(f"library  {directory.absolute() / LIBRARY}")
+    print(f"state    {state.absolute()}")
+    print(f"to change the hardware: export VIGIL_EMULATOR_DIR={state.absolute()}")
+
+
+@app.command()
+def start(
+    profile: Profile = None,
+    scenario: Annotated[
+        Path | None, typer.Option(help="Play this scenario after the start, until its end.")
+    ] = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Make the emulated hardware new and healthy, and play a scenario if one is given."""
+    from contextlib import closing
+
+    from contract.errors import ConfigurationError, Problem
+    from dcmi_shim.emulator.play import play
+    from dcmi_shim.emulator.scenario import read_scenario
+
+    story = None if scenario is None else read_scenario(scenario)
+    if story is not None and profile not in (None, story.profile):
+        what = f"is {profile!r}, but {scenario} was written for {story.profile!r}"
+        raise ConfigurationError("command line", [Problem("--profile", what)])
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.start(story.profile if story is not None else profile or "a2")
+        if story is not None:
+            play(story, emulator)
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """What the emulated hardware is like now."""
+    import json
+    from contextlib import closing
+
+    with closing(open_emulator(emulator_dir)) as emulator:
+        now = emulator.status()
+    print(json.dumps(now, indent=2) if as_json else "\n".join(_lines(now)))
+
+
+def _lines(now: dict[str, Any]) -> Generator[str]:
+    yield f"profile {now['profile']}, {now['events']} events so far"
+    for chip in now["chips"]:
+        words = [f"health {chip['health']}"]
+        if chip["dropped"] is not None:
+            words.append(f"dropped ({chip['dropped']})")
+        words += [f"{fault['code']} severity {fault['severity']}" for fault in chip["active"]]
+        place = f"chip {chip['chip']:>2}  card {chip['card']} device {chip['device']}"
+        yield f"{place}  {', '.join(words)}"
+    for reader in now["subscribers"]:
+        behind = f"{reader['waiting']} waiting, {reader['dropped']} dropped"
+        yield f"subscriber {reader['pid']}: {behind}"
+    for hook in now["hooks"]:
+        where = "every chip" if hook["chip"] is None else f"chip {hook['chip']}"
+        what = "hangs" if hook["hang"] else f"slow {hook['slow_ms']} ms, code {hook['return_code']}"
+        yield f"{hook['function']} on {where}: {what}"
+    if now["concurrent_calls"]:
+        yield f"{now['concurrent_calls']} calls while another thread of the same process was in one"

@@ -1,0 +1,144 @@
+"""``vigil simulate``: change the emulated hardware."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vigil.emulator import EmulatorDir, open_emulator
+
+if TYPE_CHECKING:
+    from contract.levels import Severity
+
+app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
+
+Chip = Annotated[int, typer.Argument(metavar="CHIP", help="Physical id.")]
+Code = Annotated[str, typer.Argument(metavar="CODE", help="Fault code, as 80E01801.")]
+Function = Annotated[
+    str, typer.Argument(metavar="FUNCTION", help="Driver function, with or without dcmi_.")
+]
+OnChip = Annotated[int | None, typer.Option("--chip", help="Only on this chip (physical id).")]
+ScenarioFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A scenario (docs/scenarios.md).")
+]
+SeverityWord = Annotated[
+    str | None,
+    typer.Option(
+        "--severity", help="suggestion, minor, major or critical; default: what the driver says."
+    ),
+]
+
+
+def _severity(word: str | None) -> Severity | None:
+    from contract.errors import ConfigurationError, Problem
+    from contract.levels import Severity
+
+    if word is None:
+        return None
+    words = {severity.word: severity for severity in Severity}
+    if word.lower() not in words:
+        what = f"{word!r} is none of {', '.join(words)}"
+        raise ConfigurationError("command line", [Problem("--severity", what)])
+    return words[word.lower()]
+
+
+@app.command()
+def occur(
+    chip: Chip, code: Code, severity: SeverityWord = None, emulator_dir: EmulatorDir = None
+) -> None:
+    """Raise a fault on a chip."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.occur(chip, code, _severity(severity))
+
+
+@app.command()
+def recover(chip: Chip, code: Code, emulator_dir: EmulatorDir = None) -> None:
+    """End a fault of a chip."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.recover(chip, code)
+
+
+@app.command()
+def once(
+    chip: Chip, code: Code, severity: SeverityWord = None, emulator_dir: EmulatorDir = None
+) -> None:
+    """Send a one-off event, after which no recovery follows."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.once(chip, code, _severity(severity))
+
+
+@app.command()
+def drop(
+    chip: Chip,
+    hard: Annotated[bool, typer.Option("--hard", help="Every call of the chip fails.")] = False,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Take a card away: its health call answers -8012."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.drop(chip, hard)
+
+
+@app.command(name="return")
+def return_(chip: Chip, emulator_dir: EmulatorDir = None) -> None:
+    """Bring a dropped card back."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.restore(chip)
+
+
+@app.command()
+def hang(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = None) -> None:
+    """Let calls of a function not return until it is cleared."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.hang(function, chip)
+
+
+@app.command()
+def slow(
+    function: Function,
+    delay_ms: Annotated[int, typer.Argument(metavar="MS", help="Milliseconds.")],
+    chip: OnChip = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Let calls of a function take longer."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.slow(function, delay_ms, chip)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def fail(
+    function: Function,
+    return_code: Annotated[int, typer.Argument(metavar="RETURN_CODE", help="As -8005.")],
+    chip: OnChip = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Let calls of a function answer a return code."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.fail(function, return_code, chip)
+
+
+@app.command()
+def clear(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = None) -> None:
+    """Let a function be normal again, on one chip or everywhere."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.clear(function, chip)
+
+
+@app.command()
+def play(file: ScenarioFile, emulator_dir: EmulatorDir = None) -> None:
+    """Play a scenario, until its end."""
+    from dcmi_shim.emulator.play import play as play_scenario
+    from dcmi_shim.emulator.scenario import read_scenario
+
+    scenario = read_scenario(file)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        play_scenario(scenario, emulator)
+
+
+@app.command()
+def reset(emulator_dir: EmulatorDir = None) -> None:
+    """Everything healthy and normal again."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.reset()
