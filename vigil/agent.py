@@ -45,9 +45,8 @@ def agent(
     """Watch the NPUs of this node and publish what is wrong with them."""
     import os
 
-    from agent.daemon import run
-
     from agent.config import load_agent
+    from agent.daemon import run
 
     options = {
         "node_name": node_name,
