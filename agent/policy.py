@@ -27,6 +27,7 @@ from contract.codes import RESET_FINISHED
 from contract.names import DEVICE_INFO_PREFIX
 from contract.observation import (
     Assertion,
+    Gap,
     Observation,
     Report,
     SourceAnswered,
@@ -36,7 +37,7 @@ from contract.observation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from contract.catalogue import Catalogue
     from contract.levels import ChipLevel
@@ -76,28 +77,34 @@ class _Draft:
 def step(
     state: State, inputs: Sequence[Input], now_ms: int, tables: Catalogue
 ) -> tuple[State, tuple[Change, ...]]:
-    """Let time pass until ``now_ms``, then take in ``inputs`` in their order.
+    """Take in ``inputs`` in their order and let time pass until ``now_ms``.
 
-    The very same state is returned when nothing changed.
+    How the inputs are batched makes no difference. The very same state is returned when nothing
+    changed.
     """
     draft = _Draft(state, tables, state.revision)
     chips = dict(state.chips)
-    for chip, known in state.chips.items():
-        chips[chip] = _release(known, chip_subject(chip), now_ms, draft)
+    deadline_ms = _deadline_ms(chips)
     for item in inputs:
+        if deadline_ms is not None and not isinstance(item, SourceBlind):
+            at_ms = item.seen_at_ms if isinstance(item, Observation) else item.at_ms
+            if deadline_ms <= at_ms:
+                chips = _release(chips, at_ms, draft)
+                deadline_ms = _deadline_ms(chips)
         if isinstance(item, Acknowledged):
             if item.document.startswith(DEVICE_INFO_PREFIX):
                 chips = {chip: _acknowledge(known, item) for chip, known in chips.items()}
+                deadline_ms = _deadline_ms(chips)
             continue
-        if not isinstance(item, Observation | SourceBlind | SourceAnswered):
-            continue  # a gap: the audit that follows it repairs what was missed
-        if item.subject.kind != "chip":
-            continue
+        if isinstance(item, Gap) or item.subject.kind != "chip":
+            continue  # after a gap an audit repairs what was missed
         before = chips.get(item.subject.id, _NEVER_SEEN)
         after = _apply(before, item, draft)
         if after is not before:
             chips[item.subject.id] = after
             draft.revision += 1
+    if deadline_ms is not None and deadline_ms <= now_ms:
+        chips = _release(chips, now_ms, draft)
     if draft.revision == state.revision and chips == state.chips:
         return state, tuple(draft.changes)
     return replace(state, revision=draft.revision, chips=chips), tuple(draft.changes)
@@ -106,30 +113,38 @@ def step(
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
     del tables  # the shipped rules that wait for a time come with the customisation
+    return _deadline_ms(state.chips)
+
+
+_NEVER_SEEN = ChipState()
+
+
+def _deadline_ms(chips: Mapping[int, ChipState]) -> int | None:
     return min(
         (
             fault.acknowledged_at_ms + ONCE_VISIBLE_MS
-            for chip in state.chips.values()
-            for fault in chip.faults.values()
+            for known in chips.values()
+            for fault in known.faults.values()
             if fault.once and fault.acknowledged_at_ms is not None
         ),
         default=None,
     )
 
 
-_NEVER_SEEN = ChipState()
-
-
-def _release(known: ChipState, subject: Subject, now_ms: int, draft: _Draft) -> ChipState:
+def _release(chips: Mapping[int, ChipState], now_ms: int, draft: _Draft) -> dict[int, ChipState]:
     """End the one-off faults that every reader had time to see."""
-    for fault in known.faults.values():
-        if fault.once and fault.acknowledged_at_ms is not None:
+    released = dict(chips)
+    for chip, known in chips.items():
+        for fault in known.faults.values():
+            if not fault.once or fault.acknowledged_at_ms is None:
+                continue
             at_ms = fault.acknowledged_at_ms + ONCE_VISIBLE_MS
             if at_ms <= now_ms:
                 because = "a one-off event, published long enough to be seen"
-                draft.note(ChangeKind.ENDED, subject, fault, at_ms, because, fault.level)
+                draft.note(ChangeKind.ENDED, chip_subject(chip), fault, at_ms, because, fault.level)
                 known = replace(known, faults=_without(known.faults, fault.code))
-    return known
+        released[chip] = known
+    return released
 
 
 def _acknowledge(known: ChipState, item: Acknowledged) -> ChipState:
@@ -183,18 +198,18 @@ def _occur(known: ChipState, held: Fault | None, item: Observation, draft: _Draf
         if item.severity is not None:
             newest = replace(newest, severity=item.severity, severity_told=True)
         return _update(known, held, newest, item, draft, "occurred")
-    fault = _new_fault(item, draft)
     ended = known.ended.get(item.code)
     if ended is not None and is_over(item, ended):
         if ended.fault is not None:
-            return known  # reported twice, the second time after its recovery
+            return known  # reported twice, once after its recovery
+        fault = _new_fault(item, draft)
         draft.note(
             ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
         )
         because = "its recovery was reported before it"
         draft.note(ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level)
-        return replace(known, ended=_without(known.ended, item.code))
-    return _begin(known, fault, item, draft)
+        return replace(known, ended=known.ended | {item.code: replace(ended, fault=fault)})
+    return _begin(known, _new_fault(item, draft), item, draft)
 
 
 def _once(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:

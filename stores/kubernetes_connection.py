@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import load_incluster_config, load_kube_config
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from yarl import URL
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable
@@ -117,7 +117,12 @@ class Connection:
         headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        try:
+            token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
+        except ConfigException as error:
+            raise StoreUnavailable(f"the token of this pod cannot be read: {error}") from error
+        if session.closed:
+            raise StoreUnavailable("the connection was closed meanwhile")
         if token:
             headers["Authorization"] = token
         options: dict[str, Any] = {}

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Otherwise pytest-asyncio makes an event loop to give back later, and never closes it.
-asyncio.set_event_loop(None)
+def pytest_sessionstart() -> None:
+    """Say that this thread has no event loop.
+
+    looptime asks for one before synchronous tests too, and asyncio would make one that nobody
+    closes.
+    """
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ import typer
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
 from vigil import emulator, simulate
 from vigil.agent import agent
+from vigil.aggregator import aggregator
+from vigil.demo.verb import demo
 from vigil.validate import validate
 
 app = typer.Typer(
@@ -25,8 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.command()(agent)
-app.command()(validate)
+app.command("agent")(agent)
+app.command("aggregator")(aggregator)
+app.command("demo")(demo)
+app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
 

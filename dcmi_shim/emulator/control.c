@@ -192,9 +192,9 @@ static void write_chip(FILE *json, const struct state *state, unsigned chip)
         fprintf(json, "%s\"%08X\"", index == 0 ? "" : ", ", codes[index]);
     fprintf(json, "], \"active\": [");
     bool is_first = true;
-    for (unsigned index = 0; index < on->fault_count && index < MAX_FAULTS; index++) {
+    for (unsigned index = 0; index < MAX_FAULTS; index++) {
         const struct fault *fault = &on->faults[index];
-        if (fault_is_active(fault))
+        if (fault->code != 0 && fault_is_active(fault))
             fprintf(json,
                     "%s{\"code\": \"%08X\", \"severity\": %u, \"serial\": %d, \"raised_at_ms\": "
                     "%llu}",

@@ -97,14 +97,14 @@ static int answer(const struct call *call, unsigned main_command, unsigned sub_c
             struct dcmi_soc_total_resource total;
         } filled;
         memset(&filled, 0, sizeof filled);
+        int code = commands[index].fill(call, &filled);
+        if (code != DCMI_OK)
+            return code;
         if (*size < commands[index].size)
             return DCMI_INVALID_PARAMETER;
-        int code = commands[index].fill(call, &filled);
-        if (code == DCMI_OK) {
-            memcpy(buffer, &filled, commands[index].size);
-            *size = commands[index].size;
-        }
-        return code;
+        memcpy(buffer, &filled, commands[index].size);
+        *size = commands[index].size;
+        return DCMI_OK;
     }
     return DCMI_NOT_SUPPORTED;
 }

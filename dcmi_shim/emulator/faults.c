@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,55 +26,69 @@ static bool is_listed(const struct fault *fault, int64_t now_ns)
             !has_passed(fault->recovered_ns, now_ns, LIST_AFTER_RECOVERY_MS));
 }
 
-static unsigned fault_count(const struct chip_state *chip)
+static bool is_over(const struct fault *fault, int64_t now_ns)
 {
-    return chip->fault_count < MAX_FAULTS ? chip->fault_count : MAX_FAULTS;
+    return !fault_is_active(fault) &&
+           has_passed(fault->recovered_ns, now_ns, LIST_AFTER_RECOVERY_MS);
+}
+
+static int by_serial(const void *left, const void *right)
+{
+    const struct fault *const *one = left;
+    const struct fault *const *other = right;
+    return ((*one)->serial > (*other)->serial) - ((*one)->serial < (*other)->serial);
 }
 
 unsigned faults_listed(const struct chip_state *chip, int64_t now_ns, unsigned codes[MAX_CODES],
                        unsigned *worst)
 {
+    const struct fault *listed[MAX_FAULTS];
+    unsigned faults = 0;
+    for (unsigned index = 0; index < MAX_FAULTS; index++)
+        if (chip->faults[index].code != 0 && is_listed(&chip->faults[index], now_ns))
+            listed[faults++] = &chip->faults[index];
+    qsort(listed, faults, sizeof *listed, by_serial);
     unsigned count = 0;
     *worst = 0;
-    for (unsigned index = 0; index < fault_count(chip); index++) {
-        const struct fault *fault = &chip->faults[index];
-        if (!is_listed(fault, now_ns))
-            continue;
+    for (unsigned index = 0; index < faults; index++) {
         unsigned known = 0;
-        while (known < count && codes[known] != fault->code)
+        while (known < count && codes[known] != listed[index]->code)
             known++;
         if (known == MAX_CODES)
             continue;
-        codes[known] = fault->code;
         if (known == count)
-            count++;
-        if (fault->severity > *worst)
-            *worst = fault->severity;
+            codes[count++] = listed[index]->code;
+        if (listed[index]->severity > *worst)
+            *worst = listed[index]->severity;
     }
     return count;
 }
 
-/* Removes what has left the list; answers how many faults are active. */
+/* Frees the places of what has left the list; answers how many faults are active. */
 static unsigned purge(struct chip_state *chip, int64_t now_ns)
 {
-    unsigned kept = 0;
     unsigned active = 0;
-    for (unsigned index = 0; index < fault_count(chip); index++) {
-        struct fault fault = chip->faults[index];
-        if (!fault_is_active(&fault) &&
-            has_passed(fault.recovered_ns, now_ns, LIST_AFTER_RECOVERY_MS))
-            continue;
-        active += fault_is_active(&fault);
-        chip->faults[kept++] = fault;
+    for (unsigned index = 0; index < MAX_FAULTS; index++) {
+        struct fault *fault = &chip->faults[index];
+        if (fault->code != 0 && is_over(fault, now_ns))
+            fault->code = 0;
+        active += fault->code != 0 && fault_is_active(fault);
     }
-    chip->fault_count = kept;
     return active;
 }
 
 static struct fault *find_active(struct chip_state *chip, uint32_t code)
 {
-    for (unsigned index = 0; index < fault_count(chip); index++)
+    for (unsigned index = 0; index < MAX_FAULTS; index++)
         if (chip->faults[index].code == code && fault_is_active(&chip->faults[index]))
+            return &chip->faults[index];
+    return NULL;
+}
+
+static struct fault *find_free(struct chip_state *chip)
+{
+    for (unsigned index = 0; index < MAX_FAULTS; index++)
+        if (chip->faults[index].code == 0)
             return &chip->faults[index];
     return NULL;
 }
@@ -140,21 +155,28 @@ static bool is_lost(struct state *state)
     return true;
 }
 
+static void put(struct fault *place, struct fault fault)
+{
+    uint32_t code = fault.code;
+    fault.code = 0;
+    *place = fault;
+    __atomic_store_n(&place->code, code, __ATOMIC_RELEASE);
+}
+
 int faults_occur(struct state *state, unsigned chip, uint32_t code, uint32_t severity)
 {
     struct chip_state *on = &state->chips[chip];
     unsigned active = purge(on, monotonic_ns());
-    struct fault *known = find_active(on, code);
-    if (known == NULL && (active == MAX_CODES || on->fault_count == MAX_FAULTS))
+    struct fault *fault = find_active(on, code);
+    struct fault *place = fault == NULL && active < MAX_CODES ? find_free(on) : fault;
+    if (place == NULL)
         return ENOSPC;
     if (is_lost(state))
         return 0;
-    if (known == NULL) {
-        on->faults[on->fault_count] = new_fault(state, code, severity);
-        known = &on->faults[on->fault_count++];
-    }
-    known->severity = severity;
-    queue_event(state, chip, known, EVENT_OCCURRENCE);
+    if (fault == NULL)
+        put(place, new_fault(state, code, severity));
+    place->severity = severity;
+    queue_event(state, chip, place, EVENT_OCCURRENCE);
     return 0;
 }
 

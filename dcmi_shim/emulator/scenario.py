@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from contract.errors import ConfigurationError, Problem
 from contract.levels import Severity
 from dcmi_shim.emulator.codes import format_code, parse_code
-from dcmi_shim.emulator.functions import find_function, functions
+from dcmi_shim.emulator.functions import find_function
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,12 +146,12 @@ def parse_scenario(text: str, source: str) -> Scenario:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _wrong(source, [Problem("file", f"is not TOML: {error}")]) from error
+    problems = [*_strange_chips(content), *_disorder(content)]
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
-        problems = [_problem(details) for details in error.errors()]
-        raise _wrong(source, [*problems, *_disorder(content)]) from error
-    problems = [*_strange_chips(scenario), *_disorder(content)]
+        problems = [*map(_problem, error.errors()), *problems]
+        raise _wrong(source, problems) from error
     if problems:
         raise _wrong(source, problems)
     return scenario
@@ -171,37 +171,46 @@ def _problem(details: Any) -> Problem:
     return Problem(where or "file", details["msg"].removeprefix("Value error, "))
 
 
-def _strange_chips(scenario: Scenario) -> list[Problem]:
+def _raw_steps(content: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    steps = content.get("steps")
+    return [
+        (index, step)
+        for index, step in enumerate(steps if isinstance(steps, list) else [])
+        if isinstance(step, dict)
+    ]
+
+
+def _strange_chips(content: dict[str, Any]) -> list[Problem]:
     """Chips that the profile does not have, and chips for functions that are not about one."""
+    profile = content.get("profile", "a2")
+    chips = CHIPS.get(profile) if isinstance(profile, str) else None
     problems = []
-    chips = CHIPS[scenario.profile]
-    for index, step in enumerate(scenario.steps):
-        chip = getattr(step, "chip", None)
-        function = getattr(step, "function", None)
-        if chip is None:
+    for index, step in _raw_steps(content):
+        chip = step.get("chip")
+        name = step.get("function")
+        if not isinstance(chip, int) or not 0 <= chip < max(CHIPS.values()):
             continue
         where = f"steps[{index}].chip"
-        if chip >= chips:
-            problems.append(
-                Problem(where, f"{scenario.profile} has the chips 0 to {chips - 1}, not {chip}")
-            )
-        elif function is not None and not functions()[function].is_about_a_chip:
-            problems.append(Problem(where, f"{function} is not about a chip; leave the chip out"))
+        function = find_function(name) if isinstance(name, str) else None
+        if chips is not None and chip >= chips:
+            problems.append(Problem(where, f"{profile} has the chips 0 to {chips - 1}, not {chip}"))
+        elif function is not None and not function.is_about_a_chip:
+            what = f"{function.name} is not about a chip; leave the chip out"
+            problems.append(Problem(where, what))
     return problems
 
 
 def _disorder(content: dict[str, Any]) -> list[Problem]:
-    """Steps whose time is before that of the step above them."""
-    steps = content.get("steps")
+    """Steps whose time is before that of a step above them."""
     problems = []
     latest = 0
-    for index, step in enumerate(steps if isinstance(steps, list) else []):
-        at_ms = step.get("at_ms") if isinstance(step, dict) else None
+    for index, step in _raw_steps(content):
+        at_ms = step.get("at_ms")
         if not isinstance(at_ms, int):
             continue
         if at_ms < latest:
             problems.append(
-                Problem(f"steps[{index}].at_ms", f"{at_ms} is before the step above ({latest})")
+                Problem(f"steps[{index}].at_ms", f"{at_ms} is before a step above ({latest})")
             )
         latest = max(latest, at_ms)
     return problems

@@ -34,9 +34,9 @@ enum { DROP_NONE = 0, DROP_HEALTH = 1, DROP_HARD = 2 };
 
 /* One occurrence of a code on a chip, until its recovery has left the error list. */
 struct fault {
-    uint32_t code;
+    uint32_t code;          /* 0: this place is free; written last, so a killed control is harmless */
     uint32_t severity;
-    int32_t serial;
+    int32_t serial;         /* grows from fault to fault */
     uint32_t spare;
     uint64_t raised_ms;     /* CLOCK_REALTIME */
     int64_t occurred_ns;    /* CLOCK_MONOTONIC */
@@ -47,8 +47,6 @@ struct chip_state {
     uint32_t drop;
     uint32_t spod_status;
     int64_t reset_ns;       /* 0: never reset */
-    uint32_t fault_count;
-    uint32_t spare;
     struct fault faults[MAX_FAULTS];
 };
 
