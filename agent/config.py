@@ -41,7 +41,7 @@ def _store(text: str) -> str:
 class ChipFaults(Section):
     """How the chip collector works."""
 
-    audit_period_seconds: float = Field(default=30.0, ge=1, le=3600)
+    audit_period_seconds: float = Field(default=60.0, ge=1, le=3600)
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
 
 

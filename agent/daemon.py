@@ -16,7 +16,7 @@ import threading
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -32,19 +32,22 @@ from agent.state import Acknowledged, believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
 from collectors.base import Surroundings
+from collectors.chip_faults import ChipFaults
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
+from contract.observation import Gap
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
 from stores.address import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Iterator, Sequence
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
     from collectors.base import Collector
+    from contract.observation import Report
     from stores.base import Document, Store
 
 log = logging.getLogger("agent.daemon")
@@ -121,6 +124,9 @@ class Agent:
         self._started_at_ms = _wall_clock()
         self._last_words = "could not start"
         self._progress = Progress()
+        self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
+        self._gap = asyncio.Event()
+        self._gaps = 0
         tables = catalogue.shipped()
         remembered = remember(configuration.state_dir, self._started_at_ms)
         self._remembered = remembered
@@ -175,9 +181,9 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
-                for make in COLLECTORS:
-                    collector = make()
-                    root(collector.name, collector.run(self._surroundings(collector)))
+                for name, make in COLLECTORS.items():
+                    collector = make(**self._settings.get(name, {}))
+                    root(name, collector.run(self._surroundings(collector)))
         except BaseExceptionGroup as group:
             causes = list(_leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, _Stopped)), None)
@@ -189,13 +195,26 @@ class Agent:
             raise cause from None
         raise AssertionError("root tasks end with an exception")
 
-    async def _identify(self) -> None:
-        self._document.identify(await self._driver.inventory())
-        self._publisher.wake(_wall_clock())
+    async def _identify(self) -> NoReturn:
+        """Follow what the driver says this node has; after a gap it may be something else."""
+        while True:
+            self._gap.clear()
+            inventory = await self._driver.inventory()
+            if inventory != self._document.inventory:
+                self._document.identify(inventory)
+                self._publisher.wake(_wall_clock())
+            await self._gap.wait()
+
+    def _report(self, reports: Sequence[Report]) -> None:
+        gaps = sum(isinstance(report, Gap) for report in reports)
+        if gaps:
+            self._gaps += gaps
+            self._gap.set()
+        self._verdicts.take(reports)
 
     def _surroundings(self, collector: Collector) -> Surroundings:
         return Surroundings(
-            report=self._verdicts.take,
+            report=self._report,
             wall_clock=_wall_clock,
             believed=believed(self._verdicts.state, collector.name),
             driver=self._driver,
@@ -252,7 +271,11 @@ class Agent:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
         state = self._verdicts.state
         driver = status.driver_status(
-            str(root), self._document.inventory, 0, self._driver.stuck_calls()
+            str(root),
+            self._document.inventory,
+            self._driver.polling_reason,
+            self._gaps,
+            self._driver.stuck_calls(),
         )
         publication = status.publication_status(
             self._document.name, self._store.url, self._publisher.record

@@ -84,7 +84,14 @@ def _chips(status: Status) -> Iterator[Metric]:
 def _driver(status: Status) -> Iterator[Metric]:
     driver = status.driver
     yield CounterMetricFamily(
-        "npu_vigil_driver_restarts", "Driver processes that were replaced.", value=driver.restarts
+        "npu_vigil_driver_gaps",
+        "Times that driver events may have been lost (a restarted driver process, a full queue).",
+        value=driver.gaps,
+    )
+    yield _gauge(
+        "npu_vigil_driver_subscribed",
+        "Whether the driver tells of faults by itself; else it is polled.",
+        driver.library is not None and driver.polling_reason is None,
     )
     stuck = GaugeMetricFamily(
         "npu_vigil_driver_stuck_calls", "A driver call that does not return (1).", labels=["call"]

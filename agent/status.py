@@ -52,14 +52,18 @@ class FaultStatus(msgspec.Struct, frozen=True):
 
 
 class DriverStatus(msgspec.Struct, frozen=True):
-    """The driver; identity is ``None`` until it answered."""
+    """The driver; identity is ``None`` until it answered.
+
+    ``polling_reason`` says why no events arrive; ``gaps`` counts the times some may have been lost.
+    """
 
     root: str
     library: str | None
     version: str | None
     family: str | None
     chip_name: str | None
-    restarts: int
+    polling_reason: str | None
+    gaps: int
     stuck_calls: tuple[str, ...]
 
 
@@ -135,7 +139,11 @@ def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
 
 
 def driver_status(
-    root: str, inventory: Inventory | None, restarts: int, stuck: tuple[StuckCall, ...]
+    root: str,
+    inventory: Inventory | None,
+    polling_reason: str | None,
+    gaps: int,
+    stuck: tuple[StuckCall, ...],
 ) -> DriverStatus:
     """The driver as far as it answered."""
     return DriverStatus(
@@ -144,7 +152,8 @@ def driver_status(
         version=None if inventory is None else inventory.driver_version,
         family=None if inventory is None else inventory.family,
         chip_name=None if inventory is None else inventory.chip_name,
-        restarts=restarts,
+        polling_reason=polling_reason,
+        gaps=gaps,
         stuck_calls=tuple(
             call.function if call.chip is None else f"{call.function} on {call.chip}"
             for call in stuck

@@ -22,12 +22,12 @@ _PACE_MS = 1000
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What a node's member says. ``made_at_ms`` is steady time; 0 for one of an earlier run."""
+    """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's."""
 
     text: str
     stamp: int
     record: DeviceRecord
-    made_at_ms: int = 0
+    made_at_ms: int | None = None
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def merge(node: str, record: DeviceRecord, previous: Entry | None, now: Moment) 
     if render_device_entry(node, record, previous.stamp) == previous.text:
         return previous
     stamp = max(previous.stamp + 1, _reported(record, now))
-    if stamp > now.wall_ms // 1000 + AHEAD_SECONDS and previous.made_at_ms:
+    if stamp > now.wall_ms // 1000 + AHEAD_SECONDS and previous.made_at_ms is not None:
         until_ms = previous.made_at_ms + _PACE_MS
         if now.steady_ms < until_ms:
             return Wait(until_ms)

@@ -108,7 +108,7 @@ class Shards:
             if grown <= VALUE_LIMIT or len(shard.members) == 1:
                 shard.put(node, text)
                 return frozenset({index})
-        target = self._room(size, index)
+        target = self._room(node, size, index)
         self._shards[target].put(node, text)
         self._shards[target].leaving.pop(node, None)
         self._home[node] = target
@@ -116,9 +116,11 @@ class Shards:
             self._shards[index].leaving[node] = (target, self._shards[target].revision)
         return frozenset({target})
 
-    def _room(self, size: int, without: int | None) -> int:
+    def _room(self, node: str, size: int, without: int | None) -> int:
         for index in self.indices:
-            if index != without and self._shards[index].bytes + size <= _FILL:
+            shard = self._shards[index]
+            # A shard that the node is still leaving may take it back.
+            if index != without and shard.bytes - shard.sizes.get(node, 0) + size <= _FILL:
                 return index
         index = next(n for n in range(len(self._shards) + 1) if n not in self._shards)
         self._shards[index] = _Shard()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from collectors.base import Collector
 
-COLLECTORS: Mapping[str, Callable[[], Collector]] = {
+COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
 }
-"""Name of a source to what makes its collector with default periods."""
+"""Name of a source to what makes its collector; its section of the configuration are arguments."""

@@ -13,6 +13,7 @@ class FileKind(StrEnum):
     """What a file may be."""
 
     AGENT = "agent"
+    AGGREGATOR = "aggregator"
     SCENARIO = "scenario"
 
 
@@ -23,15 +24,26 @@ def validate(
     ] = None,
 ) -> None:
     """Check a configuration or a scenario: all problems at once, exit status 2 if there are any."""
-    from agent.config import check_agent_file, read_file
+    from agent.config import AgentConfiguration, check_agent_file, read_file
+    from aggregator.config import AggregatorConfiguration, load_aggregator
     from dcmi_shim.emulator.scenario import read_scenario
 
     content = read_file(file)
-    if kind is None:
-        kind = FileKind.SCENARIO if "steps" in content else FileKind.AGENT
+    if kind is None and "steps" in content:
+        kind = FileKind.SCENARIO
+    elif kind is None:
+        knows = {
+            FileKind.AGENT: AgentConfiguration.model_fields.keys(),
+            FileKind.AGGREGATOR: AggregatorConfiguration.model_fields.keys(),
+        }
+        kind = max(knows, key=lambda one: len(content.keys() & knows[one]))
+        if isinstance(content.get("store"), list):
+            kind = FileKind.AGGREGATOR
     match kind:
         case FileKind.AGENT:
             check_agent_file(file)
+        case FileKind.AGGREGATOR:
+            load_aggregator(file, {}, {})
         case FileKind.SCENARIO:
             read_scenario(file)
     print(f"{file}: ok ({kind})")

@@ -78,6 +78,8 @@ static bool next_event(struct state *state, int chip, const struct dcmi_event_fi
     struct subscriber *subscriber = &state->subscribers[place.slot];
     if (subscriber->cursor > state->events)
         subscriber->cursor = state->events;
+    if (state->events - subscriber->cursor > EVENT_QUEUE)
+        subscriber->cursor = state->events - EVENT_QUEUE;
     while (subscriber->cursor < state->events) {
         const struct queued_event *queued = &state->queue[subscriber->cursor++ % EVENT_QUEUE];
         if (!passes(queued, chip, filter))

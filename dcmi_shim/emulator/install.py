@@ -40,7 +40,6 @@ _FLAGS = (
     "-pthread",
     "-Wall",
     "-Wextra",
-    "-Werror",
     "-Wl,-z,nodelete",
     "-Wl,-z,defs",
 )

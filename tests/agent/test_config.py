@@ -124,6 +124,10 @@ def test_validate_tells_kinds_apart(tmp_path: Path) -> None:
     agent = written(tmp_path / "a.toml", 'store = "directory:/x"\n')
     done = vigil("validate", agent)
     assert (done.returncode, done.stdout) == (0, f"{agent}: ok (agent)\n")
+    aggregator = written(tmp_path / "g.toml", 'store = ["directory:/x"]\n')
+    done = vigil("validate", aggregator)
+    assert (done.returncode, done.stdout) == (0, f"{aggregator}: ok (aggregator)\n")
+    assert vigil("validate", written(tmp_path / "h.toml", "publish = [3]\n")).returncode == 2
     scenario = written(
         tmp_path / "s.toml",
         '[[steps]]\nat_ms = 0\ndo = "occur"\nchip = 1\ncode = "80E01801"\n',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ RESOLVED, FURTHER, V2 = _names(1), _names(2), _names(3)
 
 def _exported(library: Path) -> set[str]:
     """Every symbol that a program can find in the library."""
-    command = ["nm", "-D", "--defined-only", library]
+    command = ["nm", "-D", "--defined-only", str(library)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return {line.split()[-1] for line in listing.splitlines()}
 
@@ -85,13 +86,16 @@ print({name: getattr(library, name)(*[ctypes.c_void_p(0)] * 8) for name in sys.a
 """
     names = [name for name in [*RESOLVED, *FURTHER, *V2] if name != "dcmi_init"]
     result = subprocess.run(
-        ["python3", "-c", program, a2.library, *names], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, a2.library, *names],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     expected = dict.fromkeys(names, -8012) | dict.fromkeys(V2, -8255)
-    assert eval_dict(result.stdout) == expected | {"dcmi_get_card_list": -8005}
+    assert _answers(result.stdout) == expected | {"dcmi_get_card_list": -8005}
 
 
-def eval_dict(text: str) -> dict[str, int]:
+def _answers(text: str) -> dict[str, int]:
     return {name: int(code) for name, code in re.findall(r"'(\w+)': (-?\d+)", text)}
 
 
@@ -118,8 +122,8 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_chosen_compiler_is_used_and_its_complaint_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CC", "gcc -DSTATE_MAGIC=wrong")
-    with pytest.raises(EmulatorError, match="STATE_MAGIC"):
+    monkeypatch.setenv("CC", "gcc --no-such-option")
+    with pytest.raises(EmulatorError, match="no-such-option"):
         install(tmp_path, tmp_path / "state")
     assert not (tmp_path / LIBRARY).exists()
 
