@@ -150,7 +150,15 @@ class Publisher:
             wake.clear()
             value = self._value(index)
             before = output.acknowledged
+            was_conflict = output.conflict
             must = output.must_write(value, self._clock())
+            if output.conflict and not was_conflict:
+                _log.error(
+                    "conflict: somebody else writes %s in %s all the time; not written until "
+                    "that has stopped for 5 minutes. Is there a second aggregator?",
+                    output.name,
+                    self.store.url,
+                )
             if output.acknowledged != before:
                 self._acknowledged(self, index, output.acknowledged)
             if not must:
