@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING
-
-import pytest
 
 from tests.end_to_end.node import Node, shown
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.end_to_end.places import Cluster
 
 FAULT = "80E01801"
 OTHER = "80E18402"
