@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.daemon")
 
 _COMMIT_SECONDS = 0.020
-_END_SECONDS = 4.0
+_END_SECONDS = 4.5
 _PUBLISHER_PATIENCE_SECONDS = 30.0
 
 
@@ -102,18 +102,6 @@ async def _run(configuration: AgentConfiguration) -> int:
     return await agent.run()
 
 
-def _end_for_sure() -> None:
-    """A store on a dead file system holds a thread that would hold the process."""
-
-    def end() -> None:
-        log.error("the end takes too long; leaving without it")
-        os._exit(1)
-
-    timer = threading.Timer(_END_SECONDS, end)
-    timer.daemon = True
-    timer.start()
-
-
 class Agent:
     """All parts of the daemon and the wires between them."""
 
@@ -123,6 +111,9 @@ class Agent:
         self._driver = driver
         self._started_at_ms = _wall_clock()
         self._last_words = "could not start"
+        self._was_stopped = False
+        self._is_ended = False
+        self._timer: threading.Timer | None = None
         self._progress = Progress()
         self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
         self._gap = asyncio.Event()
@@ -177,7 +168,7 @@ class Agent:
                 def root(name: str, work: Awaitable[object]) -> None:
                     tasks.create_task(_root(name, work), name=name)
 
-                tasks.create_task(_stopped(stop), name="signals")
+                tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
@@ -190,6 +181,7 @@ class Agent:
             cause = stopped or causes[0]
             self._last_words = str(cause) or type(cause).__name__
             if stopped is not None:
+                self._was_stopped = True
                 log.info("ends: %s", stopped)
                 return 0
             raise cause from None
@@ -255,14 +247,31 @@ class Agent:
         rows.append((Kind.START, _text(start)))
         self._journal.append(rows, self._started_at_ms)
 
+    async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
+        await stop.wait()
+        self._begin_end()
+        raise _Stopped("a signal asked for it")
+
+    def _begin_end(self) -> None:
+        """From here on the process ends in time: a dead file system may hold one of its threads."""
+        if self._timer is None:
+            self._timer = threading.Timer(_END_SECONDS, self._leave)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _leave(self) -> None:
+        log.error("the end takes too long; leaving without it")
+        os._exit(0 if self._is_ended else 1)
+
     async def _end(self) -> None:
         """Journal the end and give everything back, without waiting for the driver."""
-        _end_for_sure()
+        self._begin_end()
         self._driver.close()
         self._verdicts.end()
         self._journal.append([(Kind.STOP, _text({"reason": self._last_words}))], _wall_clock())
         if not await self._journal.close():
             log.error("not everything is in the journal: %s", self._journal.status().trouble)
+        self._is_ended = self._was_stopped
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._store.close()
@@ -299,11 +308,6 @@ class Agent:
 
 def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-async def _stopped(stop: asyncio.Event) -> None:
-    await stop.wait()
-    raise _Stopped("a signal asked for it")
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

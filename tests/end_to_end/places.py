@@ -74,9 +74,7 @@ class Cluster:
         return ["--store", "kubernetes:", "--kubeconfig", str(self.plane.kubeconfig)]
 
     def read(self, name: str) -> dict[str, str] | None:
-        status, answer = self.plane.ask(
-            "GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
-        )
+        status, answer = self.plane.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
         if status == 404:
             return None
         assert status == 200, answer
