@@ -41,8 +41,16 @@ def _store(text: str) -> str:
 class ChipFaults(Section):
     """How the chip collector works."""
 
-    audit_period_seconds: float = Field(default=60.0, ge=1, le=3600)
+    audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
+    health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
+
+
+class DriverCalls(Section):
+    """How the vendor library is called."""
+
+    call_deadline_seconds: float = Field(default=0.5, ge=0.05, le=10)
+    probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
 
 
 class AgentConfiguration(Section):
@@ -56,6 +64,7 @@ class AgentConfiguration(Section):
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: Annotated[str, AfterValidator(_listen)] | None = None
     chip_faults: ChipFaults = ChipFaults()
+    driver: DriverCalls = DriverCalls()
 
 
 def read_file(path: Path) -> dict[str, object]:

@@ -39,6 +39,7 @@ from contract.errors import StoreError, VigilError
 from contract.observation import Gap
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
+from dcmi_shim.keeper import DriverSettings
 from stores.address import open_store
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.daemon")
 
 _COMMIT_SECONDS = 0.020
-_END_SECONDS = 4.5
+_END_SECONDS = 4.0
 _PUBLISHER_PATIENCE_SECONDS = 30.0
 
 
@@ -98,7 +99,11 @@ async def _run(configuration: AgentConfiguration) -> int:
     for warning in library.warnings:
         log.warning("driver: %s", warning)
     store = open_store(configuration.store, configuration.kubeconfig)
-    agent = Agent(configuration, store, Driver(library, _wall_clock))
+    settings = DriverSettings(
+        call_seconds=configuration.driver.call_deadline_seconds,
+        probe_seconds=configuration.driver.probe_period_seconds,
+    )
+    agent = Agent(configuration, store, Driver(library, _wall_clock, settings))
     return await agent.run()
 
 

@@ -66,7 +66,7 @@ def _chips(status: Status) -> Iterator[Metric]:
     blind = GaugeMetricFamily(
         "npu_vigil_blind",
         "A source that gives no answer about a chip (1).",
-        labels=["source", "chip", "reason"],
+        labels=["source", "chip"],
     )
     since = GaugeMetricFamily(
         "npu_vigil_blind_since_seconds",
@@ -75,7 +75,7 @@ def _chips(status: Status) -> Iterator[Metric]:
     )
     for chip in status.chips:
         for source in chip.blind:
-            blind.add_metric([source.source, str(chip.chip), source.reason], 1)
+            blind.add_metric([source.source, str(chip.chip)], 1)
             since.add_metric([source.source, str(chip.chip)], source.since_ms / 1000)
     yield blind
     yield since

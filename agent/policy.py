@@ -48,6 +48,11 @@ ONCE_VISIBLE_MS = 5_000
 """How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
 
 
+DOUBT_MS = 6_000
+"""How long an audit has to confirm a fault whose recovery looked older than its occurrence.
+Audits are asked 2 s after the last event and answer within 2 s."""
+
+
 @dataclass
 class _Draft:
     """One call of ``step``: what it has found so far."""
@@ -86,11 +91,9 @@ def step(
     chips = dict(state.chips)
     deadline_ms = _deadline_ms(chips)
     for item in inputs:
-        if deadline_ms is not None and not isinstance(item, SourceBlind):
-            at_ms = item.seen_at_ms if isinstance(item, Observation) else item.at_ms
-            if deadline_ms <= at_ms:
-                chips = _release(chips, at_ms, draft)
-                deadline_ms = _deadline_ms(chips)
+        if deadline_ms is not None and deadline_ms <= _time_of(item):
+            chips = _expire(chips, _time_of(item), draft)
+            deadline_ms = _deadline_ms(chips)
         if isinstance(item, Acknowledged):
             if item.document.startswith(DEVICE_INFO_PREFIX):
                 chips = {chip: _acknowledge(known, item) for chip, known in chips.items()}
@@ -103,8 +106,9 @@ def step(
         if after is not before:
             chips[item.subject.id] = after
             draft.revision += 1
+            deadline_ms = _sooner(deadline_ms, after, item)
     if deadline_ms is not None and deadline_ms <= now_ms:
-        chips = _release(chips, now_ms, draft)
+        chips = _expire(chips, now_ms, draft)
     if draft.revision == state.revision and chips == state.chips:
         return state, tuple(draft.changes)
     return replace(state, revision=draft.revision, chips=chips), tuple(draft.changes)
@@ -119,32 +123,58 @@ def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
 _NEVER_SEEN = ChipState()
 
 
+def _time_of(item: Input) -> int:
+    match item:
+        case Observation():
+            return item.seen_at_ms
+        case SourceBlind():
+            return item.since_ms
+    return item.at_ms
+
+
+def _due_ms(fault: Fault) -> int | None:
+    """When time alone ends ``fault``."""
+    if fault.once:
+        at_ms, wait_ms = fault.acknowledged_at_ms, ONCE_VISIBLE_MS
+    else:
+        at_ms, wait_ms = fault.doubted_at_ms, DOUBT_MS
+    return None if at_ms is None else at_ms + wait_ms
+
+
 def _deadline_ms(chips: Mapping[int, ChipState]) -> int | None:
-    return min(
-        (
-            fault.acknowledged_at_ms + ONCE_VISIBLE_MS
-            for known in chips.values()
-            for fault in known.faults.values()
-            if fault.once and fault.acknowledged_at_ms is not None
-        ),
-        default=None,
-    )
+    dues = (_due_ms(fault) for known in chips.values() for fault in known.faults.values())
+    return min((due for due in dues if due is not None), default=None)
 
 
-def _release(chips: Mapping[int, ChipState], now_ms: int, draft: _Draft) -> dict[int, ChipState]:
-    """End the one-off faults that every reader had time to see."""
-    released = dict(chips)
+def _sooner(
+    deadline_ms: int | None, known: ChipState, item: Observation | SourceBlind | SourceAnswered
+) -> int | None:
+    """The next deadline when ``item`` was taken in; too early a one does no harm."""
+    fault = known.faults.get(item.code) if isinstance(item, Observation) else None
+    dues = (deadline_ms, None if fault is None else _due_ms(fault))
+    return min((due for due in dues if due is not None), default=None)
+
+
+def _expire(chips: Mapping[int, ChipState], now_ms: int, draft: _Draft) -> dict[int, ChipState]:
+    """End one-off faults that every reader had time to see, and doubts that nothing cleared."""
+    left = dict(chips)
     for chip, known in chips.items():
         for fault in known.faults.values():
-            if not fault.once or fault.acknowledged_at_ms is None:
+            due_ms = _due_ms(fault)
+            if due_ms is None or due_ms > now_ms:
                 continue
-            at_ms = fault.acknowledged_at_ms + ONCE_VISIBLE_MS
-            if at_ms <= now_ms:
-                because = "a one-off event, published long enough to be seen"
-                draft.note(ChangeKind.ENDED, chip_subject(chip), fault, at_ms, because, fault.level)
-                known = replace(known, faults=_without(known.faults, fault.code))
-        released[chip] = known
-    return released
+            because = (
+                "a one-off event, published long enough to be seen"
+                if fault.once
+                else "its recovery looked older than it, but no audit found it since"
+            )
+            draft.note(ChangeKind.ENDED, chip_subject(chip), fault, due_ms, because, fault.level)
+            known = replace(known, faults=_without(known.faults, fault.code))
+            if not fault.once:
+                ended = Ended(due_ms, replace(fault, doubted_at_ms=None))
+                known = replace(known, ended=known.ended | {fault.code: ended})
+        left[chip] = known
+    return left
 
 
 def _acknowledge(known: ChipState, item: Acknowledged) -> ChipState:
@@ -246,8 +276,13 @@ def _recover(known: ChipState, held: Fault | None, item: Observation, draft: _Dr
         if ended is not None and is_recent(ended, item.seen_at_ms):
             return known
         return replace(known, ended=_remember(known, item, None))
-    if held.once or is_before(item, held.serial, held.raised_at_ms):
+    if held.once:
         return known
+    if is_before(item, held.serial, held.raised_at_ms):
+        if held.doubted_at_ms is not None:
+            return known
+        doubted = replace(held, doubted_at_ms=item.seen_at_ms)
+        return replace(known, faults=known.faults | {held.code: doubted})
     because = "the driver reported its recovery"
     draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
     return replace(
@@ -286,8 +321,8 @@ def _begin(known: ChipState, fault: Fault, item: Observation, draft: _Draft) -> 
 def _update(
     known: ChipState, held: Fault, seen: Fault, item: Observation, draft: _Draft, what: str
 ) -> ChipState:
-    """A code that holds was seen again: it lasts now, and its severity may be another one."""
-    fault = replace(seen, once=False, acknowledged_at_ms=None)
+    """A code that holds was seen again: it lasts without doubt, maybe with another severity."""
+    fault = replace(seen, once=False, acknowledged_at_ms=None, doubted_at_ms=None)
     if fault == held:
         return known
     if fault.severity != held.severity:

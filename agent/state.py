@@ -24,6 +24,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
     ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
     state's when the episode began, and ``acknowledged_at_ms`` when a store first had it.
+    ``doubted_at_ms``: a recovery that looks older than the occurrence was seen then.
     """
 
     code: str
@@ -39,6 +40,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     serial: int | None = None
     once: bool = False
     acknowledged_at_ms: int | None = None
+    doubted_at_ms: int | None = None
 
     @property
     def device_fault(self) -> bool:

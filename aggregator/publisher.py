@@ -1,8 +1,8 @@
 """Writes the cluster documents to one store until it has them, and keeps them as they are.
 
-The first change of a document goes out at once; what changes while a write is in flight goes out
-together in the next one. A failed write is tried again with backoff and jitter. What others change
-or delete is written again.
+The first change of a document goes out at once; what changes while a write is in flight, and for
+as long again, goes out together in the next one. A failed write is tried again with backoff and
+jitter. What others change or delete is written again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
 """What to watch in every store that is published to."""
 
 _RECHECK_SECONDS = 60.0
+_LONGEST_WINDOW_SECONDS = 0.2
 
 
 class Publisher:
@@ -150,14 +151,24 @@ class Publisher:
             wake.clear()
             value = self._value(index)
             before = output.acknowledged
+            was_conflict = output.conflict
             must = output.must_write(value, self._clock())
+            if output.conflict and not was_conflict:
+                _log.error(
+                    "conflict: somebody else writes %s in %s all the time; not written until "
+                    "that has stopped for 5 minutes. Is there a second aggregator?",
+                    output.name,
+                    self.store.url,
+                )
             if output.acknowledged != before:
                 self._acknowledged(self, index, output.acknowledged)
             if not must:
                 await self._wait(wake, _RECHECK_SECONDS)
-            elif await self._put(output, value):
+            elif (took_ms := await self._put(output, value)) is not None:
                 backoff.reset()
                 self._acknowledged(self, index, value.revision)
+                # A storm of changes must not keep the store busy more than half of the time.
+                await asyncio.sleep(min(took_ms / 1000, _LONGEST_WINDOW_SECONDS))
             else:
                 await asyncio.sleep(backoff.next_seconds())
 
@@ -168,7 +179,8 @@ class Publisher:
         except TimeoutError:
             pass
 
-    async def _put(self, output: Output, value: Value) -> bool:
+    async def _put(self, output: Output, value: Value) -> int | None:
+        """Write once; the milliseconds it took, or ``None`` where it failed."""
         document = Document(
             namespace=CLUSTER_NAMESPACE,
             name=output.name,
@@ -176,6 +188,7 @@ class Publisher:
             labels=dict([CLUSTER_LABEL]),
         )
         was = output.error
+        began_ms = self._clock().steady_ms
         try:
             verify_device_value(value.text, output.name, value.nodes)
             with self._stalls.busy(f"write {output.name} to {self.store.url}"):
@@ -184,8 +197,8 @@ class Publisher:
             output.failed(str(error), value)
             if was is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
-            return False
+            return None
         output.written(version, value)
         if was is not None:
             _log.info("%s is published again", output.name)
-        return True
+        return self._clock().steady_ms - began_ms

@@ -117,12 +117,16 @@ class Shards:
         return frozenset({target})
 
     def _room(self, node: str, size: int, without: int | None) -> int:
-        for index in self.indices:
-            shard = self._shards[index]
+        """The lowest number that has room; documents without a gap are what people expect."""
+        for index in range(len(self._shards)):
+            shard = self._shards.get(index)
+            if shard is None:
+                break
             # A shard that the node is still leaving may take it back.
             if index != without and shard.bytes - shard.sizes.get(node, 0) + size <= _FILL:
                 return index
-        index = next(n for n in range(len(self._shards) + 1) if n not in self._shards)
+        else:
+            index = len(self._shards)
         self._shards[index] = _Shard()
         return index
 

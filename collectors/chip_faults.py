@@ -81,7 +81,7 @@ class ChipFaults:
 
     def __init__(
         self,
-        audit_period_seconds: float = 60.0,
+        audit_period_seconds: float = 15.0,
         health_period_seconds: float = 5.0,
         card_lost_after_seconds: float = 300.0,
     ) -> None:

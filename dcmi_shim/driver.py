@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
+from dcmi_shim.budget import Backoff
 from dcmi_shim.event_queue import EventQueue
 from dcmi_shim.keeper import DriverSettings, Keeper, open_child
 from dcmi_shim.return_codes import meaning
@@ -36,17 +37,23 @@ _log = logging.getLogger(__name__)
 _HEALTH = "dcmi_get_device_health"
 _ERROR_CODES = "dcmi_get_device_errorcode_v2"
 _CRASHES = 2
-_PROBES_PER_ROUND = 4
+_FIRST_PROBE = 1 / 8
+"""How soon a call is tried again the first time, in probe periods; then the pause doubles."""
 
 
 @dataclass
 class _LeftOut:
-    """A call that is not made any more. ``child`` is the last process that hung in it."""
+    """A call that is not made any more. ``child`` is the last process that hung in it.
+
+    ``due`` is the loop time of the next probe.
+    """
 
     chip: Chip | None
     where: str | None
     since_ms: int
     child: ChildProcess
+    pauses: Backoff
+    due: float
 
 
 class Driver:
@@ -158,16 +165,15 @@ class Driver:
         try:
             return await child.request(function, arguments, self._settings.call_seconds)
         except TimeoutError:
-            left_out = _LeftOut(chip, where, self._wall_clock(), child)
-            self._left_out[call] = left_out
-            stuck = DriverCallStuck(function, where, left_out.since_ms)
+            self._leave_out(call, chip, where, child)
+            stuck = DriverCallStuck(function, where, self._left_out[call].since_ms)
             _log.warning("%s; it is left out from now on", stuck)
             self._keeper.replace(child, str(stuck))
             raise stuck from None
         except DriverGone as error:
             self._crashes[call] += 1
             if self._crashes[call] >= _CRASHES:
-                self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child)
+                self._leave_out(call, chip, where, child)
                 _log.warning("%s in %s again; the call is left out from now on", error, function)
             at = "" if where is None else f" on {where}"
             raise DriverGone(f"{error} in {function}{at}") from error
@@ -205,17 +211,32 @@ class Driver:
         self._inventory = found
         self._surveyed.set()
 
+    def _leave_out(
+        self, call: Call, chip: Chip | None, where: str | None, child: ChildProcess
+    ) -> None:
+        period = self._settings.probe_seconds
+        pauses = Backoff(_FIRST_PROBE * period, period)
+        due = asyncio.get_running_loop().time() + pauses.failed()
+        self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
+
     async def _probe(self) -> NoReturn:
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self._settings.probe_seconds)
-            gone = [call for call, left in self._left_out.items() if left.child.reaped]
-            for call in gone[:_PROBES_PER_ROUND]:
+            await asyncio.sleep(_FIRST_PROBE * self._settings.probe_seconds)
+            due = [
+                call
+                for call, left_out in self._left_out.items()
+                if left_out.due <= loop.time() and left_out.child.reaped
+            ]
+            # One per turn: when much hangs, processes are not started in a rush.
+            for call in due[:1]:
                 await self._try_again(call)
 
     async def _try_again(self, call: Call) -> None:
         left_out = self._left_out.pop(call)
         # Behind the others, so that each gets its turn.
         self._left_out[call] = left_out
+        left_out.due = asyncio.get_running_loop().time() + left_out.pauses.failed()
         try:
             child = await open_child(self._library, self._settings, _ignore, _ignore)
         except DriverError as error:

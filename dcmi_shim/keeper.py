@@ -40,9 +40,9 @@ class DriverSettings:
 
     ``call_seconds`` is the deadline of one call, ``open_seconds`` that of loading and
     initialising the library, ``subscribe_seconds`` that of the subscription. Every
-    ``probe_seconds`` calls that are left out are tried again, and so are chips that the inventory
-    misses. A failed start is repeated after ``retry_first_seconds``, doubling up to
-    ``retry_last_seconds``.
+    ``probe_seconds`` (at first sooner) calls that are left out are tried again, and so are chips
+    that the inventory misses. A failed start is repeated after ``retry_first_seconds``, doubling up
+    to ``retry_last_seconds``.
     """
 
     call_seconds: float = 0.5

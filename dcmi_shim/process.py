@@ -115,16 +115,25 @@ class ChildProcess:
         self._last_id += 1
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._waiting = (self._last_id, answer)
+        expiry = self._loop.call_later(deadline_seconds, self._expire, answer)
         body = msgspec.json.encode({"id": self._last_id, "call": call, "arguments": arguments})
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, len(body).to_bytes(4, "big") + body)
         try:
-            async with asyncio.timeout(deadline_seconds):
-                return await answer
+            return await answer
         finally:
+            expiry.cancel()
             self._waiting = None
 
+    def _expire(self, answer: asyncio.Future[Message]) -> None:
+        """The deadline is over. When the agent was the slow one, the answer waits in the pipe."""
+        self._read()
+        if not answer.done():
+            answer.set_exception(TimeoutError())
+
     def _read(self) -> None:
+        if self.ended:
+            return
         try:
             data = os.read(self._answers, _READ_SIZE)
         except BlockingIOError:

@@ -89,6 +89,8 @@ class KubernetesStore:
                 status, answer = await self._connection.request("PUT", _path(namespace, name), body)
                 if status in (_OK, _CREATED):
                     return _version(answer, what)
+                if status == _CONFLICT and expected is None:
+                    continue
                 if status != _NOT_FOUND:
                     raise wire.refusal(status, answer, what)
                 if expected is not None:
@@ -100,7 +102,7 @@ class KubernetesStore:
                 await self._create_namespace(namespace, what)
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
-        raise StoreUnavailable(f"cannot {what}: it is created and deleted by others all the time")
+        raise StoreUnavailable(f"cannot {what}: others write it all the time")
 
     async def delete(self, namespace: str, name: str) -> None:
         """See ``Store``."""

@@ -105,7 +105,9 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         yield f"subscriber {reader['pid']}: {behind}"
     for hook in now["hooks"]:
         where = "every chip" if hook["chip"] is None else f"chip {hook['chip']}"
-        what = "hangs" if hook["hang"] else f"slow {hook['slow_ms']} ms, code {hook['return_code']}"
-        yield f"{hook['function']} on {where}: {what}"
+        what = ["hangs"] if hook["hang"] else []
+        what += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
+        what += [f"answers {hook['return_code']}"] if hook["return_code"] else []
+        yield f"{hook['function']} on {where}: {', '.join(what)}"
     if now["concurrent_calls"]:
         yield f"{now['concurrent_calls']} calls while another thread of the same process was in one"

@@ -1,1 +1,7 @@
-"""The emulated driver: C library, control and scenarios."""
+"""The emulated driver: C library, control and scenarios (``docs/scenarios.md``).
+
+``install`` builds the library, ``Emulator`` changes the hardware, ``read_scenario`` and ``play`` do
+so by a file. In C: ``functions.h`` lists what is exported, ``state.c`` holds the hardware,
+``faults.c`` its faults, ``call.c`` the frame around each exported function, ``control.c`` the other
+library, by which Python changes the state.
+"""

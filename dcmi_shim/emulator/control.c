@@ -204,13 +204,13 @@ static void write_chip(FILE *json, const struct state *state, unsigned chip)
     fprintf(json, "]}");
 }
 
-static void write_subscribers(FILE *json, const struct attachment *attachment,
+static void write_subscribers(FILE *json, const struct attachment *access,
                               const struct state *state)
 {
     bool is_first = true;
     for (unsigned slot = 0; slot < MAX_SUBSCRIBERS; slot++) {
         const struct subscriber *subscriber = &state->subscribers[slot];
-        if (subscriber->token != 0 && slot_is_held(attachment, slot))
+        if (subscriber->token != 0 && slot_is_held(access, slot))
             fprintf(json, "%s{\"pid\": %d, \"waiting\": %llu, \"dropped\": %llu}",
                     separator(&is_first), subscriber->pid,
                     (unsigned long long)(state->events - subscriber->cursor),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONTROL_LIBRARY = "libvigil_emulator_ctl.so"
 PROFILES = ("a2", "a3")
-_STATUS_BYTES = 4 << 20
+_STATUS_BYTES = 1 << 20
 _HEALTHY_AGAIN, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
 _EVERY_CHIP = -1
 _UNCHANGED = -1
@@ -49,8 +49,7 @@ class Emulator:
 
     def start(self, profile: str = "a2") -> None:
         """Become a healthy server of ``profile``; makes the state file, or makes it whole again."""
-        if profile not in PROFILES:
-            raise _wrong("profile", f"{profile!r} is unknown; there are {', '.join(PROFILES)}")
+        check_profile(profile)
         self._call("start", profile.encode())
 
     def reset(self) -> None:
@@ -204,6 +203,12 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
     library.vigil_emulator_close.argtypes = [handle]
     library.vigil_emulator_close.restype = None
     return library
+
+
+def check_profile(profile: str) -> None:
+    """Raise ``ConfigurationError`` when there is no such profile."""
+    if profile not in PROFILES:
+        raise _wrong("profile", f"{profile!r} is unknown; there are {', '.join(PROFILES)}")
 
 
 def _wrong(where: str, what: str) -> ConfigurationError:

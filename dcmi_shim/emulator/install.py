@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, EmulatorError, Problem
-from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator, check_profile
 from dcmi_shim.emulator.functions import SOURCES, functions
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ def install(
 
     The library finds its state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside
     it here. ``without`` names functions that this driver shall not have, as real ones lack some.
-    Raises ``ConfigurationError`` for a function in ``without`` that does not exist and
-    ``EmulatorError`` when it cannot be built or written.
+    Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
+    cannot be built or written.
     """
+    check_profile(profile)
     unknown = [name for name in without if name not in functions()]
     if unknown:
         problems = [
@@ -114,6 +115,7 @@ def _build(
                 "-o",
                 str(built),
                 *(str(SOURCES / source) for source in sources),
+                "-ldl",
             ]
         )
         built.chmod(0o644)

@@ -62,14 +62,17 @@ int state_name(struct attachment *attachment, const char *directory)
 /* In a forked child the descriptor shares its locks with the parent: open an own one. */
 static void leave_parent(struct attachment *attachment)
 {
-    if (attachment->pid == getpid())
+    pid_t before = attachment->pid;
+    if (before == getpid())
         return;
-    pthread_mutex_init(&attachment->mutex, NULL);
+    attachment->pid = getpid();
+    if (before == 0)
+        return;
+    pthread_mutex_init(&attachment->mutex, NULL); /* a thread that is not here may have had it */
     if (attachment->fd >= 0)
         close(attachment->fd);
     attachment->fd = -1;
     attachment->state = NULL;
-    attachment->pid = getpid();
 }
 
 static bool is_good(const struct state *state)

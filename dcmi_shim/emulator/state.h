@@ -96,7 +96,7 @@ struct state {
 /* One process's access to the state file. */
 struct attachment {
     pthread_mutex_t mutex;
-    pid_t pid;
+    pid_t pid;              /* 0: not used yet */
     int fd;
     dev_t device;
     ino_t inode;

@@ -136,8 +136,16 @@ def test_after_a_restart_everything_is_where_it_was() -> None:
     assert shards.indices == (1, 3)
     assert shards.value(3).revision == 0
     assert shards.put("b", TEXT) == {3}
-    assert shards.put("c", TEXT) == {1}
+    assert shards.put("c", TEXT) == {0}
     check(shards, {"a", "b", "c"})
+
+
+def test_a_surplus_shard_is_used_only_when_those_before_it_are_full() -> None:
+    shards = Shards()
+    shards.restore(2, {})
+    for node in "abcd":
+        shards.put(node, entry_of(700_000))
+    assert [shards.home(node) for node in "abcd"] == [0, 1, 2, 3]
 
 
 _CHANGES = st.lists(

@@ -87,6 +87,10 @@ def test_every_verb(a2: Server) -> None:
         ("dcmi_get_device_voltage", None),
     ]
     assert (now["hooks"][0]["slow_ms"], now["hooks"][0]["return_code"]) == (20, -8005)
+    shown = _vigil("emulator", "status", VIGIL_EMULATOR_DIR=a2.emulator_dir).stdout
+    assert "dcmi_get_device_voltage on every chip: hangs\n" in shown
+    assert "dcmi_get_device_temperature on chip 5: 20 ms slower, answers -8005\n" in shown
+    assert "chip  2  card 2 device 0  health 0, dropped (hard)\n" in shown
     simulate("recover", 3, "80E01801")
     simulate("return", 1)
     simulate("clear", "get_device_voltage")

@@ -66,13 +66,13 @@ def test_what_ends_a_hang(a2: Server, how: str) -> None:
 
 
 def test_a_slow_call(a2: Server) -> None:
-    a2.emulator.slow("get_device_health", 200, chip=2)
+    a2.emulator.slow("get_device_health", 500, chip=2)
     begin = time.monotonic()
     assert a2.driver.health(1) == 0
-    assert time.monotonic() - begin < 0.15
+    assert time.monotonic() - begin < 0.5
     begin = time.monotonic()
     assert a2.driver.health(2) == 0
-    assert 0.2 <= time.monotonic() - begin < 1
+    assert 0.5 <= time.monotonic() - begin < 3
 
 
 def test_a_slow_call_is_cut_short(a2: Server) -> None:

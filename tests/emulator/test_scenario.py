@@ -52,14 +52,14 @@ def test_every_action_is_played_at_its_time(a3: Server, watchers: Watchers) -> N
     watcher = watchers.start(a3)
     begin = time.monotonic()
     play(parse_scenario(EVERYTHING, "story.toml"), a3.emulator)
-    assert 0.15 <= time.monotonic() - begin < 1
+    assert 0.15 <= time.monotonic() - begin < 3
     events = [watcher.event() for _ in range(3)]
     assert [(e["deviceid"], e["code"], e["assertion"], e["severity"]) for e in events] == [
         (15, "80E01801", 1, 1),
         (1, "80C98006", 2, 0),
         (15, "80E01801", 0, 1),
     ]
-    assert 0.119 <= (events[2]["at_ns"] - events[0]["at_ns"]) / 1e9 < 1
+    assert events[2]["at_ns"] / 1e9 - begin >= 0.12
     wait_until(lambda: a3.driver.codes(1, 0) == ["80E18402"])
     assert a3.driver.codes(1, 1) == []
     assert [a3.driver.health(2, device) for device in (0, 1)] == [0, -8012]

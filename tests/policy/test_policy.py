@@ -177,7 +177,24 @@ class TestOrder:
     ) -> None:
         state = after(healthy(), [seen(OCCUR, KNOWN, serial=2, raised=T)])
         late = seen(RECOVER, KNOWN, at=T + 1, serial=serial, raised=raised)
-        assert after(state, [late]) is state
+        state, found = step(state, [late], T + 1, shipped())
+        assert codes(state) == [KNOWN]
+        assert found == ()
+        confirmed = after(state, [seen(PRESENT, KNOWN, at=T + 2_000)])
+        assert codes(after(confirmed, [], T + 60_000)) == [KNOWN]
+
+    def test_recovery_that_looks_old_counts_when_no_audit_contradicts(self) -> None:
+        """A driver's clock may be set back, and a collector may have believed the recovery."""
+        state = after(healthy(), [seen(OCCUR, KNOWN, raised=T)])
+        state = after(state, [seen(RECOVER, KNOWN, at=T + 100, raised=T - 3_600_000)])
+        assert next_deadline_ms(state, shipped()) == T + 6_100
+        assert after(state, [], T + 6_099) is state
+        state, found = step(state, [], T + 6_100, shipped())
+        assert codes(state) == []
+        assert [change.kind for change in found] == [ChangeKind.ENDED]
+        state, found = step(state, [seen(PRESENT, KNOWN, at=T + 9_000)], T + 9_000, shipped())
+        assert [change.kind for change in found] == [ChangeKind.RETURNED]
+        assert next_deadline_ms(state, shipped()) is None
 
     @pytest.mark.parametrize(
         ("serial", "raised"), [(2, T), (None, None), (0, None), (3, None), (1, T + 9), (2, T - 9)]

@@ -38,6 +38,7 @@ _STOP_SECONDS = 5.0
 _AGENT_CONFIGURATION = """\
 [chip_faults]
 audit_period_seconds = {audit_period}
+health_period_seconds = {audit_period}
 
 [driver]
 probe_period_seconds = {probe_period}
@@ -170,10 +171,10 @@ class Fleet:
     async def blind_chips(self, node: Node) -> frozenset[int]:
         """Chips that the agent of ``node`` reports as blind in its metrics."""
         listen = node.directory / "state" / "listen"
-        address = listen.read_text().strip()
+        url = listen.read_text().strip()
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
-            session.get(f"http://{address}/metrics") as response,
+            session.get(f"{url}/metrics") as response,
         ):
             text = await response.text()
         return frozenset(

@@ -74,6 +74,8 @@ class Player:
             result = await self._play_step(number, step, started)
             self._show(result)
             results.append(result)
+            if number == 1 and result.problems:
+                break  # nothing runs: every other step would only fail after its patience
         return tuple(results)
 
     async def _play_step(self, number: int, step: Step, started: float) -> Result:
@@ -117,7 +119,7 @@ class Player:
         return _Arrival(
             None,
             [
-                f"{document} of {node} says {views().get(node, 'nothing')}, expected {view}"
+                f"{document} of {node} {_difference(views().get(node), view)}"
                 for node, view in wanted.items()
                 if views().get(node) != view
             ],
@@ -139,6 +141,25 @@ class Player:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return frozenset()
         return self.blind[node.name]
+
+
+def _difference(seen: ChipsView | None, wanted: ChipsView) -> str:
+    if seen is None:
+        return "was never seen"
+    different = [
+        f"chip {chip} is {_words(seen, chip)}, expected {_words(wanted, chip)}"
+        for chip in sorted(seen.free | seen.unhealthy | seen.faults.keys() | set(CHIPS))
+        if _words(seen, chip) != _words(wanted, chip)
+    ]
+    return "says " + "; ".join(different)
+
+
+def _words(view: ChipsView, chip: int) -> str:
+    words = [
+        name for name, ids in (("free", view.free), ("unhealthy", view.unhealthy)) if chip in ids
+    ]
+    words += [f"{code} {level}" for code, level in sorted(view.faults.get(chip, {}).items())]
+    return ", ".join(words) or "in no list"
 
 
 @dataclass(frozen=True)
