@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent import status
-from agent.device_info import DeviceInfoDocument
+from agent.device_info import DeviceInfoDocument, remembered_by
 from agent.http import application, serving
 from agent.journal import Journal
 from agent.journal_file import Kind
@@ -55,6 +55,7 @@ log = logging.getLogger("agent.daemon")
 
 _COMMIT_SECONDS = 0.020
 _END_SECONDS = 4.0
+_MEMORY_SECONDS = 1.0
 _PUBLISHER_PATIENCE_SECONDS = 30.0
 
 
@@ -122,6 +123,7 @@ class Agent:
         self._progress = Progress()
         self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
         self._gap = asyncio.Event()
+        self._was_read = asyncio.Event()
         self._gaps = 0
         tables = catalogue.shipped()
         remembered = remember(configuration.state_dir, self._started_at_ms)
@@ -144,7 +146,8 @@ class Agent:
                 stamp_of=self._document.stamp_of,
                 verify=self._document.verify,
                 before_write=self._until_committed,
-                on_first_read=self._document.take_over,
+                on_first_read=self._first_read,
+                on_foreign=self._foreign,
                 on_acknowledged=self._acknowledged,
                 wall_clock=_wall_clock,
                 progress=self._progress.of("publisher", _PUBLISHER_PATIENCE_SECONDS),
@@ -178,8 +181,7 @@ class Agent:
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
                 for name, make in COLLECTORS.items():
-                    collector = make(**self._settings.get(name, {}))
-                    root(name, collector.run(self._surroundings(collector)))
+                    root(name, self._collect(make(**self._settings.get(name, {}))))
         except BaseExceptionGroup as group:
             causes = list(_leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, _Stopped)), None)
@@ -209,6 +211,14 @@ class Agent:
             self._gap.set()
         self._verdicts.take(reports)
 
+    async def _collect(self, collector: Collector) -> NoReturn:
+        if not self._verdicts.state.chips:
+            # Without a journal the store is the memory, if it answers soon.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MEMORY_SECONDS):
+                    await self._was_read.wait()
+        await collector.run(self._surroundings(collector))
+
     def _surroundings(self, collector: Collector) -> Surroundings:
         return Surroundings(
             report=self._report,
@@ -225,6 +235,24 @@ class Agent:
 
     async def _until_committed(self) -> None:
         await self._journal.committed(self._journal.last_sequence, _COMMIT_SECONDS)
+
+    def _first_read(self, existing: Document | None) -> None:
+        found = self._document.take_over(existing)
+        self._journal_isolation("found in the store")
+        if found is not None and not self._verdicts.state.chips:
+            self._verdicts.take(remembered_by(found, ChipFaults.name))
+        self._was_read.set()
+
+    def _foreign(self, document: Document) -> bool:
+        if not self._document.release(document):
+            return False
+        self._journal_isolation("released by an operator")
+        return True
+
+    def _journal_isolation(self, because: str) -> None:
+        isolation = self._document.isolation
+        row = {"names": isolation.names, "reasons": isolation.reasons, "because": because}
+        self._journal.append([(Kind.ISOLATION, _text(row))], _wall_clock())
 
     def _acknowledged(self, document: Document, revision: int) -> None:
         now_ms = _wall_clock()

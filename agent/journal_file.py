@@ -53,6 +53,7 @@ class Kind(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     CHANGES = "changes"
     PUBLICATION = "publication"
+    ISOLATION = "isolation"
     GAP = "gap"
 
 

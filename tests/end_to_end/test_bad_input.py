@@ -149,6 +149,20 @@ def test_what_others_isolated_stays_isolated(node: Node) -> None:
     assert data is not None
     assert data["ManuallySeparateNPU"] == "Ascend910-3"
     assert data["UpgradeFaultReason"] == reasons
+    node.place.write(node.document, data | {"ManuallySeparateNPU": "Ascend910-3,Ascend910-5"})
+    node.wait(
+        lambda: (node.place.read(node.document) or {})["ManuallySeparateNPU"] == "Ascend910-3",
+        "a name that is added at runtime is taken out",
+    )
+    node.place.write(node.document, data | {"ManuallySeparateNPU": ""})
+    assert node.until(lambda now: len(now.free) == 8, "the chip is released") < 1
+    data = node.place.read(node.document)
+    assert data is not None
+    assert (data["ManuallySeparateNPU"], data["UpgradeFaultReason"]) == ("", "{}")
+    assert [row["because"] for row in node.journal("isolation")] == [
+        "found in the store",
+        "released by an operator",
+    ]
 
 
 def test_another_writer_is_given_way_to(node: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import random
 import resource
+import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -243,6 +244,24 @@ def test_a_broken_journal_is_moved_aside(folder_node: Node) -> None:
     node.start()
     node.until(lambda now: bool(now.codes(1) and now.codes(2)), "both faults are shown")
     assert "moved to journal.sqlite.broken-" in node.logged()
+
+
+def test_without_a_journal_the_store_is_the_memory(node: Node) -> None:
+    node.emulator.occur(1, FAULT)
+    node.emulator.occur(2, OTHER)
+    node.start()
+    node.until(lambda now: bool(now.codes(1) and now.codes(2)), "the faults are shown")
+    since = {fault["code"]: fault["since_ms"] for fault in node.status()["faults"]}
+    node.kill()
+    shutil.rmtree(node.state_dir)
+    node.emulator.recover(2, OTHER)
+    # A chip that cannot be asked keeps what is known of it.
+    node.emulator.hang(CODES, 1)
+    node.start()
+    node.until(lambda now: not now.codes(2), "the recovery is shown")
+    node.until(lambda now: now.unhealthy == {"Ascend910-1"}, "the fault is shown")
+    assert node.status()["faults"][0]["since_ms"] == since[FAULT]
+    assert node.status()["chips"][1]["blind"]
 
 
 def test_two_thousand_events_at_once(folder_node: Node) -> None:
