@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent import status
-from agent.device_info import DeviceInfoDocument
+from agent.device_info import DeviceInfoDocument, remembered_by
 from agent.http import application, serving
 from agent.journal import Journal
 from agent.journal_file import Kind
@@ -55,6 +55,7 @@ log = logging.getLogger("agent.daemon")
 
 _COMMIT_SECONDS = 0.020
 _END_SECONDS = 4.0
+_MEMORY_SECONDS = 1.0
 _PUBLISHER_PATIENCE_SECONDS = 30.0
 
 
@@ -107,18 +108,6 @@ async def _run(configuration: AgentConfiguration) -> int:
     return await agent.run()
 
 
-def _end_for_sure() -> None:
-    """A store on a dead file system holds a thread that would hold the process."""
-
-    def end() -> None:
-        log.error("the end takes too long; leaving without it")
-        os._exit(1)
-
-    timer = threading.Timer(_END_SECONDS, end)
-    timer.daemon = True
-    timer.start()
-
-
 class Agent:
     """All parts of the daemon and the wires between them."""
 
@@ -128,9 +117,13 @@ class Agent:
         self._driver = driver
         self._started_at_ms = _wall_clock()
         self._last_words = "could not start"
+        self._was_stopped = False
+        self._is_ended = False
+        self._timer: threading.Timer | None = None
         self._progress = Progress()
         self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
         self._gap = asyncio.Event()
+        self._was_read = asyncio.Event()
         self._gaps = 0
         tables = catalogue.shipped()
         remembered = remember(configuration.state_dir, self._started_at_ms)
@@ -153,7 +146,8 @@ class Agent:
                 stamp_of=self._document.stamp_of,
                 verify=self._document.verify,
                 before_write=self._until_committed,
-                on_first_read=self._document.take_over,
+                on_first_read=self._first_read,
+                on_foreign=self._foreign,
                 on_acknowledged=self._acknowledged,
                 wall_clock=_wall_clock,
                 progress=self._progress.of("publisher", _PUBLISHER_PATIENCE_SECONDS),
@@ -182,19 +176,19 @@ class Agent:
                 def root(name: str, work: Awaitable[object]) -> None:
                     tasks.create_task(_root(name, work), name=name)
 
-                tasks.create_task(_stopped(stop), name="signals")
+                tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
                 for name, make in COLLECTORS.items():
-                    collector = make(**self._settings.get(name, {}))
-                    root(name, collector.run(self._surroundings(collector)))
+                    root(name, self._collect(make(**self._settings.get(name, {}))))
         except BaseExceptionGroup as group:
             causes = list(_leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, _Stopped)), None)
             cause = stopped or causes[0]
             self._last_words = str(cause) or type(cause).__name__
             if stopped is not None:
+                self._was_stopped = True
                 log.info("ends: %s", stopped)
                 return 0
             raise cause from None
@@ -217,6 +211,14 @@ class Agent:
             self._gap.set()
         self._verdicts.take(reports)
 
+    async def _collect(self, collector: Collector) -> NoReturn:
+        if not self._verdicts.state.chips:
+            # Without a journal the store is the memory, if it answers soon.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MEMORY_SECONDS):
+                    await self._was_read.wait()
+        await collector.run(self._surroundings(collector))
+
     def _surroundings(self, collector: Collector) -> Surroundings:
         return Surroundings(
             report=self._report,
@@ -233,6 +235,24 @@ class Agent:
 
     async def _until_committed(self) -> None:
         await self._journal.committed(self._journal.last_sequence, _COMMIT_SECONDS)
+
+    def _first_read(self, existing: Document | None) -> None:
+        found = self._document.take_over(existing)
+        self._journal_isolation("found in the store")
+        if found is not None and not self._verdicts.state.chips:
+            self._verdicts.take(remembered_by(found, ChipFaults.name))
+        self._was_read.set()
+
+    def _foreign(self, document: Document) -> bool:
+        if not self._document.release(document):
+            return False
+        self._journal_isolation("released by an operator")
+        return True
+
+    def _journal_isolation(self, because: str) -> None:
+        isolation = self._document.isolation
+        row = {"names": isolation.names, "reasons": isolation.reasons, "because": because}
+        self._journal.append([(Kind.ISOLATION, _text(row))], _wall_clock())
 
     def _acknowledged(self, document: Document, revision: int) -> None:
         now_ms = _wall_clock()
@@ -260,14 +280,31 @@ class Agent:
         rows.append((Kind.START, _text(start)))
         self._journal.append(rows, self._started_at_ms)
 
+    async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
+        await stop.wait()
+        self._begin_end()
+        raise _Stopped("a signal asked for it")
+
+    def _begin_end(self) -> None:
+        """From here on the process ends in time: a dead file system may hold one of its threads."""
+        if self._timer is None:
+            self._timer = threading.Timer(_END_SECONDS, self._leave)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _leave(self) -> None:
+        log.error("the end takes too long; leaving without it")
+        os._exit(0 if self._is_ended else 1)
+
     async def _end(self) -> None:
         """Journal the end and give everything back, without waiting for the driver."""
-        _end_for_sure()
+        self._begin_end()
         self._driver.close()
         self._verdicts.end()
         self._journal.append([(Kind.STOP, _text({"reason": self._last_words}))], _wall_clock())
         if not await self._journal.close():
             log.error("not everything is in the journal: %s", self._journal.status().trouble)
+        self._is_ended = self._was_stopped
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._store.close()
@@ -304,11 +341,6 @@ class Agent:
 
 def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-async def _stopped(stop: asyncio.Event) -> None:
-    await stop.wait()
-    raise _Stopped("a signal asked for it")
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING
 
 from agent.publisher import Wanted
 from agent.render import family_of, render
+from contract.codes import is_code
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError
-from contract.isolation import Isolation, read_isolation
+from contract.isolation import Isolation, read_isolation, released, without
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from contract.observation import (
+    Assertion,
+    Observation,
+    Report,
+    SourceAnswered,
+    Subject,
+    chip_subject,
+)
 from stores.base import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.state import State
+    from contract.device_info import DeviceInfo
     from dcmi_shim.types import Inventory
 
 log = logging.getLogger("agent.device_info")
@@ -32,7 +42,7 @@ class DeviceInfoDocument:
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
-        self._isolation = Isolation()
+        self.isolation = Isolation()
         self._inventory: Inventory | None = None
         self._inventory_at = 0.0
 
@@ -68,19 +78,32 @@ class DeviceInfoDocument:
         return late and any(chip is not None and chip.answered for chip in known)
 
     def _render(self, state: State, inventory: Inventory, stamp: int) -> Document:
-        info = render(state, inventory, stamp, isolation=self._isolation)
+        info = render(state, inventory, stamp, isolation=self.isolation)
         labels = dict([REPORT_LABEL])
         return Document(self.namespace, self.name, encode(info, family_of(inventory)), labels)
 
-    def take_over(self, existing: Document | None) -> None:
-        """Keep what operators and earlier writers isolated in the document that is there."""
+    def take_over(self, existing: Document | None) -> DeviceInfo | None:
+        """Keep what operators and earlier writers isolated in the document that is there.
+
+        Returns what it says, or ``None`` where it says nothing that makes sense.
+        """
         if existing is None:
-            return
-        self._isolation = read_isolation(existing.data, self.name)
+            return None
+        self.isolation = read_isolation(existing.data, self.name)
         try:
-            decode(existing.data, self.name)
+            return decode(existing.data, self.name)
         except DocumentError as error:
             log.warning("the document that is there makes no sense and is replaced: %s", error)
+            return None
+
+    def release(self, foreign: Document) -> bool:
+        """Whether ``foreign`` is ours but for names that an operator released; they are then."""
+        names = released(self.isolation, foreign.data)
+        if not names:
+            return False
+        log.warning("an operator released %s", ", ".join(sorted(names)))
+        self.isolation = without(self.isolation, names)
+        return True
 
     def stamp_of(self, document: Document) -> int | None:
         """``UpdateTime`` of a stored document; ``None`` when it cannot be trusted."""
@@ -92,3 +115,29 @@ class DeviceInfoDocument:
     def verify(self, document: Document) -> None:
         """Raises ``DocumentError`` if readers would refuse ``document``."""
         verify_published(document.data, self.name)
+
+
+def remembered_by(found: DeviceInfo, source: str) -> tuple[Report, ...]:
+    """What a document remembers of chips, for an agent that has no journal of them.
+
+    Audits then find out what is not true any more.
+    """
+    reports: list[Report] = []
+    for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
+        subject = _subject(name)
+        if subject is not None:
+            reports.append(SourceAnswered(source, subject, found.update_time * 1000))
+    for fault in found.faults:
+        subject = _subject(fault.npu_name)
+        if subject is not None:
+            reports += [
+                Observation(source, subject, code, Assertion.PRESENT, entry.fault_time)
+                for code, entry in (fault.fault_time_and_level_map or {}).items()
+                if is_code(code) and entry.fault_time > 0
+            ]
+    return tuple(reports)
+
+
+def _subject(name: str) -> Subject | None:
+    physical_id = name.rpartition("-")[2]
+    return chip_subject(int(physical_id)) if physical_id.isdecimal() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -99,15 +100,15 @@ def _note(path: Path, text: str) -> None:
 
 
 async def _serve_socket(runner: web.AppRunner, path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
     try:
         _make_way(path)
-        # Nobody but this user may connect, not even before a chmod.
-        before = os.umask(0o177)
-        try:
-            await web.UnixSite(runner, str(path)).start()
-        finally:
-            os.umask(before)
+        # Before the name exists, so that nobody else can ever connect.
+        os.fchmod(listener.fileno(), 0o600)
+        listener.bind(str(path))
+        await web.SockSite(runner, listener).start()
     except OSError as error:
+        listener.close()
         log.warning("no API on %s: %s", path, error)
 
 

@@ -7,6 +7,7 @@ a connection of its own and so never holds up a commit.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -52,6 +53,7 @@ class Kind(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     CHANGES = "changes"
     PUBLICATION = "publication"
+    ISOLATION = "isolation"
     GAP = "gap"
 
 
@@ -203,25 +205,29 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
 def read_remembered(path: Path) -> Remembered:
     """Read what a start needs.
 
-    A disk that is full or read-only does not let SQLite open a WAL; a copy in memory does.
-    Raises ``sqlite3.Error`` or ``OSError``.
+    A disk that is full does not let SQLite make the index of a WAL, so that is tried in memory;
+    where nothing at all may be written, a copy is read. Raises ``sqlite3.Error`` or ``OSError``.
     """
     if not path.exists():
         return Remembered()
-    try:
-        with closing(sqlite3.connect(path, timeout=1)) as connection:
-            return _remembered(connection)
-    except sqlite3.OperationalError:
-        shared_memory = Path("/dev/shm")
-        place = shared_memory if shared_memory.is_dir() else None
-        with tempfile.TemporaryDirectory(prefix="npu-vigil-", dir=place) as directory:
-            copy = Path(directory) / path.name
-            copyfile(path, copy)
-            wal = path.with_name(path.name + "-wal")
-            if wal.exists():
-                copyfile(wal, copy.with_name(wal.name))
-            with closing(sqlite3.connect(copy)) as connection:
-                return _remembered(connection)
+    for locking in ("NORMAL", "EXCLUSIVE"):
+        with contextlib.suppress(sqlite3.OperationalError):
+            return _read(path, locking)
+    shared_memory = Path("/dev/shm")
+    place = shared_memory if shared_memory.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="npu-vigil-", dir=place) as directory:
+        copy = Path(directory) / path.name
+        copyfile(path, copy)
+        wal = path.with_name(path.name + "-wal")
+        if wal.exists():
+            copyfile(wal, copy.with_name(wal.name))
+        return _read(copy, "NORMAL")
+
+
+def _read(path: Path, locking: str) -> Remembered:
+    with closing(sqlite3.connect(path, timeout=1)) as connection:
+        connection.execute(f"PRAGMA locking_mode={locking}")
+        return _remembered(connection)
 
 
 def move_aside(path: Path, now_ms: int) -> Path:

@@ -57,6 +57,7 @@ class Edges:
     ``wanted`` is ``None`` while there is nothing to publish. ``stamp_of`` reads a stored document's
     ``UpdateTime``; ``None`` for a document that makes no sense. ``verify`` raises
     ``DocumentError``. ``on_first_read`` gets what was stored at start; nothing is written before.
+    ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
     """
 
     wanted: Callable[[], Wanted | None]
@@ -64,6 +65,7 @@ class Edges:
     verify: Callable[[Document], None]
     before_write: Callable[[], Awaitable[None]]
     on_first_read: Callable[[Document | None], None]
+    on_foreign: Callable[[Document], bool]
     on_acknowledged: Callable[[Document, int], None]
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
@@ -266,6 +268,8 @@ class Publisher:
 
     def _was_changed(self, shown: Document | None) -> None:
         """Somebody else wrote or deleted the document: repaired, unless it goes on and on."""
+        if shown is not None and self._edges.on_foreign(shown):
+            return
         self.record.foreign_writes += 1
         now = time.monotonic()
         self._foreign_at.append(now)

@@ -75,6 +75,7 @@ class Bench:
                 verify=self.verify,
                 before_write=self.before_write,
                 on_first_read=self.first_read.append,
+                on_foreign=lambda document: document.data["content"] == "an operator's",
                 on_acknowledged=lambda document, revision: self.acknowledged.append(
                     (document.data["content"], revision)
                 ),
@@ -311,6 +312,16 @@ async def test_another_writer_is_given_way_to_and_named(
         assert (await bench.stored())["content"] == "theirs"
         await bench.shows("faulty")
         assert bench.record.conflict_since_ms is None
+
+
+async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for _ in range(6):
+            await bench.writes_foreign("an operator's")
+            await bench.shows("healthy")
+        assert bench.record.conflict_since_ms is None
+        assert bench.record.foreign_writes == 0
 
 
 async def test_an_unchanged_document_is_refreshed(

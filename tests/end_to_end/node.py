@@ -146,9 +146,9 @@ class Node:
         return self.log.read_text()
 
     def shown(self) -> Shown | None:
-        """What the store says about this node."""
+        """What the store says about this node; ``None`` for nothing, also where a test left it."""
         data = self.place.read(self.document)
-        return None if data is None else shown(data)
+        return None if data is None or data["DeviceInfoCfg"] == "{}" else shown(data)
 
     def until(self, happened: Callable[[Shown], bool], what: str, seconds: float = 10.0) -> float:
         """Wait until the document says so; the seconds it took."""
@@ -171,6 +171,17 @@ class Node:
     def healthy(self, seconds: float = _UP_SECONDS) -> float:
         """Wait until all eight chips are shown free; the seconds it took."""
         return self.until(lambda now: len(now.free) == 8, "all chips are free", seconds)
+
+    def up(self) -> None:
+        """Wait until the agent answers on its socket."""
+
+        def answers() -> bool:
+            try:
+                return self.ask("/healthz")[0] == 200
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+
+        self.wait(answers, "the agent is up")
 
     def ask(self, path: str) -> tuple[int, Any]:
         """Ask the agent over the socket in its state directory."""
