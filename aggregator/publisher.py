@@ -76,6 +76,11 @@ class Publisher:
         """What the store held when it was first seen; waits for a store that is away."""
         return await self._first()
 
+    @property
+    def found(self) -> tuple[Document, ...]:
+        """What the store held when it was first seen; nothing if that is yet to come."""
+        return self._seen.result() if self._seen is not None and self._seen.done() else ()
+
     def _first(self) -> asyncio.Future[tuple[Document, ...]]:
         if self._seen is None:
             self._seen = asyncio.get_running_loop().create_future()
@@ -121,11 +126,9 @@ class Publisher:
         there = {cluster_device_index(document.name): document for document in documents}
         for index in self.outputs.keys() | there.keys():
             self._shows(index, there.get(index, Shown.NOTHING))
-        first = self._first()
-        if first.done():
-            self._stray(documents)
-        else:
-            first.set_result(documents)
+        if not self._first().done():
+            self._first().set_result(documents)
+        self._stray(documents)
 
     def _shows(self, index: int | None, shown: Document | Shown) -> None:
         if index is None:
