@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator.output import Output, Shown
+from aggregator.output import LATE_MS, Output, Shown
 from contract.cluster_info import cluster_device_index, cluster_device_name, verify_device_value
 from contract.errors import DocumentError, StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
@@ -166,7 +166,7 @@ class Publisher:
             if output.acknowledged != before:
                 self._acknowledged(self, index, output.acknowledged)
             if not must:
-                await self._wait(wake, _RECHECK_SECONDS)
+                await self._wait(wake, _RECHECK_SECONDS if output.settled else LATE_MS / 1000)
             elif (took_ms := await self._put(output, value)) is not None:
                 backoff.reset()
                 self._acknowledged(self, index, value.revision)
