@@ -226,7 +226,7 @@ def _occur(known: ChipState, held: Fault | None, item: Observation, draft: _Draf
             return known
         newest = replace(held, serial=item.serial, raised_at_ms=item.driver_raised_at_ms)
         if item.severity is not None:
-            newest = replace(newest, severity=item.severity, severity_told=True)
+            newest = replace(newest, severity=item.severity)
         return _update(known, held, newest, item, draft, "occurred")
     ended = known.ended.get(item.code)
     if ended is not None and is_over(item, ended):
@@ -291,10 +291,10 @@ def _recover(known: ChipState, held: Fault | None, item: Observation, draft: _Dr
 
 
 def _new_fault(item: Observation, draft: _Draft) -> Fault:
-    """The first moment of an episode. Only an event's severity counts as told."""
-    from_event = item.assertion in (Assertion.OCCUR, Assertion.ONCE)
-    told = from_event and item.severity is not None
-    severity = item.severity if told else draft.tables.severity_of(item.code)
+    """The first moment of an episode. What a poll says of the severity does not count."""
+    severity = None if item.assertion is Assertion.PRESENT else item.severity
+    if severity is None:
+        severity = draft.tables.severity_of(item.code)
     verdict = draft.tables.judge(item.code, severity)
     return Fault(
         code=item.code,
@@ -305,7 +305,6 @@ def _new_fault(item: Observation, draft: _Draft) -> Fault:
         first_seen_ms=item.seen_at_ms,
         revision=draft.revision + 1,
         severity=severity,
-        severity_told=told,
         raised_at_ms=item.driver_raised_at_ms,
         serial=item.serial,
     )

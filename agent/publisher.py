@@ -32,6 +32,7 @@ log = logging.getLogger("agent.publisher")
 REFRESH_SECONDS = 300.0
 """An unchanged document is written again so that its readers see its age (spec 1.7)."""
 _REQUEST_SECONDS = 5.0
+_COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 _REFUSED_SECONDS = 10.0
@@ -162,10 +163,27 @@ class Publisher:
         stamp, early_seconds = self._stamps.next(now_ms // 1000, time.monotonic())
         if early_seconds > 0:
             return _Pause(early_seconds, self._woken)
+        committed = await self._committed(wanted)
+        if committed is not wanted:
+            wanted, unstamped = committed, committed.render(0)
         lag = self.record.waiting
         return await self._write(
             _Write(wanted.render(stamp), unstamped, wanted.revision, stamp, reason, now_ms, lag)
         )
+
+    async def _committed(self, wanted: Wanted) -> Wanted:
+        """Wait for the journal to have ``wanted``, or what has followed meanwhile.
+
+        So the events of a burst go out together, without a wait that a single one would feel.
+        """
+        for _ in range(_COMMITS):
+            await self._edges.before_write()
+            newest = self._edges.wanted()
+            if newest is None or newest.revision == wanted.revision:
+                return wanted
+            wanted = newest
+        await self._edges.before_write()
+        return wanted
 
     def _why_write(self, unstamped: Document) -> tuple[str, float]:
         """The reason for the next write, and in how many seconds it is due."""
@@ -192,7 +210,6 @@ class Publisher:
             self.record.writes[write.reason, "invalid"] += 1
             self._begin_trouble(f"not written, its readers would refuse it: {error}")
             return _Pause(_REFUSED_SECONDS, self._woken)
-        await self._edges.before_write()
         expected = "" if self._shown is None else self._shown.version
         self.record.waiting = None
         self._flying = write

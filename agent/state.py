@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """A code that holds on a chip now.
 
-    ``severity_told`` says that an event of the driver gave the severity, so no poll changes it.
     ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
     ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
     state's when the episode began, and ``acknowledged_at_ms`` when a store first had it.
@@ -35,7 +34,6 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     first_seen_ms: int
     revision: int
     severity: Severity | None = None
-    severity_told: bool = False
     raised_at_ms: int | None = None
     serial: int | None = None
     once: bool = False

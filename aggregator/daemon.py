@@ -15,12 +15,14 @@ from aggregator.pipeline import Pipeline
 from aggregator.publisher import Publisher
 from aggregator.stalls import Stalls
 from aggregator.status import (
+    Health,
     Status,
     document_statuses,
     fault_statuses,
     node_statuses,
     source_statuses,
 )
+from contract.cluster_info import cluster_device_name
 from contract.errors import StoreError, VigilError
 
 if TYPE_CHECKING:
@@ -118,12 +120,11 @@ class Aggregator:
         self._not_ready = "waiting for the first list of device-info documents"
         await self._listed()
         for publisher in self.publishers[1:]:
-            self.pipeline.adopt(await publisher.documents())
+            self.pipeline.adopt(publisher.found)
         self.pipeline.step(self._clock())
         self._began = True
         indices = self.pipeline.shards.indices
         self._complete = {index: self.pipeline.shards.revision(index) for index in indices}
-        self._not_ready = "waiting for the first complete publication"
         self._wake_publishers(indices)
         self._check_complete()
 
@@ -164,6 +165,8 @@ class Aggregator:
             for index, revision in self._complete.items():
                 output = publisher.outputs.get(index)
                 if output is None or output.acknowledged < revision:
+                    name = cluster_device_name(index)
+                    self._not_ready = f"waiting for {name} to be in {publisher.store.url}"
                     return
         self._complete = None
         self._not_ready = None
@@ -173,14 +176,17 @@ class Aggregator:
         if self._began:
             self._wake_publishers(self.pipeline.adopt(documents))
 
+    def health(self) -> Health:
+        """The cheap part of the picture, for probes."""
+        return Health(self.stalls.stalled(), self._not_ready)
+
     def status(self) -> Status:
         """The picture now."""
         now_ms = self._clock().wall_ms
         return Status(
             at_ms=now_ms,
             started_at_ms=self._started_at_ms,
-            not_ready=self._not_ready,
-            stalled=self.stalls.stalled(),
+            health=self.health(),
             nodes=tuple(node_statuses(self.pipeline, now_ms)),
             faults=tuple(fault_statuses(self.pipeline)),
             sources=tuple(source_statuses(self.pipeline)),
@@ -207,7 +213,7 @@ async def _run(configuration: AggregatorConfiguration) -> None:
         touch_period_seconds=configuration.touch_period_seconds,
     )
     try:
-        pages = application(aggregator.status)
+        pages = application(aggregator.health, aggregator.status)
         async with serving(pages, configuration.listen, configuration.state_dir):
             await _until_told(aggregator)
     finally:

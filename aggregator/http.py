@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from aggregator.status import Status
+    from aggregator.status import Health, Status
 
 _log = logging.getLogger(__name__)
 
@@ -30,15 +30,15 @@ def _json(value: object, status: int = 200) -> web.Response:
     )
 
 
-def application(picture: Callable[[], Status]) -> web.Application:
-    """The pages. ``picture`` is taken anew for each request."""
+def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> web.Application:
+    """The pages. ``probe`` and ``picture`` are taken anew for each request."""
 
     async def health(_: web.Request) -> web.Response:
-        stalled = picture().stalled
+        stalled = probe().stalled
         return _json({"healthy": not stalled, "stalled": stalled}, 503 if stalled else 200)
 
     async def ready(_: web.Request) -> web.Response:
-        reason = picture().not_ready
+        reason = probe().not_ready
         return _json({"ready": reason is None, "reason": reason}, 503 if reason else 200)
 
     async def scrape(_: web.Request) -> web.Response:

@@ -83,13 +83,13 @@ def _cluster(status: Status) -> Iterator[Metric]:
         "npu_vigil_ready",
         "1 after everything known was published once.",
         [],
-        [([], float(status.not_ready is None))],
+        [([], float(status.health.not_ready is None))],
     )
     yield _gauge(
         "npu_vigil_stalled_loops",
         "Loops that have been busy with one thing for more than a minute.",
         [],
-        [([], float(len(status.stalled)))],
+        [([], float(len(status.health.stalled)))],
     )
 
 

@@ -23,6 +23,9 @@ FOREIGN_WITHIN_MS = 60_000
 QUIET_MS = 300_000
 """More than 3 foreign writes in a minute stop our writes until there was none for 5 minutes."""
 
+LATE_MS = 2000
+"""An earlier own document that is shown for longer is no late event: somebody put it back."""
+
 _NEVER = -1
 
 
@@ -51,6 +54,7 @@ class Output:
         self.pending_since_ms: int | None = None
         """Wall time since when a change waits for its acknowledgement."""
         self._judged = True
+        self._late_since_ms: int | None = None
         self._repair = False
         self._own_versions: deque[str] = deque(maxlen=16)
         self._uncertain: dict[str, str] | None = None
@@ -60,6 +64,14 @@ class Output:
         """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
         self.shown = shown
         self._judged = shown is Shown.UNKNOWN
+        self._late_since_ms = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether what the store shows is understood; if not, ``must_write`` wants to be asked
+        again after ``LATE_MS``.
+        """
+        return self._judged
 
     def must_write(self, value: Value, now: Moment) -> bool:
         """Whether ``value`` has to be written now. Not to be asked while a write is in flight."""
@@ -78,10 +90,10 @@ class Output:
         return behind or self._repair
 
     def _judge(self, value: Value, now: Moment) -> None:
-        if self._judged:
+        if self._judged or self._is_late(now):
             return
         self._judged = True
-        if self.acknowledged == _NEVER or self._shows_exactly(value) or self._is_own():
+        if self.acknowledged == _NEVER or self._shows_exactly(value) or self._is_newest_own():
             return
         self._repair = True
         self.foreign_total += 1
@@ -90,16 +102,27 @@ class Output:
         if len(recent) > FOREIGN_WRITES:
             self.conflict = True
 
+    def _is_late(self, now: Moment) -> bool:
+        """Whether this may be the event of an own write before the last one."""
+        if isinstance(self.shown, Shown) or self.shown.version not in self._own_versions:
+            return False
+        if self._is_newest_own():
+            return False
+        if self._late_since_ms is None:
+            self._late_since_ms = now.steady_ms
+        return now.steady_ms - self._late_since_ms < LATE_MS
+
+    def _is_newest_own(self) -> bool:
+        if isinstance(self.shown, Shown):
+            return False
+        newest = self._own_versions[-1] if self._own_versions else None
+        return self.shown.version == newest or self.shown.data == self._uncertain
+
     def _shows_exactly(self, value: Value) -> bool:
         if isinstance(self.shown, Shown):
             return False
         key, wanted = CLUSTER_LABEL
         return self.shown.data == {self.name: value.text} and self.shown.labels.get(key) == wanted
-
-    def _is_own(self) -> bool:
-        if isinstance(self.shown, Shown):
-            return False
-        return self.shown.version in self._own_versions or self.shown.data == self._uncertain
 
     def written(self, version: str, value: Value) -> None:
         """A write was acknowledged with ``version``."""

@@ -117,7 +117,7 @@ class Pipeline:
         if report is not None:
             record = report.record
             self.healing.pop(node, None)
-        elif previous is not None and self._settled:
+        elif previous is not None and self._settled and not self._is_refused(node):
             record = healed(previous.record)
             self.healing.setdefault(node, None)
         else:
@@ -130,6 +130,10 @@ class Pipeline:
             return frozenset()
         self.entries[node] = entry
         return self.shards.put(node, entry.text)
+
+    def _is_refused(self, node: str) -> bool:
+        """Whether the node has a document, only none that can be read: it was not deleted."""
+        return any(node in source.rejected for source in self.sources)
 
     def _ghost(self, node: str, record: DeviceRecord) -> Entry | None:
         """What readers may still remember of a node that was dropped: only its stamp matters."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator.output import Output, Shown
+from aggregator.output import LATE_MS, Output, Shown
 from contract.cluster_info import cluster_device_index, cluster_device_name, verify_device_value
 from contract.errors import DocumentError, StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
@@ -76,6 +76,11 @@ class Publisher:
         """What the store held when it was first seen; waits for a store that is away."""
         return await self._first()
 
+    @property
+    def found(self) -> tuple[Document, ...]:
+        """What the store held when it was first seen; nothing if that is yet to come."""
+        return self._seen.result() if self._seen is not None and self._seen.done() else ()
+
     def _first(self) -> asyncio.Future[tuple[Document, ...]]:
         if self._seen is None:
             self._seen = asyncio.get_running_loop().create_future()
@@ -121,11 +126,9 @@ class Publisher:
         there = {cluster_device_index(document.name): document for document in documents}
         for index in self.outputs.keys() | there.keys():
             self._shows(index, there.get(index, Shown.NOTHING))
-        first = self._first()
-        if first.done():
-            self._stray(documents)
-        else:
-            first.set_result(documents)
+        if not self._first().done():
+            self._first().set_result(documents)
+        self._stray(documents)
 
     def _shows(self, index: int | None, shown: Document | Shown) -> None:
         if index is None:
@@ -163,7 +166,7 @@ class Publisher:
             if output.acknowledged != before:
                 self._acknowledged(self, index, output.acknowledged)
             if not must:
-                await self._wait(wake, _RECHECK_SECONDS)
+                await self._wait(wake, _RECHECK_SECONDS if output.settled else LATE_MS / 1000)
             elif (took_ms := await self._put(output, value)) is not None:
                 backoff.reset()
                 self._acknowledged(self, index, value.revision)

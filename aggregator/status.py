@@ -94,13 +94,19 @@ class DocumentStatus(msgspec.Struct, frozen=True):
     lag_seconds: float
 
 
+class Health(msgspec.Struct, frozen=True):
+    """What probes ask for: loops that are stuck, and why the daemon is not ready."""
+
+    stalled: tuple[str, ...]
+    not_ready: str | None
+
+
 class Status(msgspec.Struct, frozen=True):
     """Everything that is shown outside."""
 
     at_ms: int
     started_at_ms: int
-    not_ready: str | None
-    stalled: tuple[str, ...]
+    health: Health
     nodes: tuple[NodeStatus, ...]
     faults: tuple[FaultStatus, ...]
     sources: tuple[SourceStatus, ...]
@@ -145,11 +151,9 @@ def _state(
 ) -> str:
     if report is not None:
         return "kept" if rejected else "reported"
-    if node in pipeline.healing:
-        return "deleted"
     if rejected:
-        return "rejected"
-    return "earlier"
+        return "kept" if node in pipeline.entries else "rejected"
+    return "deleted" if node in pipeline.healing else "earlier"
 
 
 def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:

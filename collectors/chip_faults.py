@@ -38,6 +38,8 @@ _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TOGETHER_SECONDS = 0.02
 _PATIENCE_SECONDS = 1.0
+# Timers may fire early by the resolution of their clock.
+_LEAST_WAIT_SECONDS = 0.001
 _NEVER = float("inf")
 
 
@@ -218,12 +220,14 @@ class _Watch:
             self._around.progress()
             self._changed.clear()
             due, watched, query = min(self._queries(), key=lambda item: item[0])
-            wait = min(due - self._loop.time(), self._period_seconds / 2)
+            wait = due - self._loop.time()
             if wait <= 0:
                 await self._ask(watched, query)
                 continue
             try:
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(
+                    min(max(wait, _LEAST_WAIT_SECONDS), self._period_seconds / 2)
+                ):
                     await self._changed.wait()
             except TimeoutError:
                 continue

@@ -176,6 +176,25 @@ async def test_it_ends_at_once_when_told(store: Store, daemon: Daemon) -> None:
     assert time.monotonic() - began < 5
 
 
+async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: Path) -> None:
+    from stores.address import open_store
+
+    url, blocked = f"directory:{tmp_path / 'one'}", tmp_path / "other"
+    store = open_store(url)
+    await store.put(report("n1", faulty()))
+    blocked.mkdir(mode=0o700)
+    (blocked / "mindx-dl").write_text("a file where a directory belongs")
+    daemon = make(url, None, "--publish", url, "--publish", f"directory:{blocked}")
+    daemon.spawn()
+    async with watching(store, OUTPUTS) as seen:
+        await seen.until(shows("n1", "Ascend910-3"))
+    status, answer = daemon.ask("/readyz")
+    assert status == 503
+    assert str(blocked) in answer["reason"]
+    (blocked / "mindx-dl").unlink()
+    daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
+
+
 async def test_two_stores_are_read_and_both_are_published_to(make: Make, tmp_path: Path) -> None:
     from stores.address import open_store
 

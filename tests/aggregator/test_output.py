@@ -52,6 +52,8 @@ def test_the_watch_may_be_late_or_early() -> None:
     assert not output.must_write(newer, moment(3))
     output.shows(document("one", "10"))  # an old event at last
     assert not output.must_write(newer, moment(4))
+    output.shows(document("two", "11"))
+    assert not output.must_write(newer, moment(9))
     assert output.foreign_total == 0
 
 
@@ -92,6 +94,18 @@ def test_an_earlier_own_value_put_back_by_somebody_is_repaired() -> None:
     output.written("11", newer)
     output.shows(document("one", "12"))
     assert output.must_write(newer, moment(1))
+    assert output.foreign_total == 1
+
+
+def test_put_back_with_its_old_version_it_is_repaired_when_it_cannot_be_a_late_event() -> None:
+    output, _ = written()
+    newer = Value("two", 1, 2)
+    output.written("11", newer)
+    output.shows(document("one", "10"))
+    assert not output.must_write(newer, moment(1))
+    assert not output.settled
+    assert not output.must_write(newer, moment(2.9))
+    assert output.must_write(newer, moment(3))
     assert output.foreign_total == 1
 
 

@@ -183,6 +183,16 @@ def test_a_node_that_left_while_the_aggregator_was_down_is_healed_then_dropped()
     assert set(again.shown()) == {"n2"}
 
 
+def test_after_a_restart_a_document_that_is_refused_was_not_deleted() -> None:
+    before = World()
+    before.observe(moment(0), listed(n1=faulty()))
+    before.write(moment(0))
+    after = World(outputs=before.outputs)
+    assert after.observe(moment(10), listed(n1={"DeviceInfoCfg": "{"})) == frozenset()
+    assert unhealthy(after.shown()["n1"]) == "Ascend910-3"
+    assert after.observe(moment(11), gone("n1")) == {0}
+
+
 def test_surplus_documents_of_an_earlier_run_become_empty() -> None:
     outputs = {"cluster-info-device-0": "", "cluster-info-device-4": "", "unrelated": "x"}
     world = World(outputs=outputs)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contract.levels import Severity
 
 T = 1_700_000_000_000
-SOURCE = "chip_faults"
+SOURCE = "chip-faults"
 NODE = "node-1"
 
 

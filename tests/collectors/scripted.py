@@ -1,0 +1,139 @@
+"""A driver for virtual time: lists that lag behind events, calls that fail on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from contract.codes import format_code
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
+from contract.levels import Severity
+from contract.observation import Observation, SourceAnswered, SourceBlind, chip_subject
+from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from contract.observation import Report
+
+STUCK = DriverCallStuck("dcmi_get_device_health", None, 0)
+GONE = DriverGone("the driver process was ended by SIGSEGV")
+DROPPED = DriverCallError("dcmi_get_device_health", None, -8012, "not ready")
+UNSUPPORTED = DriverCallError("dcmi_get_device_health", None, -8255, "not supported")
+REFUSED = DriverCallError("dcmi_get_device_errorcode_v2", None, -8009, "ioctl failed")
+
+
+def virtual_ms() -> int:
+    """The wall clock of virtual time."""
+    return 1_000_000 + round(asyncio.get_running_loop().time() * 1000)
+
+
+class ScriptedDriver:
+    """A ``ChipDriver`` that a test turns. Occurrences are listed 50 ms late, recoveries 300 ms."""
+
+    def __init__(self, chips: int = 2) -> None:
+        self.chips = [Chip(number, number, number, 0) for number in range(chips)]
+        self.polling_reason: str | None = None
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.trouble: dict[tuple[str, int], DriverError] = {}
+        self.slow_seconds: dict[tuple[str, int], float] = {}
+        self.healthless: set[int] = set()
+        self.asked: list[tuple[float, str, int]] = []
+        self.lists: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
+        self.ends: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
+        self.queue: asyncio.Queue[DriverEvent | DriverGap] = asyncio.Queue()
+        self.serial = 0
+
+    async def inventory(self) -> Inventory:
+        await self.ready.wait()
+        return Inventory(tuple(self.chips), "Ascend910B", "910B3", 0x32, None, None, "scripted")
+
+    async def error_codes(self, chip: Chip) -> tuple[int, ...]:
+        await self._ask("codes", chip)
+        now = asyncio.get_running_loop().time()
+        ends = self.ends[chip.logic_id]
+        return tuple(
+            code
+            for code, since in self.lists[chip.logic_id].items()
+            if since <= now and ends.get(code, now + 1) > now
+        )
+
+    async def health(self, chip: Chip) -> int | None:
+        await self._ask("health", chip)
+        return None if chip.logic_id in self.healthless else 0
+
+    async def _ask(self, query: str, chip: Chip) -> None:
+        self.asked.append((asyncio.get_running_loop().time(), query, chip.logic_id))
+        await asyncio.sleep(self.slow_seconds.get((query, chip.logic_id), 0.001))
+        trouble = self.trouble.get((query, chip.logic_id))
+        if trouble is not None:
+            raise trouble
+
+    async def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
+        while True:
+            yield await self.queue.get()
+
+    def stuck_calls(self) -> tuple[StuckCall, ...]:
+        return ()
+
+    def occur(self, chip: int, code: int, *, tell: bool = True) -> None:
+        self.lists[chip][code] = asyncio.get_running_loop().time() + 0.05
+        self.ends[chip].pop(code, None)
+        if tell:
+            self.tell(chip, code, 1)
+
+    def recover(self, chip: int, code: int, *, tell: bool = True) -> None:
+        self.ends[chip][code] = asyncio.get_running_loop().time() + 0.3
+        if tell:
+            self.tell(chip, code, 0)
+
+    def tell(self, chip: int, code: int, assertion: int) -> None:
+        self.serial += 1
+        now_ms = virtual_ms()
+        self.queue.put_nowait(
+            DriverEvent(
+                code,
+                chip,
+                Severity.MAJOR,
+                assertion,
+                now_ms,
+                now_ms,
+                self.serial,
+                *(0, 0, 0, 0),
+                name="scripted",
+                information="",
+            )
+        )
+
+    def gap(self, reason: str) -> None:
+        self.queue.put_nowait(DriverGap(virtual_ms(), reason))
+
+
+class Said:
+    """Collects what a collector reports, with the time of each batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[float, Sequence[Report]]] = []
+
+    def __call__(self, batch: Sequence[Report]) -> None:
+        self.batches.append((asyncio.get_running_loop().time(), batch))
+
+    def words(self, since: float = 0.0) -> list[str]:
+        """Each report in a few words, from ``since`` on."""
+        return [word(item) for at, batch in self.batches if at >= since for item in batch]
+
+
+def word(item: Report) -> str:
+    if isinstance(item, Observation):
+        return f"{item.subject} {item.assertion} {item.code}"
+    if isinstance(item, SourceBlind):
+        return f"{item.subject} blind: {item.reason}"
+    if isinstance(item, SourceAnswered):
+        return f"{item.subject} answered"
+    return f"gap: {item.reason}"
+
+
+HBM = 0x80E01801
+HBM_CODE = format_code(HBM)
+CHIP_1 = chip_subject(1)
