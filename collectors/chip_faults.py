@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from collectors.base import Need
-from collectors.beliefs import ChipBeliefs, Query
+from collectors.beliefs import LAG_SECONDS, ChipBeliefs, Query
 from contract.codes import RESET_FINISHED, format_code
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from contract.observation import (
@@ -50,16 +50,20 @@ class _Watched:
     chip: Chip
     beliefs: ChipBeliefs
     due: dict[Query, float]
+    settled_at: float
+    """When the list shows all that happened before events arrived (at a start, after a gap)."""
     asked_at: dict[Query, float] = field(
         default_factory=lambda: dict.fromkeys(Query, float("-inf"))
     )
 
     def next(self, query: Query) -> float:
         """When ``query`` is due: by its period, or because of an event not audited since."""
-        check = self.beliefs.next_check(query)
-        if check is None or check <= self.asked_at[query]:
-            return self.due[query]
-        return min(check, self.due[query])
+        checks = [self.beliefs.next_check(query)]
+        if query is Query.CODES:
+            checks.append(self.settled_at)
+        asked_at = self.asked_at[query]
+        waiting = [check for check in checks if check is not None and check > asked_at]
+        return min([self.due[query], *waiting])
 
 
 class ChipFaults:
@@ -79,7 +83,7 @@ class ChipFaults:
 
     def __init__(
         self,
-        audit_period_seconds: float = 60.0,
+        audit_period_seconds: float = 15.0,
         health_period_seconds: float = 5.0,
         card_lost_after_seconds: float = 300.0,
     ) -> None:
@@ -161,7 +165,8 @@ class _Watch:
                 beliefs = ChipBeliefs(
                     self._source, subject, believed, self._card_lost_after_seconds
                 )
-                watched = _Watched(chip, beliefs, dict.fromkeys(Query, self._loop.time()))
+                now = self._loop.time()
+                watched = _Watched(chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
             watched.chip = chip
             self._chips[chip.logic_id] = watched
 
@@ -205,7 +210,9 @@ class _Watch:
 
     def _ask_now(self, chips: Iterable[_Watched]) -> None:
         for watched in chips:
-            watched.due = dict.fromkeys(Query, self._loop.time())
+            now = self._loop.time()
+            watched.due = dict.fromkeys(Query, now)
+            watched.settled_at = now + LAG_SECONDS
 
     async def audits(self) -> NoReturn:
         """Ask whatever is due, one query after the other, the longest waiting first."""

@@ -45,6 +45,12 @@ def parse_code(text: str) -> str:
     return match[1].upper()
 
 
+def is_code(text: str) -> bool:
+    """Whether ``text`` is a code exactly as on the wire."""
+    match = _CODE.fullmatch(text)
+    return match is not None and match[1].upper() == text
+
+
 def is_network(code: str) -> bool:
     """Whether ``code`` tells of the network of a chip instead of the chip."""
     return code in NETWORK_FAULT_CODES

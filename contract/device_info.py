@@ -16,6 +16,7 @@ from contract.errors import CheckCodeMismatch, DocumentError
 from contract.families import SwitchInfo, device_type_of, resource_of
 from contract.go_decode import GoStruct, Int32, Int64
 from contract.go_decode import decode as decode_json
+from contract.levels import ChipLevel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -251,8 +252,19 @@ def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
     info = decode(data, document)
     if info.faults_problem is not None:
         raise DocumentError(document, "-Fault", info.faults_problem)
-    listed = {*info.free, *info.unhealthy, *info.network_unhealthy}
-    for name in listed:
+    for name in (*info.free, *info.unhealthy, *info.network_unhealthy, *_named(info)):
         if not name.startswith(info.device_type + "-") or not name.rpartition("-")[2].isdecimal():
             raise DocumentError(document, "DeviceList", f"{name!r} is no device name")
+    if both := set(info.free) & set(info.unhealthy):
+        raise DocumentError(document, "DeviceList", f"{sorted(both)} are free and unhealthy")
+    for fault in info.faults:
+        if fault.fault_level not in _LEVELS:
+            raise DocumentError(document, "-Fault", f"{fault.fault_level!r} is no level")
     return info
+
+
+_LEVELS = frozenset(ChipLevel)
+
+
+def _named(info: DeviceInfo) -> list[str]:
+    return [fault.npu_name for fault in info.faults]

@@ -23,7 +23,8 @@ from contract.errors import DocumentError
 
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Uint: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
+Uint: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""Go's ``uint``. The fast path knows no upper half of it; the careful one does."""
 
 
 class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,7 +134,7 @@ def _of_type(kind: inspect.Type) -> _Read:
         case inspect.StrType():
             return _read_text
         case inspect.IntType(ge=low, le=high) if low is not None and high is not None:
-            return _integer(low, high)
+            return _integer(low, high if low < 0 else 2 * high + 1)
         case inspect.UnionType(types=(some, inspect.NoneType())):
             return _nullable(_of_type(some))
         case inspect.ListType(item_type=item):

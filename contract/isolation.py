@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract import go_json
 from contract.codes import parse_code
 from contract.device_info import (
     MANUALLY_SEPARATE_KEY,
@@ -57,6 +58,38 @@ def read_isolation(data: Mapping[str, str], document: str) -> Isolation:
         reasons = {}
     listed = [name.strip() for name in names.split(",")]
     return Isolation(names, text, {name: _codes(reasons.get(name, [])) for name in listed if name})
+
+
+def released(before: Isolation, data: Mapping[str, str]) -> frozenset[str]:
+    """Names of ``before`` that an operator took out of a document (``spec/device-plugin.md`` 3.6).
+
+    A document without the key says nothing.
+    """
+    text = data.get(MANUALLY_SEPARATE_KEY)
+    if text is None:
+        return frozenset()
+    return frozenset(before.chips) - {name.strip() for name in text.split(",")}
+
+
+def without(before: Isolation, names: frozenset[str]) -> Isolation:
+    """``before`` when ``names`` are released: their reasons of that level go, too."""
+    kept = [name for name in before.names.split(",") if name.strip() not in names]
+    try:
+        reasons = decode(before.reasons, dict[str, list[UpgradeReason]], "", UPGRADE_REASON_KEY)
+    except DocumentError:
+        text = before.reasons
+    else:
+        left = {
+            name: [
+                msgspec.to_builtins(reason)
+                for reason in listed
+                if name not in names or reason.fault_level != ChipLevel.MANUALLY_SEPARATE_NPU
+            ]
+            for name, listed in reasons.items()
+        }
+        text = go_json.encode(go_json.sorted_map({n: items for n, items in left.items() if items}))
+    chips = {name: codes for name, codes in before.chips.items() if name not in names}
+    return Isolation(",".join(kept), text, chips)
 
 
 def _codes(reasons: list[UpgradeReason]) -> dict[str, TimeAndLevel]:

@@ -13,6 +13,10 @@ import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
 from vigil import emulator, simulate
+from vigil.agent import agent
+from vigil.aggregator import aggregator
+from vigil.demo.verb import demo
+from vigil.validate import validate
 
 app = typer.Typer(
     name="vigil",
@@ -23,6 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command("agent")(agent)
+app.command("aggregator")(aggregator)
+app.command("demo")(demo)
+app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
 

@@ -250,3 +250,19 @@ def test_lists_a_reader_would_misread_are_never_published(names: str) -> None:
     data = cfg(f'{{"DeviceList":{{"huawei.com/Ascend910":"{names}"}},"UpdateTime":1}}')
     with pytest.raises(DocumentError, match="is no device name"):
         device_info.verify_published(data, "node-1")
+
+
+@pytest.mark.parametrize(
+    ("devices", "what"),
+    [
+        ({"": "Ascend910-0", "-Unhealthy": "Ascend910-0"}, "are free and unhealthy"),
+        ({"-Fault": '[{"npu_name":"Ascend910-0","fault_level":"Bad"}]'}, "'Bad' is no level"),
+        ({"-Fault": '[{"npu_name":"0","fault_level":"NormalNPU"}]'}, "'0' is no device name"),
+    ],
+)
+def test_contradictions_are_never_published(devices: dict[str, str], what: str) -> None:
+    resource = "huawei.com/Ascend910"
+    keys = {resource: ""} | {f"{resource}{key}": value for key, value in devices.items()}
+    data = cfg(json.dumps({"DeviceList": keys, "UpdateTime": 1}))
+    with pytest.raises(DocumentError, match=what):
+        device_info.verify_published(data, "node-1")

@@ -1,0 +1,111 @@
+"""The agent's configuration: command line beats environment beats TOML file.
+
+Every option is described in ``docs/configuration.md``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field
+
+from contract.configuration import Section, load, parse_toml
+from contract.errors import ConfigurationError, Problem
+from contract.names import node_name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _node_name(text: str) -> str:
+    problem = node_name_problem(text)
+    if problem is not None:
+        raise ValueError(problem)
+    return text
+
+
+def _listen(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("is not HOST:PORT, such as 127.0.0.1:9820")
+    return text
+
+
+def _store(text: str) -> str:
+    if text != "kubernetes:" and not text.startswith("directory:"):
+        raise ValueError("is no store address; use kubernetes: or directory:PATH")
+    return text
+
+
+class ChipFaults(Section):
+    """How the chip collector works."""
+
+    audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
+    health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
+    card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
+
+
+class DriverCalls(Section):
+    """How the vendor library is called."""
+
+    call_deadline_seconds: float = Field(default=0.5, ge=0.05, le=10)
+    probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+
+
+class AgentConfiguration(Section):
+    """Everything that ``vigil agent`` can be told."""
+
+    node_name: Annotated[str, AfterValidator(_node_name)]
+    store: Annotated[str, AfterValidator(_store)] = "kubernetes:"
+    kubeconfig: Path | None = None
+    driver_root: Path | None = None
+    trust_driver: bool = False
+    state_dir: Path = Path("/var/lib/npu-vigil")
+    listen: Annotated[str, AfterValidator(_listen)] | None = None
+    chip_faults: ChipFaults = ChipFaults()
+    driver: DriverCalls = DriverCalls()
+
+
+def read_file(path: Path) -> dict[str, object]:
+    """Read a TOML file. Raises ``ConfigurationError``."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            str(path), [Problem("(file)", f"cannot be read: {error.strerror}")]
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            str(path), [Problem("(file)", f"is not UTF-8 text: {error.reason}")]
+        ) from None
+    return parse_toml(text, str(path))
+
+
+def load_agent(
+    file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
+) -> AgentConfiguration:
+    """Merge and check all layers. ``NODE_NAME`` stands in for ``VIGIL_NODE_NAME``.
+
+    Raises ``ConfigurationError`` with all problems.
+    """
+    variables = dict(environment)
+    if "NODE_NAME" in variables:
+        variables.setdefault("VIGIL_NODE_NAME", variables["NODE_NAME"])
+    return load(
+        AgentConfiguration,
+        file=None if file is None else read_file(file),
+        environment=variables,
+        command_line=command_line,
+        source="vigil agent" if file is None else str(file),
+    )
+
+
+def check_agent_file(file: Path) -> None:
+    """Check a file for itself: what it leaves to flags and environment is not missing.
+
+    Raises ``ConfigurationError`` with all problems.
+    """
+    content = read_file(file)
+    content.setdefault("node_name", "any")
+    load(AgentConfiguration, file=content, environment={}, command_line={}, source=str(file))

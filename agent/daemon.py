@@ -1,0 +1,356 @@
+"""The life of the node daemon: start, root tasks, end.
+
+One loop, one task group, every task named. The first root task that ends ends the daemon with its
+reason; the journal loses nothing, and whoever supervises the daemon starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import signal
+import threading
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from agent import status
+from agent.device_info import DeviceInfoDocument, remembered_by
+from agent.http import application, serving
+from agent.journal import Journal
+from agent.journal_file import Kind
+from agent.log import set_up_logging
+from agent.progress import Progress
+from agent.publisher import Edges, Publisher
+from agent.state import Acknowledged, believed
+from agent.state_dir import claimed, remember
+from agent.verdicts import Verdicts, restore
+from collectors.base import Surroundings
+from collectors.chip_faults import ChipFaults
+from collectors.table import COLLECTORS
+from contract import catalogue
+from contract.errors import StoreError, VigilError
+from contract.observation import Gap
+from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
+from dcmi_shim.driver import Driver
+from dcmi_shim.keeper import DriverSettings
+from stores.address import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator, Sequence
+
+    from agent.config import AgentConfiguration
+    from agent.journal_file import Remembered
+    from collectors.base import Collector
+    from contract.observation import Report
+    from stores.base import Document, Store
+
+log = logging.getLogger("agent.daemon")
+
+_COMMIT_SECONDS = 0.020
+_END_SECONDS = 4.0
+_MEMORY_SECONDS = 1.0
+_PUBLISHER_PATIENCE_SECONDS = 30.0
+
+
+class _Stopped(Exception):
+    """A signal asked for the end."""
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _version() -> str:
+    try:
+        return metadata.version("npu-vigil")
+    except metadata.PackageNotFoundError:
+        return "unpackaged"
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def run(configuration: AgentConfiguration) -> int:
+    """Run the agent until a signal ends it; the exit status.
+
+    Raises ``ConfigurationError`` or ``DriverError`` when it cannot start.
+    """
+    set_up_logging()
+    with claimed(configuration.state_dir):
+        return asyncio.run(_run(configuration))
+
+
+async def _run(configuration: AgentConfiguration) -> int:
+    library = find_library(
+        configuration.driver_root,
+        trust_driver=configuration.trust_driver,
+        environment=os.environ,
+    )
+    for warning in library.warnings:
+        log.warning("driver: %s", warning)
+    store = open_store(configuration.store, configuration.kubeconfig)
+    settings = DriverSettings(
+        call_seconds=configuration.driver.call_deadline_seconds,
+        probe_seconds=configuration.driver.probe_period_seconds,
+    )
+    agent = Agent(configuration, store, Driver(library, _wall_clock, settings))
+    return await agent.run()
+
+
+class Agent:
+    """All parts of the daemon and the wires between them."""
+
+    def __init__(self, configuration: AgentConfiguration, store: Store, driver: Driver) -> None:
+        self._configuration = configuration
+        self._store = store
+        self._driver = driver
+        self._started_at_ms = _wall_clock()
+        self._last_words = "could not start"
+        self._was_stopped = False
+        self._is_ended = False
+        self._timer: threading.Timer | None = None
+        self._progress = Progress()
+        self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
+        self._gap = asyncio.Event()
+        self._was_read = asyncio.Event()
+        self._gaps = 0
+        tables = catalogue.shipped()
+        remembered = remember(configuration.state_dir, self._started_at_ms)
+        self._remembered = remembered
+        state = restore(remembered, configuration.node_name, _boot_id(), tables)
+        self._verdicts = Verdicts(state, tables, _wall_clock, self._changed)
+        self._document = DeviceInfoDocument(configuration.node_name, lambda: self._verdicts.state)
+        self._journal = Journal(
+            configuration.state_dir,
+            first_sequence=remembered.last_sequence + 1,
+            wall_clock=_wall_clock,
+            on_recovered=self._verdicts.snapshot,
+        )
+        self._publisher = Publisher(
+            store,
+            self._document.namespace,
+            self._document.name,
+            Edges(
+                wanted=self._document.wanted,
+                stamp_of=self._document.stamp_of,
+                verify=self._document.verify,
+                before_write=self._until_committed,
+                on_first_read=self._first_read,
+                on_foreign=self._foreign,
+                on_acknowledged=self._acknowledged,
+                wall_clock=_wall_clock,
+                progress=self._progress.of("publisher", _PUBLISHER_PATIENCE_SECONDS),
+            ),
+        )
+
+    async def run(self) -> int:
+        """Run until a signal or until a root task ends; the exit status."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        self._journal_start(self._remembered)
+        self._verdicts.begin(self._journal)
+        pages = application(self._picture, self._publisher.record)
+        try:
+            async with serving(pages, self._configuration.listen, self._configuration.state_dir):
+                return await self._root_tasks(stop)
+        finally:
+            await self._end()
+
+    async def _root_tasks(self, stop: asyncio.Event) -> int:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+
+                def root(name: str, work: Awaitable[object]) -> None:
+                    tasks.create_task(_root(name, work), name=name)
+
+                tasks.create_task(self._until_stopped(stop), name="signals")
+                tasks.create_task(self._identify(), name="identity")
+                root("driver", self._driver.run())
+                root("publisher", self._publisher.run())
+                for name, make in COLLECTORS.items():
+                    root(name, self._collect(make(**self._settings.get(name, {}))))
+        except BaseExceptionGroup as group:
+            causes = list(_leaves(group))
+            stopped = next((cause for cause in causes if isinstance(cause, _Stopped)), None)
+            cause = stopped or causes[0]
+            self._last_words = str(cause) or type(cause).__name__
+            if stopped is not None:
+                self._was_stopped = True
+                log.info("ends: %s", stopped)
+                return 0
+            raise cause from None
+        raise AssertionError("root tasks end with an exception")
+
+    async def _identify(self) -> NoReturn:
+        """Follow what the driver says this node has; after a gap it may be something else."""
+        while True:
+            self._gap.clear()
+            inventory = await self._driver.inventory()
+            if inventory != self._document.inventory:
+                self._document.identify(inventory)
+                self._publisher.wake(_wall_clock())
+            await self._gap.wait()
+
+    def _report(self, reports: Sequence[Report]) -> None:
+        gaps = sum(isinstance(report, Gap) for report in reports)
+        if gaps:
+            self._gaps += gaps
+            self._gap.set()
+        self._verdicts.take(reports)
+
+    async def _collect(self, collector: Collector) -> NoReturn:
+        if not self._verdicts.state.chips:
+            # Without a journal the store is the memory, if it answers soon.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MEMORY_SECONDS):
+                    await self._was_read.wait()
+        await collector.run(self._surroundings(collector))
+
+    def _surroundings(self, collector: Collector) -> Surroundings:
+        return Surroundings(
+            report=self._report,
+            wall_clock=_wall_clock,
+            believed=believed(self._verdicts.state, collector.name),
+            driver=self._driver,
+            progress=self._progress.of(
+                collector.name, 3 * (collector.period_seconds + collector.deadline_seconds)
+            ),
+        )
+
+    def _changed(self, event_ms: int) -> None:
+        self._publisher.wake(event_ms)
+
+    async def _until_committed(self) -> None:
+        await self._journal.committed(self._journal.last_sequence, _COMMIT_SECONDS)
+
+    def _first_read(self, existing: Document | None) -> None:
+        found = self._document.take_over(existing)
+        self._journal_isolation("found in the store")
+        if found is not None and not self._verdicts.state.chips:
+            self._verdicts.take(remembered_by(found, ChipFaults.name))
+        self._was_read.set()
+
+    def _foreign(self, document: Document) -> bool:
+        if not self._document.release(document):
+            return False
+        self._journal_isolation("released by an operator")
+        return True
+
+    def _journal_isolation(self, because: str) -> None:
+        isolation = self._document.isolation
+        row = {"names": isolation.names, "reasons": isolation.reasons, "because": because}
+        self._journal.append([(Kind.ISOLATION, _text(row))], _wall_clock())
+
+    def _acknowledged(self, document: Document, revision: int) -> None:
+        now_ms = _wall_clock()
+        row = {
+            "document": document.name,
+            "store": self._store.url,
+            "revision": revision,
+            "update_time": self._publisher.record.acknowledged_stamp,
+        }
+        self._journal.append([(Kind.PUBLICATION, _text(row))], now_ms)
+        self._verdicts.take([Acknowledged(document.name, revision, now_ms)])
+
+    def _journal_start(self, remembered: Remembered) -> None:
+        configuration = self._configuration.model_dump_json()
+        digest = hashlib.sha256(configuration.encode()).hexdigest()
+        rows = []
+        if remembered.configuration is None or remembered.configuration.body != configuration:
+            rows.append((Kind.CONFIGURATION, configuration))
+        start = {
+            "version": _version(),
+            "node": self._configuration.node_name,
+            "boot_id": _boot_id(),
+            "configuration_sha256": digest,
+        }
+        rows.append((Kind.START, _text(start)))
+        self._journal.append(rows, self._started_at_ms)
+
+    async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
+        await stop.wait()
+        self._begin_end()
+        raise _Stopped("a signal asked for it")
+
+    def _begin_end(self) -> None:
+        """From here on the process ends in time: a dead file system may hold one of its threads."""
+        if self._timer is None:
+            self._timer = threading.Timer(_END_SECONDS, self._leave)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _leave(self) -> None:
+        log.error("the end takes too long; leaving without it")
+        os._exit(0 if self._is_ended else 1)
+
+    async def _end(self) -> None:
+        """Journal the end and give everything back, without waiting for the driver."""
+        self._begin_end()
+        self._driver.close()
+        self._verdicts.end()
+        self._journal.append([(Kind.STOP, _text({"reason": self._last_words}))], _wall_clock())
+        if not await self._journal.close():
+            log.error("not everything is in the journal: %s", self._journal.status().trouble)
+        self._is_ended = self._was_stopped
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self._store.close()
+
+    def _picture(self) -> status.Status:
+        root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
+        state = self._verdicts.state
+        driver = status.driver_status(
+            str(root),
+            self._document.inventory,
+            self._driver.polling_reason,
+            self._gaps,
+            self._driver.stuck_calls(),
+        )
+        publication = status.publication_status(
+            self._document.name, self._store.url, self._publisher.record
+        )
+        chips = status.chip_statuses(state, self._document.device_type)
+        return status.Status(
+            node=self._configuration.node_name,
+            version=_version(),
+            at_ms=_wall_clock(),
+            started_at_ms=self._started_at_ms,
+            revision=state.revision,
+            not_ready=status.not_ready(publication, len(chips), driver),
+            stalled=self._progress.stalled(),
+            chips=chips,
+            faults=status.fault_statuses(state, self._document.device_type),
+            driver=driver,
+            publication=publication,
+            journal=self._journal.status(),
+        )
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def _root(name: str, work: Awaitable[object]) -> None:
+    await work
+    raise VigilError(f"the task {name!r} ended; it never should")

@@ -1,0 +1,143 @@
+"""The device-info document of this node: what it should say now, and what it said before us."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from agent.publisher import Wanted
+from agent.render import family_of, render
+from contract.codes import is_code
+from contract.device_info import decode, encode, verify_published
+from contract.errors import DocumentError
+from contract.isolation import Isolation, read_isolation, released, without
+from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from contract.observation import (
+    Assertion,
+    Observation,
+    Report,
+    SourceAnswered,
+    Subject,
+    chip_subject,
+)
+from stores.base import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.state import State
+    from contract.device_info import DeviceInfo
+    from dcmi_shim.types import Inventory
+
+log = logging.getLogger("agent.device_info")
+
+_PATIENCE_SECONDS = 1.5
+
+
+class DeviceInfoDocument:
+    """Renders the document from ``state``; ``inventory`` is set once the driver has answered."""
+
+    def __init__(self, node: str, state: Callable[[], State]) -> None:
+        self.namespace = DEVICE_INFO_NAMESPACE
+        self.name = device_info_name(node)
+        self._state = state
+        self.isolation = Isolation()
+        self._inventory: Inventory | None = None
+        self._inventory_at = 0.0
+
+    @property
+    def inventory(self) -> Inventory | None:
+        """What the driver says this node has."""
+        return self._inventory
+
+    @property
+    def device_type(self) -> str:
+        """What device names begin with; a guess until the driver has answered."""
+        return "npu" if self._inventory is None else family_of(self._inventory).device_type
+
+    def identify(self, inventory: Inventory) -> None:
+        """Take over what the driver says. Raises ``DriverError`` for an unknown card family."""
+        family_of(inventory)
+        self._inventory = inventory
+        self._inventory_at = time.monotonic()
+
+    def wanted(self) -> Wanted | None:
+        """What is to be published now; ``None`` while too little is known."""
+        inventory, state = self._inventory, self._state()
+        if inventory is None or not self._is_told(inventory, state):
+            return None
+        return Wanted(state.revision, lambda stamp: self._render(state, inventory, stamp))
+
+    def _is_told(self, inventory: Inventory, state: State) -> bool:
+        """Whether each chip answered or is known to be silent, so that lists are not in parts."""
+        known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
+        if all(chip is not None and (chip.answered or chip.blind) for chip in known):
+            return any(chip is not None and chip.answered for chip in known)
+        late = time.monotonic() > self._inventory_at + _PATIENCE_SECONDS
+        return late and any(chip is not None and chip.answered for chip in known)
+
+    def _render(self, state: State, inventory: Inventory, stamp: int) -> Document:
+        info = render(state, inventory, stamp, isolation=self.isolation)
+        labels = dict([REPORT_LABEL])
+        return Document(self.namespace, self.name, encode(info, family_of(inventory)), labels)
+
+    def take_over(self, existing: Document | None) -> DeviceInfo | None:
+        """Keep what operators and earlier writers isolated in the document that is there.
+
+        Returns what it says, or ``None`` where it says nothing that makes sense.
+        """
+        if existing is None:
+            return None
+        self.isolation = read_isolation(existing.data, self.name)
+        try:
+            return decode(existing.data, self.name)
+        except DocumentError as error:
+            log.warning("the document that is there makes no sense and is replaced: %s", error)
+            return None
+
+    def release(self, foreign: Document) -> bool:
+        """Whether ``foreign`` is ours but for names that an operator released; they are then."""
+        names = released(self.isolation, foreign.data)
+        if not names:
+            return False
+        log.warning("an operator released %s", ", ".join(sorted(names)))
+        self.isolation = without(self.isolation, names)
+        return True
+
+    def stamp_of(self, document: Document) -> int | None:
+        """``UpdateTime`` of a stored document; ``None`` when it cannot be trusted."""
+        try:
+            return decode(document.data, self.name).update_time
+        except DocumentError:
+            return None
+
+    def verify(self, document: Document) -> None:
+        """Raises ``DocumentError`` if readers would refuse ``document``."""
+        verify_published(document.data, self.name)
+
+
+def remembered_by(found: DeviceInfo, source: str) -> tuple[Report, ...]:
+    """What a document remembers of chips, for an agent that has no journal of them.
+
+    Audits then find out what is not true any more.
+    """
+    reports: list[Report] = []
+    for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
+        subject = _subject(name)
+        if subject is not None:
+            reports.append(SourceAnswered(source, subject, found.update_time * 1000))
+    for fault in found.faults:
+        subject = _subject(fault.npu_name)
+        if subject is not None:
+            reports += [
+                Observation(source, subject, code, Assertion.PRESENT, entry.fault_time)
+                for code, entry in (fault.fault_time_and_level_map or {}).items()
+                if is_code(code) and entry.fault_time > 0
+            ]
+    return tuple(reports)
+
+
+def _subject(name: str) -> Subject | None:
+    physical_id = name.rpartition("-")[2]
+    return chip_subject(int(physical_id)) if physical_id.isdecimal() else None

@@ -1,0 +1,350 @@
+"""Publishes one document until the store shows it, and keeps it that way.
+
+Level-triggered: what is wanted is compared with what was acknowledged last and with what the store
+shows. One request is in flight at a time; what changes meanwhile goes out together in the next
+write. The watch of the own document only says that it is time to read it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from agent.publication import Lag, Publication
+from agent.stamps import Stamps
+from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
+from stores.base import Changed, Document, Interrupted, Listed, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from stores.base import Store, WatchEvent
+
+log = logging.getLogger("agent.publisher")
+
+REFRESH_SECONDS = 300.0
+"""An unchanged document is written again so that its readers see its age (spec 1.7)."""
+_REQUEST_SECONDS = 5.0
+_COMMITS = 3
+_BACKOFF_FIRST_SECONDS = 0.1
+_BACKOFF_LAST_SECONDS = 2.0
+_REFUSED_SECONDS = 10.0
+_WATCH_AGAIN_SECONDS = 30.0
+_FOREIGN_WRITES = 3
+_FOREIGN_WINDOW_SECONDS = 60.0
+_CONFLICT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be published: ``render`` makes the document for an ``UpdateTime`` in seconds."""
+
+    revision: int
+    render: Callable[[int], Document]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the publisher asks of its daemon and tells it. All but ``before_write`` return at once.
+
+    ``wanted`` is ``None`` while there is nothing to publish. ``stamp_of`` reads a stored document's
+    ``UpdateTime``; ``None`` for a document that makes no sense. ``verify`` raises
+    ``DocumentError``. ``on_first_read`` gets what was stored at start; nothing is written before.
+    ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
+    """
+
+    wanted: Callable[[], Wanted | None]
+    stamp_of: Callable[[Document], int | None]
+    verify: Callable[[Document], None]
+    before_write: Callable[[], Awaitable[None]]
+    on_first_read: Callable[[Document | None], None]
+    on_foreign: Callable[[Document], bool]
+    on_acknowledged: Callable[[Document, int], None]
+    wall_clock: Callable[[], int]
+    progress: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class _Write:
+    document: Document
+    unstamped: Document
+    revision: int
+    stamp: int
+    reason: str
+    begun_ms: int
+    lag: Lag | None
+
+
+@dataclass(frozen=True)
+class _Pause:
+    """Nothing to do for ``seconds``, or until the event is set."""
+
+    seconds: float
+    until: asyncio.Event
+
+
+def _same(one: Document | None, other: Document | None) -> bool:
+    """Equal for a reader: annotations and versions are other people's business."""
+    if one is None or other is None:
+        return one is other
+    return one.data == other.data and one.labels == other.labels
+
+
+class Publisher:
+    """Publishes ``namespace/name`` to ``store``."""
+
+    def __init__(self, store: Store, namespace: str, name: str, edges: Edges) -> None:
+        self.record = Publication()
+        self._store = store
+        self._namespace = namespace
+        self._name = name
+        self._edges = edges
+        self._stamps = Stamps()
+        self._woken = asyncio.Event()
+        self._reconnected = asyncio.Event()
+        self._was_read = False
+        self._read_again = True
+        self._shown: Document | None = None
+        self._flying: _Write | None = None
+        self._unsure: _Write | None = None
+        self._acknowledged: _Write | None = None
+        self._acknowledged_at = 0.0
+        self._foreign_at: deque[float] = deque(maxlen=_FOREIGN_WRITES + 1)
+        self._backoff = _BACKOFF_FIRST_SECONDS
+
+    def wake(self, event_ms: int) -> None:
+        """Something that was seen at ``event_ms`` (epoch milliseconds) may want a write."""
+        self.record.wakes(event_ms, self._edges.wall_clock())
+        self._woken.set()
+
+    async def run(self) -> NoReturn:
+        """Publish until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch(), name=f"watch of {self._name}")
+            while True:
+                self._edges.progress()
+                self._woken.clear()
+                self._reconnected.clear()
+                pause = await self._turn()
+                if pause is not None:
+                    await self._wait(pause)
+
+    async def _wait(self, pause: _Pause) -> None:
+        deadline = time.monotonic() + pause.seconds
+        while not pause.until.is_set() and (left := deadline - time.monotonic()) > 0:
+            self._edges.progress()
+            try:
+                async with asyncio.timeout(min(left, 1.0)):
+                    await pause.until.wait()
+            except TimeoutError:
+                continue
+
+    async def _turn(self) -> _Pause | None:
+        """Read or write once, whatever comes first; ``None`` when there may be more to do."""
+        if self._read_again:
+            return await self._read()
+        wanted = self._edges.wanted()
+        if wanted is None:
+            return _Pause(REFRESH_SECONDS, self._woken)
+        unstamped = wanted.render(0)
+        reason, due_seconds = self._why_write(unstamped)
+        if due_seconds > 0:
+            if reason == "refresh":
+                self.record.waiting = None
+            return _Pause(due_seconds, self._woken)
+        now_ms = self._edges.wall_clock()
+        stamp, early_seconds = self._stamps.next(now_ms // 1000, time.monotonic())
+        if early_seconds > 0:
+            return _Pause(early_seconds, self._woken)
+        committed = await self._committed(wanted)
+        if committed is not wanted:
+            wanted, unstamped = committed, committed.render(0)
+        lag = self.record.waiting
+        return await self._write(
+            _Write(wanted.render(stamp), unstamped, wanted.revision, stamp, reason, now_ms, lag)
+        )
+
+    async def _committed(self, wanted: Wanted) -> Wanted:
+        """Wait for the journal to have ``wanted``, or what has followed meanwhile.
+
+        So the events of a burst go out together, without a wait that a single one would feel.
+        """
+        for _ in range(_COMMITS):
+            await self._edges.before_write()
+            newest = self._edges.wanted()
+            if newest is None or newest.revision == wanted.revision:
+                return wanted
+            wanted = newest
+        await self._edges.before_write()
+        return wanted
+
+    def _why_write(self, unstamped: Document) -> tuple[str, float]:
+        """The reason for the next write, and in how many seconds it is due."""
+        if self.record.conflict_since_ms is not None:
+            quiet = time.monotonic() - self._foreign_at[-1]
+            if quiet < _CONFLICT_SECONDS:
+                return "conflict", _CONFLICT_SECONDS - quiet
+            self.record.conflict_since_ms = None
+            log.warning("%s: nobody else writes it any more; publishing goes on", self._name)
+        if self._acknowledged is None:
+            return "first", 0.0
+        if not _same(unstamped, self._acknowledged.unstamped):
+            return "change", 0.0
+        if not _same(self._shown, self._acknowledged.document):
+            return "repair", 0.0
+        return "refresh", max(0.0, self._acknowledged_at + REFRESH_SECONDS - time.monotonic())
+
+    # Requests.
+
+    async def _write(self, write: _Write) -> _Pause | None:
+        try:
+            self._edges.verify(write.document)
+        except DocumentError as error:
+            self.record.writes[write.reason, "invalid"] += 1
+            self._begin_trouble(f"not written, its readers would refuse it: {error}")
+            return _Pause(_REFUSED_SECONDS, self._woken)
+        expected = "" if self._shown is None else self._shown.version
+        self.record.waiting = None
+        self._flying = write
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                version = await self._store.put(write.document, expected=expected)
+        except (StoreError, TimeoutError) as error:
+            self._unsure = write
+            self._read_again = True
+            if write.lag is not None:
+                self.record.waits_again(write.lag)
+            if isinstance(error, StoreConflict):
+                self.record.writes[write.reason, "conflict"] += 1
+                return None
+            self.record.writes[write.reason, "failed"] += 1
+            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+        finally:
+            self._flying = None
+        self._accept(write, version)
+        return None
+
+    async def _read(self) -> _Pause | None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                shown = await self._store.get(self._namespace, self._name)
+        except (StoreError, TimeoutError) as error:
+            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+        self._read_again = False
+        before, self._shown = self._shown, shown
+        if shown is not None:
+            self._stamps.saw(self._edges.stamp_of(shown))
+        if not self._was_read:
+            self._was_read = True
+            self._works_again()
+            self._edges.on_first_read(shown)
+        elif shown is not None and self._unsure and _same(shown, self._unsure.document):
+            self._accept(self._unsure, shown.version)
+        elif self._acknowledged is not None and not any(
+            _same(shown, expected) for expected in (before, self._acknowledged.document)
+        ):
+            self._was_changed(shown)
+        return None
+
+    def _accept(self, write: _Write, version: str) -> None:
+        now_ms = self._edges.wall_clock()
+        self._shown = msgspec.structs.replace(write.document, version=version)
+        self._stamps.saw(write.stamp)
+        self._acknowledged = write
+        self._acknowledged_at = time.monotonic()
+        self._unsure = None
+        self._works_again()
+        self.record.acknowledged(write.reason, write.lag, write.begun_ms, now_ms)
+        self.record.acknowledged_stamp = write.stamp
+        self.record.acknowledged_revision = write.revision
+        self._edges.on_acknowledged(write.document, write.revision)
+
+    def _was_changed(self, shown: Document | None) -> None:
+        """Somebody else wrote or deleted the document: repaired, unless it goes on and on."""
+        if shown is not None and self._edges.on_foreign(shown):
+            return
+        self.record.foreign_writes += 1
+        now = time.monotonic()
+        self._foreign_at.append(now)
+        if self.record.conflict_since_ms is not None:
+            return
+        what = "deleted" if shown is None else "changed"
+        log.warning("%s: somebody else %s it; it is repaired", self._name, what)
+        many = len(self._foreign_at) > _FOREIGN_WRITES
+        if many and now - self._foreign_at[0] < _FOREIGN_WINDOW_SECONDS:
+            self.record.conflict_since_ms = self._edges.wall_clock()
+            log.error(
+                "%s: conflict: somebody else wrote it %d times within a minute; it is not written "
+                "any more until nobody else did for %d minutes. Stop the other writer",
+                self._name,
+                len(self._foreign_at),
+                _CONFLICT_SECONDS // 60,
+            )
+
+    def _begin_trouble(self, reason: str) -> None:
+        if self.record.trouble is None:
+            self.record.trouble_since_ms = self._edges.wall_clock()
+            log.error("%s: cannot be published: %s; tried until it can", self._name, reason)
+        self.record.trouble = reason
+
+    def _trouble(self, reason: str, *, refused: bool) -> _Pause:
+        self._begin_trouble(reason)
+        if refused:
+            return _Pause(_REFUSED_SECONDS, self._reconnected)
+        seconds = self._backoff * random.uniform(0.5, 1.0)
+        self._backoff = min(self._backoff * 2, _BACKOFF_LAST_SECONDS)
+        return _Pause(seconds, self._reconnected)
+
+    def _works_again(self) -> None:
+        self._backoff = _BACKOFF_FIRST_SECONDS
+        since_ms = self.record.trouble_since_ms
+        self.record.trouble = self.record.trouble_since_ms = None
+        if since_ms is not None:
+            seconds = (self._edges.wall_clock() - since_ms) / 1000
+            log.warning("%s: the store answers again after %.1f s", self._name, seconds)
+
+    # The watch.
+
+    async def _watch(self) -> NoReturn:
+        selection = Selection(self._namespace, self._name)
+        while True:
+            try:
+                async for event in self._store.watch(selection):
+                    self._watched(event)
+            except StoreError as error:
+                if self.record.watch_trouble is None:
+                    log.error("%s: cannot be watched: %s", self._name, error)
+                self.record.watch_trouble = str(error)
+            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+            self._look_again()
+
+    def _watched(self, event: WatchEvent) -> None:
+        if isinstance(event, Interrupted):
+            self.record.watch_trouble = event.reason
+            return
+        if isinstance(event, Listed):
+            self.record.watch_trouble = None
+            self._reconnected.set()
+            shown = next(iter(event.documents), None)
+        else:
+            shown = event.document if isinstance(event, Changed) else None
+        for write in (self._flying, self._acknowledged):
+            if write is not None and _same(shown, write.document):
+                return
+        if shown is not None or self._shown is not None:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._read_again = True
+        self._woken.set()
+
+
+def _reason(error: StoreError | TimeoutError) -> str:
+    return str(error) or f"no answer within {_REQUEST_SECONDS:g} s"

@@ -1,0 +1,156 @@
+"""From the state to the device-info document: lists, health, fault entries.
+
+Source: ``spec/device-plugin.md`` 1.3, 1.6, 2.7 and 2.8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.state import ChipState, State
+from contract.codes import is_network
+from contract.device_info import (
+    CARD_NETWORK_UNHEALTHY,
+    CARD_UNHEALTHY,
+    UNKNOWN_ID,
+    DeviceFault,
+    DeviceInfo,
+    TimeAndLevel,
+    clean_switch_info,
+)
+from contract.errors import DriverError
+from contract.families import FAMILIES
+from contract.isolation import Isolation
+from contract.levels import ChipLevel, most_serious
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from contract.families import Family
+    from dcmi_shim.types import Inventory, SuperPod
+
+_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT, ChipLevel.SUB_HEALTH_FAULT})
+_NETWORK_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT})
+_RACK_TYPES = frozenset({1, 2})
+_NO_ISOLATION = Isolation()
+_NEVER_SEEN = ChipState()
+
+
+def family_of(inventory: Inventory) -> Family:
+    """The card family of this node; ``DriverError`` for one that is not known."""
+    family = FAMILIES.get(inventory.family)
+    if family is None:
+        raise DriverError(
+            f"the driver names the card family {inventory.family!r}, known are "
+            f"{', '.join(FAMILIES)}: this version cannot serve the node"
+        )
+    return family
+
+
+def render(
+    state: State,
+    inventory: Inventory,
+    update_time: int,
+    used: frozenset[str] = frozenset(),
+    isolation: Isolation = _NO_ISOLATION,
+) -> DeviceInfo:
+    """The document that ``state`` deserves, stamped ``update_time`` (epoch seconds).
+
+    ``used`` are the names of devices that pods use. A chip that never answered and has no fault
+    is in no list; a blind one keeps its last state.
+    """
+    family = family_of(inventory)
+    free: list[str] = []
+    unhealthy: list[str] = []
+    network_unhealthy: list[str] = []
+    faults: list[DeviceFault] = []
+    for chip in sorted(inventory.chips, key=lambda chip: chip.logic_id):
+        known = state.chips.get(chip.physical_id, _NEVER_SEEN)
+        name = family.device_name(chip.physical_id)
+        isolated = isolation.chips.get(name)
+        network, own, bare = _entries(name, known, isolated)
+        faults += [entry for entry in (network, bare, own) if entry is not None]
+        if network is not None and network.fault_level not in _NETWORK_HEALTHY:
+            network_unhealthy.append(name)
+        level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
+        if level not in _HEALTHY and not (level is ChipLevel.PRE_SEPARATE_NPU and name in used):
+            unhealthy.append(name)
+        elif known.answered and name not in used:
+            free.append(name)
+    super_pod_id, server_index, rack_id = _super_pod(inventory.super_pod, family)
+    return DeviceInfo(
+        device_type=family.device_type,
+        free=tuple(sorted(free)),
+        unhealthy=tuple(sorted(unhealthy)),
+        network_unhealthy=tuple(sorted(network_unhealthy)) if family.has_network else (),
+        recovering=(),
+        faults=tuple(faults),
+        update_time=update_time,
+        super_pod_id=super_pod_id,
+        server_index=server_index,
+        rack_id=rack_id,
+        manually_separated=isolation.names,
+        upgrade_reasons=isolation.reasons,
+        switch_info=clean_switch_info(family, update_time),
+    )
+
+
+def _entries(
+    name: str, known: ChipState, isolated: Mapping[str, TimeAndLevel] | None
+) -> tuple[DeviceFault | None, DeviceFault | None, DeviceFault | None]:
+    """The entry of the network codes, of the chip's own, and of an isolation without a code.
+
+    The last one stands alone: a reader takes an entry's level only for codes not in its map.
+    """
+    live = sorted(known.faults.values(), key=lambda fault: fault.first_seen_ms)
+    codes = {fault.code: TimeAndLevel(fault.first_seen_ms, fault.level) for fault in live}
+    if isolated is not None:
+        codes |= {code: isolated[code] for code in sorted(isolated)}
+    network = {code: entry for code, entry in codes.items() if is_network(code)}
+    own = {code: entry for code, entry in codes.items() if not is_network(code)}
+    bare = None
+    if isolated is not None and not isolated:
+        bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.MANUALLY_SEPARATE_NPU)
+    return (
+        _entry_of(CARD_NETWORK_UNHEALTHY, name, network),
+        _entry_of(CARD_UNHEALTHY, name, own),
+        bare,
+    )
+
+
+def _entry_of(kind: str, name: str, codes: dict[str, TimeAndLevel]) -> DeviceFault | None:
+    if not codes:
+        return None
+    level = most_serious(ChipLevel(entry.fault_level) for entry in codes.values())
+    return _entry(kind, name, codes, level)
+
+
+def _entry(kind: str, name: str, codes: dict[str, TimeAndLevel], level: ChipLevel) -> DeviceFault:
+    return DeviceFault(
+        fault_type=kind,
+        npu_name=name,
+        large_model_fault_level=level,
+        fault_level=level,
+        fault_handling=level,
+        fault_code=",".join(codes),
+        fault_time_and_level_map=codes,
+    )
+
+
+def _super_pod(super_pod: SuperPod | None, family: Family) -> tuple[int, int, int]:
+    """Super-pod id, server index and rack id; the rack is told on some A5 super-pods only."""
+    if super_pod is None:
+        return UNKNOWN_ID, UNKNOWN_ID, 0
+    has_rack = family.name == "Ascend910A5" and super_pod.super_pod_type in _RACK_TYPES
+    return (
+        _int32(super_pod.super_pod_id),
+        _int32(super_pod.server_index),
+        _int32(super_pod.chassis_id) if has_rack else 0,
+    )
+
+
+def _int32(value: int | None) -> int:
+    """The driver's 32 bits as upstream casts them; its "invalid" is all ones."""
+    if value is None:
+        return -1
+    return value - (1 << 32) if value >= 1 << 31 else value

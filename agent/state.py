@@ -1,0 +1,143 @@
+"""What the policy knows: an immutable value that the journal can store and restore.
+
+Times are epoch milliseconds of the host's clock.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
+from contract.observation import Subject, chip_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A code that holds on a chip now.
+
+    ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
+    ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
+    state's when the episode began, and ``acknowledged_at_ms`` when a store first had it.
+    ``doubted_at_ms``: a recovery that looks older than the occurrence was seen then.
+    """
+
+    code: str
+    episode: str
+    source: str
+    level: ChipLevel
+    because: str
+    first_seen_ms: int
+    revision: int
+    severity: Severity | None = None
+    raised_at_ms: int | None = None
+    serial: int | None = None
+    once: bool = False
+    acknowledged_at_ms: int | None = None
+    doubted_at_ms: int | None = None
+
+    @property
+    def device_fault(self) -> bool:
+        """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3)."""
+        return is_device_fault(self.severity)
+
+
+class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A recovery of a moment ago: an audit or a late event may still speak of that fault.
+
+    ``fault`` is ``None`` for a recovery of a code that was not believed.
+    """
+
+    at_ms: int
+    fault: Fault | None = None
+    raised_at_ms: int | None = None
+    serial: int | None = None
+
+
+class Blindness(msgspec.Struct, frozen=True):
+    """A source gives no answer since ``since_ms``, because of ``reason``."""
+
+    since_ms: int
+    reason: str
+
+
+class ChipState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One chip. ``faults`` are in order of arrival; ``blind`` and ``answered`` are by source."""
+
+    faults: dict[str, Fault] = {}
+    ended: dict[str, Ended] = {}
+    blind: dict[str, Blindness] = {}
+    answered: tuple[str, ...] = ()
+
+    @property
+    def level(self) -> ChipLevel:
+        """The most serious level of its codes, known and unknown alike."""
+        return most_serious(fault.level for fault in self.faults.values())
+
+
+class State(msgspec.Struct, frozen=True):
+    """All chips, by physical id.
+
+    ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
+    fault) does not count, so the same inputs lead to the same revision however they were batched.
+    """
+
+    node: str
+    boot_id: str
+    revision: int = 0
+    chips: dict[int, ChipState] = {}
+
+
+class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
+    """A store has ``document`` (its name) as rendered from the state of ``state_revision``."""
+
+    document: str
+    state_revision: int
+    at_ms: int
+
+
+class ChangeKind(StrEnum):
+    """What happened to an episode."""
+
+    BEGAN = "began"
+    RETURNED = "returned"
+    CHANGED = "changed"
+    REPEATED = "repeated"
+    ENDED = "ended"
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An episode began, came back after a recovery that was not one, changed, ended.
+
+    ``REPEATED`` is a one-off event of a code that already held: worth a line in the history,
+    without effect. A level is ``None`` where there is no fault. ``because`` is for people.
+    """
+
+    kind: ChangeKind
+    subject: Subject
+    code: str
+    episode: str
+    at_ms: int
+    because: str
+    old_level: ChipLevel | None = None
+    new_level: ChipLevel | None = None
+    severity: Severity | None = None
+
+    @property
+    def device_fault(self) -> bool:
+        """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3)."""
+        return is_device_fault(self.severity)
+
+
+def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:
+    """What a collector is told at start: its lasting faults and when each was first seen."""
+    return {
+        (chip_subject(chip), fault.code): fault.first_seen_ms
+        for chip, known in state.chips.items()
+        for fault in known.faults.values()
+        if fault.source == source and not fault.once
+    }

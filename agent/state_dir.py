@@ -1,0 +1,77 @@
+"""The state directory: one agent at a time, and what the last one left there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+from agent.journal_file import FILE_NAME, Remembered, is_damaged, move_aside, read_remembered
+from contract.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+log = logging.getLogger("agent.state_dir")
+
+_LOCK_NAME = "lock"
+_PATIENCE_SECONDS = 6.0
+_STEP_SECONDS = 0.05
+
+
+@contextlib.contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Keep other agents out of ``directory``; waits for one that is just ending.
+
+    Raises ``ConfigurationError`` when another one stays. A directory that cannot be written does
+    not stop an agent: it only works without memory.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        log.error("--state-dir %s cannot be used: %s", directory, error.strerror)
+        yield
+        return
+    try:
+        give_up = time.monotonic() + _PATIENCE_SECONDS
+        while not _try_lock(descriptor):
+            if time.monotonic() > give_up:
+                problem = Problem("--state-dir", f"{directory} is in use by another agent")
+                raise ConfigurationError("vigil agent", [problem])
+            time.sleep(_STEP_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def remember(directory: Path, now_ms: int) -> Remembered:
+    """What the journal in ``directory`` remembers.
+
+    A journal that is broken is moved aside; one that cannot be read now is gone on with behind
+    everything it may contain.
+    """
+    path = directory / FILE_NAME
+    try:
+        return read_remembered(path)
+    except (sqlite3.Error, OSError, ValueError) as error:
+        if is_damaged(error):
+            with contextlib.suppress(OSError):
+                aside = move_aside(path, now_ms)
+                log.error("journal %s: broken (%s); moved to %s", path, error, aside.name)
+                return Remembered()
+        log.error("journal %s cannot be read (%s); starting from audits alone", path, error)
+        return Remembered(last_sequence=now_ms)

@@ -1,0 +1,136 @@
+"""The state of this node and the only way to change it: inputs go through the policy, in order.
+
+What goes in is journaled in the same turn of the loop, so that a start can go the same way again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.journal_file import Kind
+from agent.policy import Input, next_deadline_ms, step
+from agent.state import Acknowledged, State
+from contract.observation import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agent.journal import Journal
+    from agent.journal_file import Remembered
+    from agent.state import Change
+    from contract.catalogue import Catalogue
+
+log = logging.getLogger("agent.verdicts")
+
+_INPUTS_PER_SNAPSHOT = 256
+
+_inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
+_state_decoder = msgspec.json.Decoder(State)
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def restore(remembered: Remembered, node: str, boot_id: str, tables: Catalogue) -> State:
+    """The state in which the last process of this node was, as far as the journal knows it.
+
+    A journal of another node, or one that cannot be understood, is history but no state.
+    """
+    fresh = State(node=node, boot_id=boot_id)
+    state = fresh
+    try:
+        if remembered.snapshot is not None:
+            state = _state_decoder.decode(remembered.snapshot.body)
+        for row in remembered.inputs:
+            state, _ = step(state, _inputs_decoder.decode(row.body), row.at_ms, tables)
+    except msgspec.DecodeError as error:
+        log.error("the journal cannot be understood (%s); starting from audits alone", error)
+        return fresh
+    if state.node != node:
+        log.warning("the journal is of node %s; starting from audits alone", state.node)
+        return fresh
+    return msgspec.structs.replace(state, boot_id=boot_id)
+
+
+class Verdicts:
+    """Holds the state. ``on_change`` is called with the time of what changed it."""
+
+    def __init__(
+        self,
+        state: State,
+        tables: Catalogue,
+        wall_clock: Callable[[], int],
+        on_change: Callable[[int], None],
+    ) -> None:
+        self.state = state
+        self._tables = tables
+        self._wall_clock = wall_clock
+        self._on_change = on_change
+        self._journal: Journal | None = None
+        self._inputs_since_snapshot = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, journal: Journal) -> None:
+        """Journal from here on, beginning with a snapshot."""
+        self._journal = journal
+        self.snapshot()
+        self._set_timer()
+
+    def take(self, inputs: Sequence[Input]) -> None:
+        """Change the state by ``inputs``, journal it, and wake whoever publishes."""
+        now_ms = self._wall_clock()
+        before = self.state
+        self.state, changes = step(before, inputs, now_ms, self._tables)
+        if inputs or self.state is not before:
+            self._record(inputs, changes, now_ms)
+        self._set_timer()
+        if self.state is not before:
+            seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
+            self._on_change(min(seen, default=now_ms))
+        for change in changes:
+            log.info(
+                "%s %s %s: %s -> %s (%s)",
+                change.subject,
+                change.code,
+                change.kind,
+                change.old_level,
+                change.new_level,
+                change.because,
+            )
+
+    def snapshot(self) -> None:
+        """Journal the whole state, so that a start needs nothing from before."""
+        assert self._journal is not None
+        self._inputs_since_snapshot = 0
+        self._journal.append([(Kind.SNAPSHOT, _text(self.state))], self._wall_clock())
+
+    def end(self) -> None:
+        """Journal the last state and stop waiting for deadlines."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.snapshot()
+
+    def _record(self, inputs: Sequence[Input], changes: tuple[Change, ...], now_ms: int) -> None:
+        assert self._journal is not None
+        acknowledged = any(isinstance(item, Acknowledged) for item in inputs)
+        rows = [(Kind.ACKNOWLEDGED if acknowledged else Kind.REPORTS, _text(inputs))]
+        if changes:
+            rows.append((Kind.CHANGES, _text(changes)))
+        self._journal.append(rows, now_ms)
+        self._inputs_since_snapshot += 1
+        if self._inputs_since_snapshot >= _INPUTS_PER_SNAPSHOT:
+            self.snapshot()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = next_deadline_ms(self.state, self._tables)
+        if deadline_ms is not None:
+            seconds = max(0.0, (deadline_ms - self._wall_clock()) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.take, ())

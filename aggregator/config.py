@@ -1,0 +1,77 @@
+"""The aggregator's configuration: command line beats environment beats TOML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field
+
+from contract.configuration import Section, load, parse_toml
+from contract.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _listen(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("is not HOST:PORT, such as 127.0.0.1:9821")
+    return text
+
+
+def _store(text: str) -> str:
+    if text != "kubernetes:" and not text.startswith("directory:"):
+        raise ValueError("is no store address; use kubernetes: or directory:PATH")
+    return text
+
+
+_Store = Annotated[str, AfterValidator(_store)]
+
+
+class AggregatorConfiguration(Section):
+    """Everything that ``vigil aggregator`` can be told."""
+
+    store: Annotated[tuple[_Store, ...], Field(min_length=1)] = ("kubernetes:",)
+    publish: tuple[_Store, ...] = ()
+    kubeconfig: Path | None = None
+    state_dir: Path = Path("/var/lib/npu-vigil-aggregator")
+    listen: Annotated[str, AfterValidator(_listen)] | None = None
+    touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
+    """Below the 60 s after which a reader takes a silent document for a broken watch."""
+
+    @property
+    def read_urls(self) -> tuple[str, ...]:
+        """The stores to read, each once."""
+        return tuple(dict.fromkeys(self.store))
+
+    @property
+    def publish_urls(self) -> tuple[str, ...]:
+        """The stores to publish to: the first one read unless told otherwise."""
+        return tuple(dict.fromkeys(self.publish)) or self.store[:1]
+
+
+def load_aggregator(
+    file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
+) -> AggregatorConfiguration:
+    """Merge and check all layers. Raises ``ConfigurationError`` with every problem."""
+    return load(
+        AggregatorConfiguration,
+        file=None if file is None else _read(file),
+        environment=environment,
+        command_line=command_line,
+        source="vigil aggregator" if file is None else str(file),
+    )
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8 text: {error.reason}"
+    else:
+        return parse_toml(text, str(file))
+    raise ConfigurationError(str(file), [Problem("(file)", problem)])

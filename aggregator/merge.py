@@ -1,0 +1,61 @@
+"""From a node's record to its entry, and the rule for its ``UpdateTime``.
+
+Sources: ``spec/clusterd.md`` 2.3 and 2.4, defect B3, ``spec/consumers.md`` 7.1 M7, design
+section 8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.cluster_device import DeviceRecord, render_device_entry
+
+if TYPE_CHECKING:
+    from aggregator.moment import Moment
+
+AHEAD_SECONDS = 5
+"""How far a stamp may lead the clock."""
+
+_PACE_MS = 1000
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's."""
+
+    text: str
+    stamp: int
+    record: DeviceRecord
+    made_at_ms: int | None = None
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The change must wait until this steady time: its stamp would run ahead of the clock."""
+
+    until_ms: int
+
+
+def merge(node: str, record: DeviceRecord, previous: Entry | None, now: Moment) -> Entry | Wait:
+    """The node's next entry; ``previous`` itself where only the time changed.
+
+    A stamp always grows, so that no reader drops the change. Where it cannot grow without leading
+    the clock by more than 5 s, changes of this node are taken together, one a second: a clock that
+    was set back by an hour must not hide a fault for an hour.
+    """
+    if previous is None:
+        stamp = _reported(record, now)
+        return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+    if render_device_entry(node, record, previous.stamp) == previous.text:
+        return previous
+    stamp = max(previous.stamp + 1, _reported(record, now))
+    if stamp > now.wall_ms // 1000 + AHEAD_SECONDS and previous.made_at_ms is not None:
+        until_ms = previous.made_at_ms + _PACE_MS
+        if now.steady_ms < until_ms:
+            return Wait(until_ms)
+    return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+
+
+def _reported(record: DeviceRecord, now: Moment) -> int:
+    """What the node says, unless its clock runs ahead of ours."""
+    return min(record.update_time, now.wall_ms // 1000 + AHEAD_SECONDS)

@@ -1,0 +1,168 @@
+"""Prometheus metrics, computed at each scrape from one picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from prometheus_client.core import Metric
+
+    from aggregator.status import Status
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted")
+
+
+def exposition(status: Status) -> bytes:
+    """The metrics of ``status`` as text."""
+    registry = CollectorRegistry()
+    registry.register(_Picture(status))
+    return generate_latest(registry)
+
+
+class _Picture(Collector):
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _cluster(self._status)
+        yield from _stores(self._status)
+        yield from _documents(self._status)
+
+
+def _gauge(
+    name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(
+    name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    family = CounterMetricFamily(name, about, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _cluster(status: Status) -> Iterator[Metric]:
+    states = Counter(node.state for node in status.nodes)
+    yield _gauge(
+        "npu_vigil_nodes",
+        "Nodes by what their documents are worth.",
+        ["state"],
+        (([state], states[state]) for state in NODE_STATES),
+    )
+    faults = Counter(
+        (
+            fault.code,
+            fault.level,
+            fault.severity or "unknown",
+            "unknown" if fault.device_fault is None else str(fault.device_fault).lower(),
+        )
+        for fault in status.faults
+    )
+    yield _gauge(
+        "npu_vigil_cluster_faults",
+        "Chips of the cluster that have this fault now.",
+        ["code", "level", "severity", "device_fault"],
+        ((labels, count) for labels, count in sorted(faults.items())),
+    )
+    yield _gauge(
+        "npu_vigil_ready",
+        "1 after everything known was published once.",
+        [],
+        [([], float(status.health.not_ready is None))],
+    )
+    yield _gauge(
+        "npu_vigil_stalled_loops",
+        "Loops that have been busy with one thing for more than a minute.",
+        [],
+        [([], float(len(status.health.stalled)))],
+    )
+
+
+def _stores(status: Status) -> Iterator[Metric]:
+    sources = status.sources
+    yield _gauge(
+        "npu_vigil_store_connected",
+        "1 while changes in the store are heard.",
+        ["store"],
+        (([s.store], float(s.listed and s.interrupted is None)) for s in sources),
+    )
+    yield _counter(
+        "npu_vigil_store_interruptions",
+        "Times the watch of the store was interrupted.",
+        ["store"],
+        (([s.store], s.interruptions) for s in sources),
+    )
+    yield _counter(
+        "npu_vigil_rejected_documents",
+        "Documents that could not be read or verified.",
+        ["store"],
+        (([s.store], s.rejected_documents) for s in sources),
+    )
+    yield _gauge(
+        "npu_vigil_rejected_nodes",
+        "Nodes whose newest document was refused.",
+        ["store"],
+        (([s.store], s.rejected_nodes) for s in sources),
+    )
+
+
+def _documents(status: Status) -> Iterator[Metric]:
+    labels = ["store", "document"]
+    documents = [([d.store, d.document], d) for d in status.documents]
+    yield _gauge(
+        "npu_vigil_publication_lag_seconds",
+        "How long a change has been waiting for its acknowledgement.",
+        labels,
+        ((values, d.lag_seconds) for values, d in documents),
+    )
+    yield _counter(
+        "npu_vigil_publication_writes",
+        "Acknowledged writes.",
+        labels,
+        ((values, d.writes) for values, d in documents),
+    )
+    yield _counter(
+        "npu_vigil_publication_foreign_writes",
+        "Changes of the document by somebody else.",
+        labels,
+        ((values, d.foreign_writes) for values, d in documents),
+    )
+    yield _gauge(
+        "npu_vigil_publication_conflict",
+        "1 while writing is stopped because somebody else writes the document all the time.",
+        labels,
+        ((values, float(d.conflict)) for values, d in documents),
+    )
+    yield _gauge(
+        "npu_vigil_publication_failing",
+        "1 while the document cannot be written.",
+        labels,
+        ((values, float(d.error is not None)) for values, d in documents),
+    )
+    yield _gauge(
+        "npu_vigil_publication_nodes",
+        "Nodes in the document.",
+        labels,
+        ((values, d.nodes) for values, d in documents),
+    )
+    yield _gauge(
+        "npu_vigil_publication_bytes",
+        "Size of the document's value.",
+        labels,
+        ((values, d.bytes) for values, d in documents),
+    )

@@ -1,0 +1,144 @@
+"""One document in one store: is what the store shows ours, and must it be written?
+
+Pure. The store's watch tells of own writes too, earlier or later than the write returns, so a
+document is judged only while no write is in flight. Sources: design section 3 (level-triggered
+publishing), invariant 5, ``spec/consumers.md`` 7.1 M21.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from contract.names import CLUSTER_LABEL
+
+if TYPE_CHECKING:
+    from aggregator.moment import Moment
+    from aggregator.shards import Value
+    from stores.base import Document
+
+FOREIGN_WRITES = 3
+FOREIGN_WITHIN_MS = 60_000
+QUIET_MS = 300_000
+"""More than 3 foreign writes in a minute stop our writes until there was none for 5 minutes."""
+
+LATE_MS = 2000
+"""An earlier own document that is shown for longer is no late event: somebody put it back."""
+
+_NEVER = -1
+
+
+class Shown(Enum):
+    """What the store shows when it is no document."""
+
+    NOTHING = "nothing"
+    UNKNOWN = "unknown"
+
+
+class Output:
+    """What is known of one document."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.acknowledged = _NEVER
+        """Revision of the value that the store is known to have."""
+        self.shown: Document | Shown = Shown.UNKNOWN
+        self.conflict = False
+        self.foreign_total = 0
+        self.writes_total = 0
+        self.bytes = 0
+        self.nodes = 0
+        self.error: str | None = None
+        """Why the last write failed; ``None`` after one that did not."""
+        self.pending_since_ms: int | None = None
+        """Wall time since when a change waits for its acknowledgement."""
+        self._judged = True
+        self._late_since_ms: int | None = None
+        self._repair = False
+        self._own_versions: deque[str] = deque(maxlen=16)
+        self._uncertain: dict[str, str] | None = None
+        self._foreign_at: deque[int] = deque(maxlen=FOREIGN_WRITES + 1)
+
+    def shows(self, shown: Document | Shown) -> None:
+        """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
+        self.shown = shown
+        self._judged = shown is Shown.UNKNOWN
+        self._late_since_ms = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether what the store shows is understood; if not, ``must_write`` wants to be asked
+        again after ``LATE_MS``.
+        """
+        return self._judged
+
+    def must_write(self, value: Value, now: Moment) -> bool:
+        """Whether ``value`` has to be written now. Not to be asked while a write is in flight."""
+        if self.acknowledged == _NEVER and self._shows_exactly(value):
+            self.acknowledged = value.revision
+        self._judge(value, now)
+        if self.conflict:
+            if now.steady_ms - self._foreign_at[-1] < QUIET_MS:
+                return False
+            self.conflict = False
+        behind = value.revision > self.acknowledged
+        if behind and self.pending_since_ms is None:
+            self.pending_since_ms = now.wall_ms
+        if not behind:
+            self.pending_since_ms = None
+        return behind or self._repair
+
+    def _judge(self, value: Value, now: Moment) -> None:
+        if self._judged or self._is_late(now):
+            return
+        self._judged = True
+        if self.acknowledged == _NEVER or self._shows_exactly(value) or self._is_newest_own():
+            return
+        self._repair = True
+        self.foreign_total += 1
+        self._foreign_at.append(now.steady_ms)
+        recent = [at for at in self._foreign_at if now.steady_ms - at <= FOREIGN_WITHIN_MS]
+        if len(recent) > FOREIGN_WRITES:
+            self.conflict = True
+
+    def _is_late(self, now: Moment) -> bool:
+        """Whether this may be the event of an own write before the last one."""
+        if isinstance(self.shown, Shown) or self.shown.version not in self._own_versions:
+            return False
+        if self._is_newest_own():
+            return False
+        if self._late_since_ms is None:
+            self._late_since_ms = now.steady_ms
+        return now.steady_ms - self._late_since_ms < LATE_MS
+
+    def _is_newest_own(self) -> bool:
+        if isinstance(self.shown, Shown):
+            return False
+        newest = self._own_versions[-1] if self._own_versions else None
+        return self.shown.version == newest or self.shown.data == self._uncertain
+
+    def _shows_exactly(self, value: Value) -> bool:
+        if isinstance(self.shown, Shown):
+            return False
+        key, wanted = CLUSTER_LABEL
+        return self.shown.data == {self.name: value.text} and self.shown.labels.get(key) == wanted
+
+    def written(self, version: str, value: Value) -> None:
+        """A write was acknowledged with ``version``."""
+        self._own_versions.append(version)
+        self.acknowledged = value.revision
+        self.error = None
+        self.writes_total += 1
+        self.bytes = len(value.text.encode())
+        self.nodes = value.nodes
+        self._uncertain = None
+        self._repair = False
+        if self._judged:
+            # What was shown is from before this write; the watch has yet to show it.
+            self.shown = Shown.UNKNOWN
+
+    def failed(self, reason: str, value: Value) -> None:
+        """A write got no acknowledgement; it may have reached the store nevertheless."""
+        self.error = reason
+        self._uncertain = {self.name: value.text}

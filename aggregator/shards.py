@@ -1,0 +1,161 @@
+"""Which document holds which node. Pure: texts in, values out.
+
+A node keeps its shard for as long as it fits (defect B8), also across restarts. One that grows
+beyond it is written to another shard first and leaves the old one when that was acknowledged, so
+no reader ever misses it. A shard that became empty stays and has the empty value (B6, M9).
+Sources: ``spec/clusterd.md`` 2.5, ``spec/consumers.md`` 1.4 and 7.1 M9, M20.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.cluster_info import VALUE_LIMIT, member, value_of
+from contract.names import device_info_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FILL = VALUE_LIMIT * 9 // 10
+"""New nodes go elsewhere beyond this, so that faults rarely push a node out of its shard."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """What a shard's document must say. ``revision`` grows with every change of the shard."""
+
+    text: str
+    nodes: int
+    revision: int
+
+
+class _Shard:
+    """Members of one document and the bytes they take."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
+        self.bytes = 1
+        self.revision = 0
+        self.leaving: dict[str, tuple[int, int]] = {}
+        """Nodes that moved: the shard they moved to and its revision that has them."""
+        self.value: Value | None = None
+
+    def put(self, node: str, text: str) -> None:
+        self._forget(node)
+        one = member(device_info_name(node), text)
+        self.members[node] = one
+        self.sizes[node] = _size(one)
+        self.bytes += self.sizes[node]
+        self.revision += 1
+
+    def drop(self, node: str) -> None:
+        self._forget(node)
+        self.leaving.pop(node, None)
+        self.revision += 1
+
+    def _forget(self, node: str) -> None:
+        self.value = None
+        self.bytes -= self.sizes.pop(node, 0)
+        self.members.pop(node, None)
+
+
+def _size(one: str) -> int:
+    """Bytes of a member and its comma; the value's braces are one byte more than the commas."""
+    return len(one.encode()) + 1
+
+
+class Shards:
+    """The assignment of nodes to documents and the value of each document."""
+
+    def __init__(self) -> None:
+        self._shards: dict[int, _Shard] = {}
+        self._home: dict[str, int] = {}
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Numbers of all documents there are, empty ones too."""
+        return tuple(sorted(self._shards))
+
+    def home(self, node: str) -> int | None:
+        """The document that holds ``node``."""
+        return self._home.get(node)
+
+    def restore(self, index: int, texts: Mapping[str, str]) -> None:
+        """Take over what a document of an earlier run holds.
+
+        A node that is in two documents, because a move was cut short, must be given only with its
+        newer entry; the other document then differs from what it holds and is written.
+        """
+        shard = self._shards[index] = _Shard()
+        for node, text in texts.items():
+            shard.put(node, text)
+            self._home[node] = index
+        shard.revision = 0
+
+    def ensure(self, index: int) -> None:
+        """Count a document in that exists without being ours: it is to be empty."""
+        self._shards.setdefault(index, _Shard())
+
+    def put(self, node: str, text: str) -> frozenset[int]:
+        """Set a node's entry; returns the shards that changed."""
+        size = _size(member(device_info_name(node), text))
+        index = self._home.get(node)
+        if index is not None:
+            shard = self._shards[index]
+            grown = shard.bytes - shard.sizes[node] + size
+            if grown <= VALUE_LIMIT or len(shard.members) == 1:
+                shard.put(node, text)
+                return frozenset({index})
+        target = self._room(node, size, index)
+        self._shards[target].put(node, text)
+        self._shards[target].leaving.pop(node, None)
+        self._home[node] = target
+        if index is not None:
+            self._shards[index].leaving[node] = (target, self._shards[target].revision)
+        return frozenset({target})
+
+    def _room(self, node: str, size: int, without: int | None) -> int:
+        """The lowest number that has room; documents without a gap are what people expect."""
+        for index in range(len(self._shards)):
+            shard = self._shards.get(index)
+            if shard is None:
+                break
+            # A shard that the node is still leaving may take it back.
+            if index != without and shard.bytes - shard.sizes.get(node, 0) + size <= _FILL:
+                return index
+        else:
+            index = len(self._shards)
+        self._shards[index] = _Shard()
+        return index
+
+    def drop(self, node: str) -> frozenset[int]:
+        """Remove a node; returns the shards that changed."""
+        self._home.pop(node, None)
+        changed = frozenset(i for i, shard in self._shards.items() if node in shard.members)
+        for index in changed:
+            self._shards[index].drop(node)
+        return changed
+
+    def acknowledged(self, index: int, revision: int) -> frozenset[int]:
+        """A document was stored; returns the shards that moved nodes may leave now."""
+        changed = set()
+        for old, shard in self._shards.items():
+            for node, (target, needed) in tuple(shard.leaving.items()):
+                if target == index and needed <= revision:
+                    shard.drop(node)
+                    changed.add(old)
+        return frozenset(changed)
+
+    def revision(self, index: int) -> int:
+        """The revision of a document's value."""
+        return self._shards[index].revision
+
+    def value(self, index: int) -> Value:
+        """What a document must say now."""
+        shard = self._shards[index]
+        if shard.value is None:
+            text = value_of(shard.members[node] for node in sorted(shard.members))
+            shard.value = Value(text, len(shard.members), shard.revision)
+        return shard.value

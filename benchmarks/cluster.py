@@ -1,0 +1,84 @@
+"""Three emulated nodes with a real agent each, one aggregator, a real API server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dcmi_shim.emulator.control import Emulator
+from dcmi_shim.emulator.install import install
+from tests.parts.controlplane import ControlPlane
+from tests.parts.processes import PartFailed, Running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+NODES = ("bench-1", "bench-2", "bench-3")
+
+
+@dataclass(frozen=True)
+class Node:
+    """An emulated A2 server."""
+
+    name: str
+    directory: Path
+    emulator: Emulator
+
+
+class Cluster:
+    """The processes, all of them started by the command line that operators use."""
+
+    def __init__(self, directory: Path) -> None:
+        self.plane = ControlPlane(_made(directory / "control-plane"))
+        self.nodes = tuple(_node(directory / name, name) for name in NODES)
+        self._aggregator_directory = _made(directory / "aggregator")
+        self._running: list[Running] = []
+
+    def __enter__(self) -> Self:
+        self.plane.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._running):
+            process.stop()
+        self.plane.stop()
+        for node in self.nodes:
+            node.emulator.close()
+
+    def start_aggregator(self) -> None:
+        """Start ``vigil aggregator``."""
+        here = self._aggregator_directory
+        self._start(here / "log", "aggregator", "--state-dir", here / "state")
+
+    def start_agent(self, node: Node) -> None:
+        """Start ``vigil agent`` on ``node``."""
+        here = node.directory
+        options = ("--node-name", node.name, "--driver-root", here / "driver", "--trust-driver")
+        self._start(here / "log", "agent", *options, "--state-dir", here / "state")
+
+    def check(self) -> None:
+        """Raise ``PartFailed`` if a daemon has ended."""
+        for process in self._running:
+            if process.status is not None:
+                log = process.log.read_text(errors="replace")[-2000:]
+                raise PartFailed(f"{process.log} ended with {process.status}:\n{log}")
+
+    def _start(self, log: Path, verb: str, *options: str | Path) -> None:
+        where = ("--store", "kubernetes:", "--kubeconfig", self.plane.kubeconfig)
+        command = (sys.executable, "-m", "vigil", verb, *where, "--listen", "127.0.0.1:0", *options)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        self._running.append(Running(command, log, environment))
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+def _node(directory: Path, name: str) -> Node:
+    _made(directory)
+    install(directory / "driver", directory / "emulator", "a2")
+    return Node(name, directory, Emulator(directory / "emulator"))

@@ -1,0 +1,256 @@
+"""How long a driver event takes to device-info and to cluster-info, on a real API server.
+
+``python -m benchmarks.latency [--json] [--count 200]`` starts everything itself: kube-apiserver and
+etcd, three emulated A2 servers with a real agent each, one aggregator. Between the changes
+of each pattern the bare cost of one ConfigMap write plus watch delivery is measured.
+
+Patterns, each with ``count`` faults that occur and ``count`` that recover (a train with a quarter):
+
+* single: one change, on one node after the other, 0.1 to 3 s apart;
+* burst: ten changes of one node at once, 0.1 to 3 s between bursts;
+* train: ten changes of one node, one after the other with a fixed gap. The shorter ones run against
+  the rule that ``UpdateTime``, in whole seconds, grows with every write and is at most 5 s ahead of
+  the clock, so they are shown apart and have no budget.
+
+Ends with 1 if a change never became visible.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.cluster import Cluster, Node
+from benchmarks.report import Pattern, Report, print_table
+from benchmarks.visibility import Bare, Change, Visibility
+from stores.address import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_CODES = ("80E01801", "80C98008", "80E18402", "80E3A201", "8C204E00", "80CD8809", "80F38008")
+_CHIPS = 8
+_BURST = 10
+_SHORTEST_GAP_SECONDS = 0.1
+_LONGEST_GAP_SECONDS = 3.0
+_TRAIN_GAPS_SECONDS = (0.1, 0.3, 1.0, 3.0)
+_LOST_SECONDS = 15.0
+_START_SECONDS = 60.0
+_WARM_UP = 20
+
+
+class Bench:
+    """One run on one cluster."""
+
+    def __init__(self, cluster: Cluster, visibility: Visibility, bare: Bare) -> None:
+        self._cluster = cluster
+        self._visibility = visibility
+        self._bare = bare
+        self._faults = {node.name: _faults() for node in cluster.nodes}
+
+    async def start(self) -> list[float]:
+        """Start the agents one after the other; seconds until each one's first device-info."""
+        self._cluster.start_aggregator()
+        seconds = []
+        for node in self._cluster.nodes:
+            begun = time.perf_counter()
+            self._cluster.start_agent(node)
+            async with asyncio.timeout(_START_SECONDS):
+                while node.name not in self._visibility.first_seen:
+                    await asyncio.sleep(0.05)
+                    self._cluster.check()
+            seconds.append(self._visibility.first_seen[node.name] - begun)
+        names = {node.name for node in self._cluster.nodes}
+        async with asyncio.timeout(_START_SECONDS):
+            while not names <= self._visibility.in_cluster_info:
+                await asyncio.sleep(0.05)
+                self._cluster.check()
+        return seconds
+
+    async def single(self, count: int) -> list[Change]:
+        """One change after the other: a fault occurs here, the one before recovers there."""
+        nodes = itertools.cycle(self._cluster.nodes)
+        changes: list[Change] = []
+        before: tuple[Node, Change] | None = None
+        for _ in range(count):
+            node = next(nodes)
+            fault = await self._after_gap(node, self._next_fault(node))
+            changes.append(fault)
+            if before is not None:
+                changes.append(await self._after_gap(before[0], _end_of(before[1])))
+            before = node, fault
+        if before is not None:
+            changes.append(await self._after_gap(before[0], _end_of(before[1])))
+        await _all_seen(changes)
+        return changes
+
+    async def burst(self, count: int) -> list[Change]:
+        """Ten changes at once."""
+        changes: list[Change] = []
+        for node in itertools.islice(itertools.cycle(self._cluster.nodes), count // _BURST):
+            faults = [self._next_fault(node) for _ in range(_BURST)]
+            for group in (faults, [_end_of(fault) for fault in faults]):
+                await self._pause()
+                for change in group:
+                    self._make(node, change)
+                changes += group
+                await _all_seen(group)
+        return changes
+
+    async def train(self, count: int, gap_seconds: float) -> list[Change]:
+        """Ten changes one after the other with the same gap, on all nodes side by side."""
+        changes: list[Change] = []
+        trains = math.ceil(count / _BURST)
+
+        async def ride(node: Node, times: int) -> None:
+            for _ in range(times):
+                faults = [self._next_fault(node) for _ in range(_BURST)]
+                for group in (faults, [_end_of(fault) for fault in faults]):
+                    for change in group:
+                        await asyncio.sleep(gap_seconds)
+                        self._make(node, change)
+                    changes.extend(group)
+                    await _all_seen(group)
+
+        async def measure_beside() -> None:
+            while True:
+                await self._bare.measure()
+                await asyncio.sleep(_LONGEST_GAP_SECONDS / 10)
+
+        beside = asyncio.create_task(measure_beside(), name="bare")
+        try:
+            async with asyncio.TaskGroup() as rides:
+                for number, node in enumerate(self._cluster.nodes):
+                    times = len(range(number, trains, len(self._cluster.nodes)))
+                    rides.create_task(ride(node, times))
+        finally:
+            beside.cancel()
+            await asyncio.wait([beside])
+        self._cluster.check()
+        return changes
+
+    async def warm_up(self) -> None:
+        """What only the first writes pay is not measured."""
+        for _ in range(_WARM_UP):
+            await self._bare.measure()
+        self._bare.taken()
+        for node in self._cluster.nodes:
+            fault = self._next_fault(node)
+            for change in (fault, _end_of(fault)):
+                self._make(node, change)
+                await _all_seen([change])
+
+    async def _after_gap(self, node: Node, change: Change) -> Change:
+        await self._pause()
+        self._make(node, change)
+        return change
+
+    async def _pause(self) -> None:
+        """A gap with one measurement of the bare cost in its middle."""
+        self._cluster.check()
+        # Short gaps are as frequent as long ones, in powers of two.
+        gap = _SHORTEST_GAP_SECONDS * (_LONGEST_GAP_SECONDS / _SHORTEST_GAP_SECONDS) ** (
+            random.random()
+        )
+        await asyncio.sleep(gap / 2)
+        begun = time.perf_counter()
+        await self._bare.measure()
+        await asyncio.sleep(max(gap / 2 - (time.perf_counter() - begun), 0))
+
+    def _make(self, node: Node, change: Change) -> None:
+        self._visibility.expect(change)
+        act = node.emulator.occur if change.occurs else node.emulator.recover
+        act(change.chip, change.code)
+
+    def _next_fault(self, node: Node) -> Change:
+        chip, code = next(self._faults[node.name])
+        return Change(node.name, chip, code, occurs=True)
+
+
+def _faults() -> Iterator[tuple[int, str]]:
+    """Chips and codes such that a fault has long ended when its turn comes again."""
+    return itertools.cycle((chip, code) for code in _CODES for chip in range(_CHIPS))
+
+
+def _end_of(fault: Change) -> Change:
+    return Change(fault.node, fault.chip, fault.code, occurs=False)
+
+
+async def _all_seen(changes: Sequence[Change]) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LOST_SECONDS):
+            for change in changes:
+                await change.seen.wait()
+
+
+async def measure(directory: Path, count: int) -> Report:
+    """Run everything in ``directory`` with ``count`` changes of each kind."""
+    with Cluster(directory) as cluster:
+        # Separate connections, so that no measurement waits for another one's.
+        watched = open_store("kubernetes:", cluster.plane.kubeconfig)
+        written = open_store("kubernetes:", cluster.plane.kubeconfig)
+        visibility = Visibility(watched)
+        bare = Bare(written)
+        followers = [
+            asyncio.create_task(follow, name=name)
+            for name, follow in (
+                ("device-info", visibility.follow_device_info()),
+                ("cluster-info", visibility.follow_cluster_info()),
+                ("bare", bare.follow()),
+            )
+        ]
+        try:
+            bench = Bench(cluster, visibility, bare)
+            start = await bench.start()
+            await asyncio.sleep(1)
+            await bench.warm_up()
+            patterns = [
+                Pattern("single", await bench.single(count), bare.taken()),
+                Pattern("burst", await bench.burst(count), bare.taken()),
+            ]
+            part = count // len(_TRAIN_GAPS_SECONDS)
+            for gap in _TRAIN_GAPS_SECONDS:
+                changes = await bench.train(part, gap)
+                patterns.append(Pattern(f"train {gap} s", changes, bare.taken()))
+            return Report(start, patterns, visibility.interruptions)
+        finally:
+            for follower in followers:
+                follower.cancel()
+            results = await asyncio.gather(*followers, return_exceptions=True)
+            await watched.close()
+            await written.close()
+            for result in results:
+                if isinstance(result, Exception):
+                    raise result
+
+
+def main() -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--count", type=int, default=200, help="changes of each kind (200)")
+    options = parser.parse_args()
+    if options.count < _BURST:
+        parser.error(f"--count must be at least {_BURST}")
+    with tempfile.TemporaryDirectory(prefix="vigil-bench-") as directory:
+        report = asyncio.run(measure(Path(directory), options.count))
+    if options.json:
+        print(json.dumps(report.as_json(), indent=2))
+    else:
+        print_table(report)
+    return 1 if report.lost() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

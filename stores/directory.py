@@ -1,0 +1,215 @@
+"""The store that is a directory: for the demo, for tests and for servers without Kubernetes.
+
+A file that is no document (see ``directory_files``) never replaces one that was good: a watch goes
+on as if the good one were still there, and says once in the log what is wrong with which file. A
+reader that has not seen a good one takes it for absent, so that its owner writes it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeAlias
+
+from contract.errors import StoreConflict, StoreError, StoreUnavailable
+from stores import directory_files as files
+from stores.backoff import Backoff
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
+from stores.document_names import check_names
+from stores.inotify import Inotify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+_Key: TypeAlias = tuple[str, str]
+
+
+class DirectoryStore:
+    """Documents as files under ``root``, which must be on a local file system."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        self._url = url
+        self._root = root
+        self._complained: dict[_Key, str] = {}
+
+    @property
+    def url(self) -> str:
+        """See ``Store``."""
+        return self._url
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        return await asyncio.to_thread(self._read_or_complain, namespace, name)
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        """See ``Store``."""
+        found = await asyncio.to_thread(self._scan, selection, {})
+        return tuple(found.values())
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """See ``Store``."""
+        check_names(document.namespace, document.name)
+        return await asyncio.to_thread(self._put, document, expected)
+
+    async def delete(self, namespace: str, name: str) -> None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        await asyncio.to_thread(self._delete, namespace, name)
+
+    async def close(self) -> None:
+        """See ``Store``."""
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """See ``Store``. A missing directory is made at the start, but not when it goes later."""
+        known: dict[_Key, Document] = {}
+        backoff = Backoff()
+        reason = ""
+        make = True
+        while True:
+            try:
+                with Inotify() as inotify:
+                    if make:
+                        await asyncio.to_thread(self._root.mkdir, parents=True, exist_ok=True)
+                        make = False
+                    known = await self._scan_watched(inotify, selection, known)
+                    backoff.reset()
+                    reason = ""
+                    yield Listed(tuple(known.values()))
+                    while True:
+                        changed, everything = await inotify.changes()
+                        if everything:
+                            found = await self._scan_watched(inotify, selection, known)
+                            events = _difference(known, found)
+                        else:
+                            keys = self._keys(changed, selection)
+                            events = await asyncio.to_thread(self._updates, keys, selection, known)
+                        for event in events:
+                            _apply(known, event)
+                            yield event
+            except (OSError, StoreError) as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    yield Interrupted(reason)
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def _scan_watched(
+        self, inotify: Inotify, selection: Selection, known: dict[_Key, Document]
+    ) -> dict[_Key, Document]:
+        # First watch, then read: what changes in between is told of, at worst once too often.
+        try:
+            inotify.add(self._root)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot watch {self._root}: {error.strerror}") from error
+        for namespace in await asyncio.to_thread(self._namespaces, selection):
+            try:
+                inotify.add(self._root / namespace)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                where = self._root / namespace
+                raise StoreUnavailable(f"cannot watch {where}: {error.strerror}") from error
+        return await asyncio.to_thread(self._scan, selection, known)
+
+    def _namespaces(self, selection: Selection) -> tuple[str, ...]:
+        found = files.namespaces(self._root)
+        return tuple(n for n in found if selection.namespace in (None, n))
+
+    def _keys(self, changed: Iterable[tuple[Path, str]], selection: Selection) -> tuple[_Key, ...]:
+        keys = []
+        for directory, file_name in sorted(changed):
+            name = files.name_in(file_name)
+            if directory == self._root or name is None:
+                continue
+            if selection.name in (None, name):
+                keys.append((directory.name, name))
+        return tuple(keys)
+
+    def _scan(self, selection: Selection, known: dict[_Key, Document]) -> dict[_Key, Document]:
+        found = {}
+        for namespace in self._namespaces(selection):
+            for name in files.names(self._root, namespace):
+                if selection.name in (None, name):
+                    document = self._read(namespace, name, known)
+                    if document is not None and _is_labelled(document, selection):
+                        found[namespace, name] = document
+        return found
+
+    def _updates(
+        self, keys: Iterable[_Key], selection: Selection, known: dict[_Key, Document]
+    ) -> tuple[Changed | Deleted, ...]:
+        before = {key: known[key] for key in keys if key in known}
+        after = {}
+        for key in keys:
+            document = self._read(*key, known)
+            if document is not None and _is_labelled(document, selection):
+                after[key] = document
+        return _difference(before, after)
+
+    def _read(self, namespace: str, name: str, known: dict[_Key, Document]) -> Document | None:
+        """The document now, or the one known while its file is malformed."""
+        try:
+            document = files.read(self._root, namespace, name)
+        except files.Malformed as error:
+            self._complain(namespace, name, error)
+            return known.get((namespace, name))
+        self._complained.pop((namespace, name), None)
+        return document
+
+    def _read_or_complain(self, namespace: str, name: str) -> Document | None:
+        return self._read(namespace, name, {})
+
+    def _complain(self, namespace: str, name: str, error: files.Malformed) -> None:
+        complaint = f"{error.version} {error}"
+        if self._complained.get((namespace, name)) != complaint:
+            self._complained[namespace, name] = complaint
+            path = files.document_path(self._root, namespace, name)
+            _log.warning("%s is left out, it is no document: %s", path, error)
+
+    def _put(self, document: Document, expected: str | None) -> str:
+        namespace, name = document.namespace, document.name
+        content = files.encode(document)
+        with files.locked(self._root, namespace):
+            if expected is not None:
+                current = self._read_or_complain(namespace, name)
+                version = "" if current is None else current.version
+                if version != expected:
+                    wanted = f"version {expected}" if expected else "nothing"
+                    there = f"version {version}" if version else "nothing"
+                    raise StoreConflict(
+                        f"{files.document_path(self._root, namespace, name)}: expected {wanted}, "
+                        f"found {there}"
+                    )
+            return files.replace(self._root, namespace, name, content)
+
+    def _delete(self, namespace: str, name: str) -> None:
+        if (self._root / namespace).is_dir():
+            with files.locked(self._root, namespace):
+                files.remove(self._root, namespace, name)
+
+
+def _is_labelled(document: Document, selection: Selection) -> bool:
+    if selection.label is None:
+        return True
+    key, value = selection.label
+    return document.labels.get(key) == value
+
+
+def _difference(
+    before: dict[_Key, Document], after: dict[_Key, Document]
+) -> tuple[Changed | Deleted, ...]:
+    events: list[Changed | Deleted] = [Deleted(*key) for key in before if key not in after]
+    for key, document in after.items():
+        if key not in before or before[key].version != document.version:
+            events.append(Changed(document))
+    return tuple(events)
+
+
+def _apply(known: dict[_Key, Document], event: Changed | Deleted) -> None:
+    if isinstance(event, Changed):
+        known[event.document.namespace, event.document.name] = event.document
+    else:
+        known.pop((event.namespace, event.name), None)

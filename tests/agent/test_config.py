@@ -1,0 +1,145 @@
+"""The agent's configuration: its layers, and all its problems at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.config import AgentConfiguration, load_agent
+from contract.errors import ConfigurationError
+
+WRONG = """
+node_name = "Upper_Case"
+stoer = "kubernetes:"
+listen = "nowhere"
+trust_driver = "perhaps"
+
+[chip_faults]
+audit_period_seconds = 0
+card_lost_after = 5
+"""
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "agent.toml",
+        'node_name = "from-file"\nstore = "directory:/from-file"\nlisten = "127.0.0.1:1"\n'
+        "[chip_faults]\naudit_period_seconds = 7.5\n",
+    )
+    environment = {
+        "VIGIL_NODE_NAME": "from-environment",
+        "VIGIL_STORE": "directory:/from-environment",
+        "VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS": "20",
+        "VIGIL_TRUST_DRIVER": "true",
+        "VIGIL_SOMETHING_ELSE": "is not ours",
+    }
+    loaded = load_agent(file, environment, {"node_name": "from-flag", "store": None})
+    assert loaded.node_name == "from-flag"
+    assert loaded.store == "directory:/from-environment"
+    assert loaded.listen == "127.0.0.1:1"
+    assert loaded.trust_driver is True
+    assert loaded.chip_faults.audit_period_seconds == 7.5
+    assert loaded.chip_faults.card_lost_after_seconds == 20
+
+
+def test_defaults() -> None:
+    loaded = load_agent(None, {"NODE_NAME": "node-1"}, {})
+    assert loaded == AgentConfiguration(node_name="node-1")
+    assert loaded.store == "kubernetes:"
+    assert loaded.driver_root is None
+    assert loaded.state_dir == Path("/var/lib/npu-vigil")
+
+
+def test_our_own_variable_beats_node_name() -> None:
+    both = {"NODE_NAME": "general", "VIGIL_NODE_NAME": "ours"}
+    assert load_agent(None, both, {}).node_name == "ours"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Node", "node_1", "-node", "node-", "a..b", "n" * 231, "a b", "k\u00f6ln"]
+)
+def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_agent(None, {}, {"node_name": name})
+    assert [problem.where for problem in caught.value.problems] == ["--node-name"]
+
+
+def test_no_node_name_at_all() -> None:
+    with pytest.raises(ConfigurationError, match="VIGIL_NODE_NAME or --node-name"):
+        load_agent(None, {}, {})
+
+
+def test_all_problems_are_said_at_once(tmp_path: Path) -> None:
+    file = written(tmp_path / "agent.toml", WRONG)
+    with pytest.raises(ConfigurationError) as caught:
+        load_agent(file, {"VIGIL_STORE": "ftp://x"}, {})
+    assert {problem.where for problem in caught.value.problems} == {
+        "node_name",
+        "stoer",
+        "listen",
+        "trust_driver",
+        "chip_faults.audit_period_seconds",
+        "chip_faults.card_lost_after",
+        "VIGIL_STORE",
+    }
+    assert "did you mean store?" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, b"= nonsense", b"\xff\xfe"])
+def test_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "agent.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"agent\.toml"):
+        load_agent(file, {}, {})
+
+
+def vigil(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vigil", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
+    done = vigil("validate", written(tmp_path / "agent.toml", WRONG))
+    assert done.returncode == 2
+    for where in ("node_name", "stoer", "listen", "chip_faults.audit_period_seconds"):
+        assert f"  {where}: " in done.stderr
+    assert "6 problem(s)" in done.stderr
+
+
+def test_validate_tells_kinds_apart(tmp_path: Path) -> None:
+    agent = written(tmp_path / "a.toml", 'store = "directory:/x"\n')
+    done = vigil("validate", agent)
+    assert (done.returncode, done.stdout) == (0, f"{agent}: ok (agent)\n")
+    aggregator = written(tmp_path / "g.toml", 'store = ["directory:/x"]\n')
+    done = vigil("validate", aggregator)
+    assert (done.returncode, done.stdout) == (0, f"{aggregator}: ok (aggregator)\n")
+    assert vigil("validate", written(tmp_path / "h.toml", "publish = [3]\n")).returncode == 2
+    scenario = written(
+        tmp_path / "s.toml",
+        '[[steps]]\nat_ms = 0\ndo = "occur"\nchip = 1\ncode = "80E01801"\n',
+    )
+    done = vigil("validate", scenario)
+    assert (done.returncode, done.stdout) == (0, f"{scenario}: ok (scenario)\n")
+    wrong = written(
+        tmp_path / "w.toml",
+        '[[steps]]\nat_ms = 0\ndo = "explode"\n[[steps]]\nat_ms = -1\ndo = "reset"\n',
+    )
+    done = vigil("validate", wrong)
+    assert done.returncode == 2
+    assert "steps[0]" in done.stderr
+    assert "steps[1].at_ms" in done.stderr
+    assert vigil("validate", agent, "--kind", "scenario").returncode == 2

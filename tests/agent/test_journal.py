@@ -1,0 +1,293 @@
+"""The journal on real files: what is committed stays, and trouble never holds anybody up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.journal import Journal
+from agent.journal_file import FILE_NAME, JournalFile, Kind, Remembered, Row, read_remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NOW_MS = 1_800_000_000_000
+
+
+def open_journal(
+    directory: Path,
+    *,
+    on_recovered: Callable[[], None] = lambda: None,
+    held_bytes: int = 1 << 20,
+) -> Journal:
+    return Journal(
+        directory,
+        first_sequence=read_remembered(directory / FILE_NAME).last_sequence + 1,
+        wall_clock=lambda: NOW_MS,
+        on_recovered=on_recovered,
+        held_bytes=held_bytes,
+    )
+
+
+def stored_rows(directory: Path) -> list[tuple[int, str, str]]:
+    with closing(sqlite3.connect(directory / FILE_NAME)) as connection:
+        return connection.execute(
+            "SELECT sequence, kind, body FROM rows ORDER BY sequence"
+        ).fetchall()
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+async def test_a_start_remembers_the_last_snapshot_and_the_inputs_since(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    journal.append([(Kind.START, "{}"), (Kind.REPORTS, "[1]"), (Kind.SNAPSHOT, '"first"')], NOW_MS)
+    journal.append([(Kind.SNAPSHOT, '"second"'), (Kind.REPORTS, "[2]")], NOW_MS)
+    last = journal.append([(Kind.CHANGES, "[]"), (Kind.ACKNOWLEDGED, "[3]")], NOW_MS + 5)
+    assert await journal.committed(last, 1)
+    assert await journal.close()
+
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    assert remembered == Remembered(
+        snapshot=Row(4, NOW_MS, Kind.SNAPSHOT, '"second"'),
+        inputs=(
+            Row(5, NOW_MS, Kind.REPORTS, "[2]"),
+            Row(7, NOW_MS + 5, Kind.ACKNOWLEDGED, "[3]"),
+        ),
+        configuration=None,
+        last_sequence=7,
+    )
+    journal = open_journal(tmp_path)
+    assert journal.append([(Kind.START, "{}")], NOW_MS) == 8
+    assert await journal.close()
+
+
+def test_a_directory_without_journal_remembers_nothing(tmp_path: Path) -> None:
+    assert read_remembered(tmp_path / FILE_NAME) == Remembered()
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from agent.journal import Journal
+from agent.journal_file import Kind
+
+async def main():
+    journal = Journal(Path(sys.argv[1]), first_sequence=1, wall_clock=lambda: 0,
+                      on_recovered=lambda: None)
+    while True:
+        last = journal.append([(Kind.REPORTS, "[]")] * 3, 0)
+        assert await journal.committed(last, 5)
+        print(last, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("after_lines", [1, 40, 333])
+def test_kill_9_loses_nothing_that_was_committed(tmp_path: Path, after_lines: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(after_lines):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        told = process.stdout.read().split()
+    committed = max((int(line) for line in told), default=after_lines * 3)
+    found = read_remembered(tmp_path / FILE_NAME)
+    sequences = [row.sequence for row in found.inputs]
+    assert sequences == list(range(1, found.last_sequence + 1))
+    assert found.last_sequence >= committed
+    assert found.last_sequence % 3 == 0, "half a batch was committed"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process may grow beyond 4 KiB: what a full disk does to the journal."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_full_disk_delays_nobody_and_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recovered: list[bool] = []
+    journal = open_journal(tmp_path, on_recovered=lambda: recovered.append(True))
+    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    with full_disk():
+        bodies = [json.dumps({"number": number, "text": "x" * 500}) for number in range(50)]
+        for body in bodies:
+            last = journal.append([(Kind.REPORTS, body)], NOW_MS)
+        await journal.committed(last, 1)
+        begin = time.monotonic()
+        assert not await journal.committed(last, 1)
+        assert time.monotonic() - begin < 0.5, "waits although the journal is known to fail"
+        assert journal.status().trouble is not None
+        assert journal.status().rows_held == 50
+        assert not recovered
+        await asyncio.sleep(0.8)
+    await until(lambda: journal.status().rows_held == 0, "the held rows are written")
+    await until(lambda: bool(recovered), "a snapshot is asked for")
+    assert journal.status().trouble is None
+    assert journal.status().gaps == 1
+    assert await journal.close()
+    rows = stored_rows(tmp_path)
+    assert [row[2] for row in rows if row[1] == "reports"] == bodies
+    gap = json.loads(rows[-1][2])
+    assert rows[-1][1] == "gap"
+    assert gap["since_ms"] == NOW_MS
+    assert gap["rows_lost"] == 0
+    messages = [record.message for record in caplog.records if record.name == "agent.journal"]
+    assert sum("publishing goes on" in message for message in messages) == 1
+    assert sum("works again" in message for message in messages) == 1
+
+
+async def test_what_is_held_in_memory_is_bounded_and_the_loss_is_marked(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, held_bytes=10_000)
+    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    with full_disk():
+        for number in range(100):
+            journal.append([(Kind.REPORTS, f'[{number},"{"x" * 936}"]')], NOW_MS)
+        assert journal.status().rows_held <= 10
+        await until(lambda: journal.status().trouble is not None, "trouble is noticed")
+    await until(lambda: journal.status().trouble is None, "the journal works again")
+    dropped = journal.status().rows_dropped
+    assert dropped >= 90
+    assert await journal.close()
+    rows = stored_rows(tmp_path)
+    reports = [json.loads(row[2])[0] for row in rows if row[1] == "reports"]
+    assert reports[-1] == 99
+    assert json.loads(rows[-1][2])["rows_lost"] == dropped
+
+
+async def test_a_locked_journal_is_late_not_in_the_way(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        last = journal.append([(Kind.REPORTS, "[]")], NOW_MS)
+        begin = time.monotonic()
+        assert not await journal.committed(last, 0.02)
+        assert 0.015 < time.monotonic() - begin < 0.3
+        assert "longer than 20 ms" in str(journal.status().trouble)
+        other.execute("ROLLBACK")
+    await until(lambda: journal.status().trouble is None, "the journal works again")
+    assert await journal.committed(last, 0)
+    assert await journal.close()
+    assert [row[1] for row in stored_rows(tmp_path)] == ["start", "reports", "gap"]
+
+
+async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"this is not a database, whatever its name says" * 100)
+    (tmp_path / f"{FILE_NAME}.broken-1").write_bytes(b"an older one")
+    recovered: list[bool] = []
+    journal = Journal(
+        tmp_path,
+        first_sequence=1,
+        wall_clock=lambda: NOW_MS,
+        on_recovered=lambda: recovered.append(True),
+    )
+    journal.append([(Kind.START, "{}")], NOW_MS)
+    await until(lambda: bool(recovered), "a snapshot is asked for")
+    assert await journal.close()
+    assert [row[1] for row in stored_rows(tmp_path)] == ["start", "gap"]
+    aside = f"{FILE_NAME}.broken-{NOW_MS}"
+    assert names_in(tmp_path) == [FILE_NAME, aside]
+    assert (tmp_path / aside).read_bytes().startswith(b"this is not")
+    assert "moved to" in caplog.text
+
+
+async def test_a_file_that_is_removed_while_running_is_made_again(tmp_path: Path) -> None:
+    recovered: list[bool] = []
+    journal = open_journal(tmp_path, on_recovered=lambda: recovered.append(True))
+    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    for name in names_in(tmp_path):
+        (tmp_path / name).unlink()
+    journal.append([(Kind.REPORTS, "[1]")], NOW_MS)
+    await until(lambda: bool(recovered), "a snapshot is asked for")
+    assert await journal.close()
+    assert [row[2] for row in stored_rows(tmp_path) if row[1] == "reports"] == ["[1]"]
+
+
+async def test_a_place_that_cannot_be_written_is_only_trouble() -> None:
+    journal = open_journal(Path("/proc/npu-vigil"))
+    last = journal.append([(Kind.START, "{}")], NOW_MS)
+    assert not await journal.committed(last, 1)
+    assert journal.status().trouble is not None
+    assert not await journal.close()
+
+
+async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    JournalFile(tmp_path / FILE_NAME).close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("PRAGMA user_version=99")
+    journal = open_journal(tmp_path)
+    assert not await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert "schema version 99" in str(journal.status().trouble)
+    assert not await journal.close()
+    assert stored_rows(tmp_path) == []
+
+
+def filled(path: Path, reports: int, body: str = "[]") -> JournalFile:
+    file = JournalFile(path)
+    rows = [Row(1, 0, Kind.CONFIGURATION, "{}")]
+    rows += [Row(2 + number, number, Kind.REPORTS, body) for number in range(reports)]
+    rows.append(Row(reports + 2, reports, Kind.SNAPSHOT, "{}"))
+    rows.append(Row(reports + 3, 0, Kind.REPORTS, "[]"))
+    file.write(rows)
+    return file
+
+
+def test_old_rows_are_pruned_but_never_what_a_start_needs(tmp_path: Path) -> None:
+    with closing(filled(tmp_path / FILE_NAME, 2000)) as file:
+        while file.prune(older_than_ms=1900, max_bytes=1 << 30):
+            pass
+    kept = [row[0] for row in stored_rows(tmp_path)]
+    assert kept == [1, *range(1902, 2004)]
+
+
+def test_a_journal_that_is_too_large_is_pruned(tmp_path: Path) -> None:
+    with closing(filled(tmp_path / FILE_NAME, 2000, "x" * 1000)) as file:
+        size = (tmp_path / f"{FILE_NAME}-wal").stat().st_size
+        assert size > 2_000_000
+        while file.prune(older_than_ms=0, max_bytes=1_000_000):
+            pass
+    kept = [row[0] for row in stored_rows(tmp_path)]
+    assert kept[0] == 1
+    assert kept[-2:] == [2002, 2003]
+    assert 3 < len(kept) < 1003
+
+
+def test_a_journal_can_be_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    with closing(filled(tmp_path / FILE_NAME, 3)):
+        (tmp_path / f"{FILE_NAME}-shm").unlink()
+        (tmp_path / f"{FILE_NAME}-shm").mkdir()
+        assert read_remembered(tmp_path / FILE_NAME).last_sequence == 6
+        (tmp_path / f"{FILE_NAME}-shm").rmdir()

@@ -1,0 +1,347 @@
+"""The publisher on a directory store that fails when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from agent import publisher as publisher_module
+from agent.publisher import Edges, Publisher, Wanted
+from contract.errors import DocumentError, StoreError, StoreUnavailable
+from stores.base import Document
+from stores.directory import DirectoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    import pytest
+
+SPACE, NAME = "kube-system", "mindx-dl-deviceinfo-n"
+LABELS = {"mx-consumer-cim": "true"}
+
+
+class TroubledStore(DirectoryStore):
+    """A directory store with outages."""
+
+    error: StoreError | None = None
+    loses_answers = False
+    delay_seconds = 0.0
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(url, root)
+        self.written: list[Document] = []
+        self.tries = 0
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        if self.error is not None:
+            raise self.error
+        return await super().get(namespace, name)
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        await asyncio.sleep(self.delay_seconds)
+        version = await super().put(document, expected=expected)
+        self.written.append(document)
+        if self.loses_answers:
+            self.loses_answers = False
+            raise StoreUnavailable("connection reset")
+        return version
+
+
+class Bench:
+    """One publisher with what it wants to say."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = TroubledStore(f"directory:{root}", root)
+        self.foreign = DirectoryStore(f"directory:{root}", root)
+        self.content: str | None = "healthy"
+        self.revision = 1
+        self.refuses = ""
+        self.first_read: list[Document | None] = []
+        self.acknowledged: list[tuple[str, int]] = []
+        self.before_writes = 0
+        self.publisher = Publisher(
+            self.store,
+            SPACE,
+            NAME,
+            Edges(
+                wanted=self.wanted,
+                stamp_of=lambda document: int(document.data["stamp"]),
+                verify=self.verify,
+                before_write=self.before_write,
+                on_first_read=self.first_read.append,
+                on_foreign=lambda document: document.data["content"] == "an operator's",
+                on_acknowledged=lambda document, revision: self.acknowledged.append(
+                    (document.data["content"], revision)
+                ),
+                wall_clock=lambda: int(time.time() * 1000),
+                progress=lambda: None,
+            ),
+        )
+        self.record = self.publisher.record
+
+    def wanted(self) -> Wanted | None:
+        content = self.content
+        if content is None:
+            return None
+        return Wanted(
+            self.revision,
+            lambda stamp: Document(SPACE, NAME, {"stamp": str(stamp), "content": content}, LABELS),
+        )
+
+    def verify(self, document: Document) -> None:
+        if self.refuses and self.refuses in document.data["content"]:
+            raise DocumentError(NAME, "content", "makes no sense")
+
+    async def before_write(self) -> None:
+        self.before_writes += 1
+
+    def say(self, content: str) -> None:
+        self.content = content
+        self.revision += 1
+        self.publisher.wake(int(time.time() * 1000))
+
+    async def writes_foreign(self, content: str, stamp: int | None = None) -> None:
+        data = {"stamp": str(stamp or int(time.time())), "content": content}
+        await self.foreign.put(Document(SPACE, NAME, data, LABELS))
+
+    async def stored(self) -> dict[str, str]:
+        document = await self.foreign.get(SPACE, NAME)
+        return {} if document is None else document.data
+
+    async def shows(self, content: str, seconds: float = 5) -> float:
+        begin = time.monotonic()
+        while (await self.stored()).get("content") != content:
+            assert time.monotonic() - begin < seconds, f"{content} is not stored: {self.record}"
+            await asyncio.sleep(0.005)
+        return time.monotonic() - begin
+
+
+@asynccontextmanager
+async def running(root: Path) -> AsyncIterator[Bench]:
+    bench = Bench(root)
+    task = asyncio.create_task(bench.publisher.run())
+    try:
+        yield bench
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 5) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.005)
+
+
+async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
+        assert bench.first_read == [None]
+        bench.publisher.wake(0)
+        await asyncio.sleep(0.2)
+        assert len(bench.store.written) == 1, "an unchanged document was written again"
+        assert bench.record.waiting is None
+        bench.say("faulty")
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        assert bench.before_writes == 2
+        assert dict(bench.record.writes) == {
+            ("first", "acknowledged"): 1,
+            ("change", "acknowledged"): 1,
+        }
+
+
+async def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.content = None
+        await asyncio.sleep(0.2)
+        assert bench.store.tries == 0
+        bench.say("healthy")
+        await bench.shows("healthy")
+
+
+async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.delay_seconds = 0.2
+        bench.say("change 0")
+        await asyncio.sleep(0.05)
+        for number in range(1, 10):
+            bench.say(f"change {number}")
+        await until(lambda: bench.acknowledged[-1][0] == "change 9", "the last change")
+        said = [document.data["content"] for document in bench.store.written]
+        assert said == ["healthy", "change 0", "change 9"]
+        stamps = [int(document.data["stamp"]) for document in bench.store.written]
+        assert stamps == sorted(set(stamps))
+
+
+async def test_a_burst_is_not_slowed_until_stamps_are_five_seconds_ahead(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(4):
+            bench.say(f"change {number}")
+            assert await bench.shows(f"change {number}") < 0.5
+        for number in range(4, 20):
+            bench.say(f"change {number}")
+            await asyncio.sleep(0.01)
+        await bench.shows("change 19")
+        for document, at in zip(bench.store.written, [time.time()] * 99, strict=False):
+            assert int(document.data["stamp"]) <= at + 5
+
+
+async def test_an_existing_document_is_told_of_and_its_stamp_gone_on_from(tmp_path: Path) -> None:
+    store = DirectoryStore("directory:", tmp_path)
+    ahead = int(time.time()) + 3
+    await store.put(Document(SPACE, NAME, {"stamp": str(ahead), "content": "old"}, LABELS))
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        assert bench.first_read[0] is not None
+        assert bench.first_read[0].data["content"] == "old"
+        assert (await bench.stored())["stamp"] == str(ahead + 1)
+        assert bench.record.foreign_writes == 0
+
+
+async def test_an_outage_is_waited_for_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.error = StoreUnavailable("no route to host")
+        bench.say("faulty")
+        await asyncio.sleep(1.2)
+        bench.say("very faulty")
+        assert bench.record.trouble == "no route to host"
+        assert bench.record.waiting is not None
+        tries = bench.store.tries
+        assert tries < 10, "the store is asked without a pause"
+        bench.store.error = None
+        assert await bench.shows("very faulty") < 2.5
+        await until(lambda: bench.record.trouble is None, "the end is noticed")
+    texts = [record.message for record in caplog.records if record.name == "agent.publisher"]
+    assert sum("cannot be published" in text for text in texts) == 1
+    assert sum("answers again" in text for text in texts) == 1
+
+
+async def test_a_store_that_is_away_at_start_is_waited_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.store.error = StoreUnavailable("connection refused")
+    task = asyncio.create_task(bench.publisher.run())
+    await asyncio.sleep(0.5)
+    assert bench.first_read == []
+    bench.store.error = None
+    assert await bench.shows("healthy") < 2.5
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_write_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.loses_answers = True
+        bench.say("faulty")
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the write is recognised")
+        assert [document.data["content"] for document in bench.store.written] == [
+            "healthy",
+            "faulty",
+        ]
+        assert bench.record.foreign_writes == 0
+
+
+async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        await asyncio.sleep(0.1)
+        await bench.writes_foreign("nonsense", int(time.time()) + 2)
+        assert await bench.shows("healthy") < 1
+        assert int((await bench.stored())["stamp"]) >= int(time.time()) + 2
+        await until(lambda: bench.record.writes["repair", "acknowledged"] == 1, "the repair")
+        assert bench.record.foreign_writes == 1
+        await bench.foreign.delete(SPACE, NAME)
+        assert await bench.shows("healthy") < 1
+
+
+async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.delay_seconds = 0.2
+        bench.say("faulty")
+        await asyncio.sleep(0.05)
+        await bench.writes_foreign("nonsense")
+        assert await bench.shows("faulty") < 1.5
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        assert bench.record.writes["change", "conflict"] == 1
+
+
+async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        stored = await bench.foreign.get(SPACE, NAME)
+        assert stored is not None
+        await bench.foreign.put(
+            Document(SPACE, NAME, stored.data, stored.labels, annotations={"note": "mine"})
+        )
+        await asyncio.sleep(0.3)
+        assert len(bench.store.written) == 1
+        bench.say("faulty")
+        assert await bench.shows("faulty") < 1
+
+
+async def test_another_writer_is_given_way_to_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "_CONFLICT_SECONDS", 1.5)
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(3):
+            await bench.writes_foreign("theirs")
+            await bench.shows("healthy")
+            assert bench.record.foreign_writes == number + 1
+        assert bench.record.conflict_since_ms is None
+        await bench.writes_foreign("theirs")
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
+        assert "conflict" in caplog.text
+        bench.say("faulty")
+        await asyncio.sleep(0.5)
+        assert (await bench.stored())["content"] == "theirs"
+        await bench.shows("faulty")
+        assert bench.record.conflict_since_ms is None
+
+
+async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for _ in range(6):
+            await bench.writes_foreign("an operator's")
+            await bench.shows("healthy")
+        assert bench.record.conflict_since_ms is None
+        assert bench.record.foreign_writes == 0
+
+
+async def test_an_unchanged_document_is_refreshed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "REFRESH_SECONDS", 0.5)
+    async with running(tmp_path) as bench:
+        await until(lambda: bench.record.writes["refresh", "acknowledged"] >= 2, "two refreshes")
+        assert len({document.data["stamp"] for document in bench.store.written}) >= 3
+
+
+async def test_what_its_readers_would_refuse_is_not_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.refuses = "bad"
+        bench.say("bad content")
+        await until(lambda: bench.record.trouble is not None, "the refusal is said")
+        assert (await bench.stored())["content"] == "healthy"
+        assert "readers would refuse" in caplog.text
+        bench.say("good content")
+        assert await bench.shows("good content") < 1

@@ -1,0 +1,105 @@
+"""A real ``vigil aggregator`` process for tests, and what is published in a store."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from contract.cluster_info import cluster_device_index
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from stores.base import Selection
+from tests.aggregator.nodes import published
+from tests.parts.processes import Running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stores.base import Store
+    from tests.parts.watching import Watching
+
+OUTPUTS = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
+_UP_SECONDS = 30.0
+
+
+class Daemon:
+    """``vigil aggregator`` with a state directory, restarted at will."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.log = directory / "aggregator.log"
+        self._listen = directory / "listen"
+        self._options = (*options, "--state-dir", str(directory), "--listen", "127.0.0.1:0")
+        self._process: Running | None = None
+
+    @property
+    def process(self) -> Running:
+        """The process that runs now."""
+        assert self._process is not None
+        return self._process
+
+    def spawn(self) -> None:
+        """Start it and wait until it answers."""
+        self._listen.unlink(missing_ok=True)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        self._process = Running(
+            [sys.executable, "-m", "vigil", "aggregator", *self._options], self.log, environment
+        )
+        self._process.wait_until(self._listen.exists, _UP_SECONDS)
+
+    def start(self) -> None:
+        """Start it and wait until it has published everything."""
+        self.spawn()
+        self.process.wait_until(lambda: self.ask("/readyz")[0] == 200, _UP_SECONDS)
+
+    def kill(self) -> None:
+        """End it without warning."""
+        self.process.kill()
+
+    def stop(self) -> None:
+        """End it if it runs."""
+        if self._process is not None:
+            self._process.stop()
+
+    def ask(self, path: str) -> tuple[int, Any]:
+        """Status and answer of a page; text where it is no JSON."""
+        url = self._listen.read_text().strip() + path
+        try:
+            with urllib.request.urlopen(url, timeout=10) as response:
+                status, text = response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                status, text = error.code, error.read().decode()
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    def node(self, name: str) -> dict[str, Any]:
+        """What the API says about a node."""
+        nodes = self.ask("/api/v1/nodes")[1]["nodes"]
+        found: dict[str, Any] = next(node for node in nodes if node["node"] == name)
+        return found
+
+    def metric(self, begins: str) -> float:
+        """The sum of the samples whose line begins so."""
+        lines = self.ask("/metrics")[1].splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(begins))
+
+
+def entries(seen: Watching) -> dict[str, Any]:
+    """Node to entry, as all documents that a watch shows say together."""
+    found: dict[str, Any] = {}
+    for (_, name), document in seen.documents.items():
+        if cluster_device_index(name) is not None:
+            found |= published(document.data[name])
+    return found
+
+
+async def values(store: Store) -> dict[str, str]:
+    """Name to value of every device document that is stored."""
+    documents = await store.list(OUTPUTS)
+    return {d.name: d.data[d.name] for d in documents if cluster_device_index(d.name) is not None}

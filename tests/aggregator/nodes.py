@@ -1,0 +1,53 @@
+"""Device-info documents of many nodes, and reading what is published about them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aggregator.moment import Moment
+from contract import device_info
+from contract.cluster_device import DeviceRecord, device_record
+from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from stores.base import Document
+from tests.contract.test_cluster_device import config, fault
+
+T0 = 1_760_000_000
+
+
+def moment(seconds: float, steady: float | None = None) -> Moment:
+    """``seconds`` after ``T0``; the steady clock may differ."""
+    return Moment(int((T0 + seconds) * 1000), int((seconds if steady is None else steady) * 1000))
+
+
+def report(node: str, data: dict[str, str]) -> Document:
+    """The device-info ConfigMap of ``node``."""
+    name = device_info_name(node)
+    return Document(DEVICE_INFO_NAMESPACE, name, data, dict([REPORT_LABEL]))
+
+
+def healthy(update_time: int = T0) -> dict[str, str]:
+    """Eight healthy chips."""
+    return config(update_time=update_time)
+
+
+def faulty(chip: int = 3, update_time: int = T0, code: str = "80E18402") -> dict[str, str]:
+    """One chip of eight has to be restarted."""
+    return config([fault(chip, "RestartNPU", code)], unhealthy=(chip,), update_time=update_time)
+
+
+def record(data: dict[str, str]) -> DeviceRecord:
+    """What a device-info document says."""
+    return device_record(device_info.decode(data, "mindx-dl-deviceinfo-x"))
+
+
+def published(value: str) -> dict[str, Any]:
+    """Node to entry of a value."""
+    entries = json.loads(value) if value else {}
+    return {key.removeprefix("mindx-dl-deviceinfo-"): entry for key, entry in entries.items()}
+
+
+def unhealthy(entry: dict[str, Any]) -> str:
+    """The list of unhealthy chips of an entry."""
+    text: str = entry["DeviceList"]["huawei.com/Ascend910-Unhealthy"]
+    return text

@@ -1,0 +1,209 @@
+"""A real aggregator process on a directory and on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from stores.base import Changed, Document
+from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
+from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
+from tests.contract.test_cluster_device import config
+from tests.parts.watching import Watching, watching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stores.base import Store
+    from tests.aggregator.conftest import Make
+
+NAME = "cluster-info-device-0"
+
+
+def shows(node: str, chips: str) -> Callable[[Watching], bool]:
+    """A condition: ``node`` is published with these unhealthy chips."""
+
+    def happened(seen: Watching) -> bool:
+        entry = entries(seen).get(node)
+        return entry is not None and unhealthy(entry) == chips
+
+    return happened
+
+
+async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
+    store: Store, daemon: Daemon
+) -> None:
+    for node in ("n3", "n1", "n2"):
+        await store.put(report(node, healthy()))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        await seen.until(lambda seen: list(entries(seen)) == ["n1", "n2", "n3"])
+        await store.put(report("n2", faulty(update_time=T0 + 1)))
+        await seen.until(shows("n2", "Ascend910-3"))
+        faults = daemon.ask("/api/v1/faults")[1]["faults"]
+        assert [(f["node"], f["chip"], f["code"], f["level"]) for f in faults] == [
+            ("n2", "Ascend910-3", "80E18402", "RestartNPU")
+        ]
+        assert (faults[0]["severity"], faults[0]["device_fault"]) == ("critical", True)
+        assert daemon.metric('npu_vigil_cluster_faults{code="80E18402"') == 1
+        await store.put(report("n2", healthy(T0 + 2)))
+        await seen.until(shows("n2", ""))
+    assert daemon.ask("/api/v1/faults")[1]["faults"] == []
+    # Nothing was written that nobody needed: the cluster, the fault, the recovery.
+    assert daemon.metric("npu_vigil_publication_writes_total") == 3
+    assert daemon.metric("npu_vigil_publication_foreign_writes_total") == 0
+
+
+async def test_bad_documents_never_replace_a_good_one_and_are_reported(
+    store: Store, daemon: Daemon
+) -> None:
+    await store.put(report("n1", faulty()))
+    await store.put(report("n2", {"DeviceInfoCfg": "{"}))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        for data in (config(CheckCode="x"), {"DeviceInfoCfg": "{oops"}, {}, {"Other": "x"}):
+            await store.put(report("n1", data))
+        await store.put(report("n3", healthy()))
+        await seen.until(shows("n3", ""))
+        assert set(entries(seen)) == {"n1", "n3"}
+        assert unhealthy(entries(seen)["n1"]) == "Ascend910-3"
+        kept = daemon.node("n1")
+        assert kept["state"] == "kept"
+        assert "is missing" in kept["rejected"][0]["reason"]
+        assert kept["rejected"][0]["since_ms"] <= time.time() * 1000
+        assert daemon.node("n2")["state"] == "rejected"
+        assert daemon.metric("npu_vigil_rejected_documents_total") >= 2
+        await store.put(report("n1", healthy(T0 + 5)))
+        await seen.until(shows("n1", ""))
+    assert daemon.node("n1")["state"] == "reported"
+
+
+async def test_what_others_change_or_delete_is_repaired(store: Store, daemon: Daemon) -> None:
+    await store.put(report("n1", faulty()))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        right = await values(store)
+        wrong = (
+            Document(CLUSTER_NAMESPACE, NAME, {NAME: ""}, dict([CLUSTER_LABEL])),
+            Document(CLUSTER_NAMESPACE, NAME, {NAME: right[NAME]}),
+        )
+        for document in wrong:
+            before = len(seen.events)
+            await store.put(document)
+            await seen.until(lambda seen, n=before: len(seen.events) >= n + 2)  # type: ignore[misc]
+            await seen.until(shows("n1", "Ascend910-3"))
+        await store.delete(CLUSTER_NAMESPACE, NAME)
+        await seen.until(lambda seen: not seen.documents)
+        await seen.until(shows("n1", "Ascend910-3"))
+    assert await values(store) == right
+    assert daemon.metric("npu_vigil_publication_foreign_writes_total") == 3
+
+
+async def test_a_second_writer_is_a_conflict(store: Store, daemon: Daemon) -> None:
+    await store.put(report("n1", faulty()))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        for number in range(4):
+            mine = {NAME: f'{{"number":{number}}}'}
+            await store.put(Document(CLUSTER_NAMESPACE, NAME, mine, dict([CLUSTER_LABEL])))
+            await seen.until(lambda seen, mine=mine: _was_shown(seen, mine))  # type: ignore[misc]
+            if number < 3:
+                await seen.until(shows("n1", "Ascend910-3"))
+        daemon.process.wait_until(
+            lambda: daemon.metric("npu_vigil_publication_conflict") == 1, seconds=10
+        )
+        await store.put(report("n1", healthy(T0 + 1)))
+        await asyncio.sleep(0.5)
+    assert await values(store) == mine
+    assert daemon.ask("/api/v1/documents")[1]["documents"][0]["conflict"] is True
+    assert "conflict" in daemon.log.read_text()
+
+
+def _was_shown(seen: Watching, data: dict[str, str]) -> bool:
+    return any(event.document.data == data for event in seen.of(Changed))
+
+
+async def test_killed_and_started_again_nothing_is_lost_and_stamps_grow(
+    store: Store, daemon: Daemon
+) -> None:
+    for node in ("n1", "n2", "n3"):
+        await store.put(report(node, healthy(T0 + 50)))
+    surplus = {"cluster-info-device-7": '{"left":"over"}'}
+    await store.put(
+        Document(CLUSTER_NAMESPACE, "cluster-info-device-7", surplus, dict([CLUSTER_LABEL]))
+    )
+    daemon.start()
+    assert (await values(store))["cluster-info-device-7"] == ""
+    daemon.kill()
+    await store.put(report("n1", faulty(update_time=T0 + 40)))
+    await store.delete("kube-system", "mindx-dl-deviceinfo-n2")
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        await seen.until(shows("n1", "Ascend910-3"))
+        after = entries(seen)
+        assert set(after) == {"n1", "n2", "n3"}
+        assert after["n1"]["UpdateTime"] == T0 + 51
+        assert after["n3"]["UpdateTime"] == T0 + 50
+        await seen.until(lambda seen: set(entries(seen)) == {"n1", "n3"})
+    unchanged = await values(store)
+    daemon.process.stop()
+    daemon.start()
+    assert await values(store) == unchanged
+    assert daemon.metric("npu_vigil_publication_writes_total") == 0
+
+
+async def test_a_deleted_node_is_shown_healthy_before_it_goes(store: Store, daemon: Daemon) -> None:
+    await store.put(report("n1", faulty()))
+    await store.put(report("n2", healthy()))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        await store.delete("kube-system", "mindx-dl-deviceinfo-n1")
+        await seen.until(shows("n1", ""))
+        assert daemon.node("n1")["state"] == "deleted"
+        await seen.until(lambda seen: set(entries(seen)) == {"n2"})
+
+
+async def test_it_ends_at_once_when_told(store: Store, daemon: Daemon) -> None:
+    await store.put(report("n1", healthy()))
+    daemon.start()
+    began = time.monotonic()
+    daemon.process.signal(signal.SIGTERM)
+    assert daemon.process.wait(5) == 0
+    assert time.monotonic() - began < 5
+
+
+async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: Path) -> None:
+    from stores.address import open_store
+
+    url, blocked = f"directory:{tmp_path / 'one'}", tmp_path / "other"
+    store = open_store(url)
+    await store.put(report("n1", faulty()))
+    blocked.mkdir(mode=0o700)
+    (blocked / "mindx-dl").write_text("a file where a directory belongs")
+    daemon = make(url, None, "--publish", url, "--publish", f"directory:{blocked}")
+    daemon.spawn()
+    async with watching(store, OUTPUTS) as seen:
+        await seen.until(shows("n1", "Ascend910-3"))
+    status, answer = daemon.ask("/readyz")
+    assert status == 503
+    assert str(blocked) in answer["reason"]
+    (blocked / "mindx-dl").unlink()
+    daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
+
+
+async def test_two_stores_are_read_and_both_are_published_to(make: Make, tmp_path: Path) -> None:
+    from stores.address import open_store
+
+    urls = [f"directory:{tmp_path / name}" for name in ("one", "other")]
+    one, other = (open_store(url) for url in urls)
+    await one.put(report("n1", healthy()))
+    await other.put(report("n2", faulty()))
+    daemon = make(urls[0], None, "--store", urls[1], "--publish", urls[0], "--publish", urls[1])
+    daemon.start()
+    there = await values(one)
+    assert there == await values(other)
+    assert list(published(there[NAME])) == ["n1", "n2"]

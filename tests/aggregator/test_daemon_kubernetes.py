@@ -1,0 +1,112 @@
+"""A real aggregator and an API server that goes away, refuses, or holds very much."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.cluster_info import VALUE_LIMIT
+from stores.address import open_store
+from tests.aggregator.daemon import OUTPUTS, entries, values
+from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
+from tests.parts.watching import Watching, watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.base import Store
+    from tests.aggregator.conftest import Make
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.apiserver
+
+
+@pytest.fixture
+async def store(control_plane: ControlPlane) -> AsyncIterator[Store]:
+    opened = open_store("kubernetes:", control_plane.kubeconfig)
+    yield opened
+    await opened.close()
+
+
+async def test_an_outage_loses_nothing(
+    control_plane: ControlPlane, store: Store, make: Make
+) -> None:
+    daemon = make("kubernetes:", control_plane.kubeconfig, "--touch-period-seconds", "1")
+    for node in ("n1", "n2", "n3"):
+        await store.put(report(node, healthy()))
+    daemon.start()
+    control_plane.kill_apiserver()
+    daemon.process.wait_until(lambda: daemon.metric("npu_vigil_store_connected") == 0, seconds=20)
+    assert daemon.ask("/healthz")[0] == 200
+    assert daemon.node("n1")["state"] == "reported"
+    control_plane.start_apiserver()
+    await store.put(report("n1", faulty(update_time=T0 + 1)))
+    await store.delete("kube-system", "mindx-dl-deviceinfo-n2")
+    async with watching(store, OUTPUTS) as seen:
+
+        def caught_up(seen: Watching) -> bool:
+            found = entries(seen)
+            return set(found) == {"n1", "n3"} and unhealthy(found["n1"]) == "Ascend910-3"
+
+        await seen.until(caught_up)
+    assert daemon.metric("npu_vigil_store_interruptions_total") >= 1
+
+
+async def test_an_api_server_that_is_away_at_start_is_waited_for(
+    control_plane: ControlPlane, store: Store, make: Make
+) -> None:
+    await store.put(report("n1", faulty()))
+    control_plane.stop_apiserver()
+    daemon = make("kubernetes:", control_plane.kubeconfig)
+    daemon.spawn()
+    status, answer = daemon.ask("/readyz")
+    assert (status, answer["ready"]) == (503, False)
+    assert "waiting" in answer["reason"]
+    assert daemon.ask("/healthz")[0] == 200
+    control_plane.start_apiserver()
+    daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
+    assert unhealthy(published((await values(store))["cluster-info-device-0"])["n1"])
+
+
+async def test_without_rights_it_waits_and_says_why(
+    control_plane: ControlPlane, make: Make
+) -> None:
+    daemon = make("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
+    daemon.spawn()
+    await asyncio.sleep(1)
+    assert daemon.ask("/readyz")[0] == 503
+    stores = daemon.ask("/api/v1/documents")[1]["stores"]
+    assert "forbidden" in stores[0]["interrupted"]
+
+
+async def test_2100_nodes_are_two_documents_and_one_change_writes_one_of_them(
+    control_plane: ControlPlane, store: Store, make: Make
+) -> None:
+    names = [f"node-{number:04}" for number in range(2100)]
+    gate = asyncio.Semaphore(16)
+
+    async def put(node: str) -> None:
+        async with gate:
+            await store.put(report(node, healthy()))
+
+    await asyncio.gather(*(put(node) for node in names))
+    daemon = make("kubernetes:", control_plane.kubeconfig)
+    daemon.start()
+    stored = await values(store)
+    assert set(stored) == {"cluster-info-device-0", "cluster-info-device-1"}
+    assert sorted(n for text in stored.values() for n in published(text)) == names
+    assert all(len(text.encode()) <= VALUE_LIMIT for text in stored.values())
+    before = daemon.metric("npu_vigil_publication_writes_total")
+    async with watching(store, OUTPUTS) as seen:
+        await store.put(report("node-0007", faulty(update_time=T0 + 1)))
+        await seen.until(lambda seen: unhealthy(entries(seen)["node-0007"]) == "Ascend910-3")
+    assert daemon.metric("npu_vigil_publication_writes_total") == before + 1
+    daemon.kill()
+    daemon.start()
+    after = await values(store)
+    assert {k: set(published(v)) for k, v in after.items()} == {
+        k: set(published(v)) for k, v in stored.items()
+    }
+    assert daemon.metric("npu_vigil_publication_writes_total") == 0

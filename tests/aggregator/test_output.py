@@ -1,0 +1,149 @@
+"""Own, foreign or late: when a document is written and when writing stops."""
+
+from __future__ import annotations
+
+from aggregator.output import FOREIGN_WRITES, Output, Shown
+from aggregator.shards import Value
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from stores.base import Document
+from tests.aggregator.nodes import moment
+
+NAME = "cluster-info-device-0"
+
+
+def document(text: str, version: str, labels: dict[str, str] | None = None) -> Document:
+    labels = dict([CLUSTER_LABEL]) if labels is None else labels
+    return Document(CLUSTER_NAMESPACE, NAME, {NAME: text}, labels, version=version)
+
+
+def written(text: str = "one", revision: int = 1) -> tuple[Output, Value]:
+    """An output whose value is stored as version 10."""
+    output, value = Output(NAME), Value(text, 1, revision)
+    assert output.must_write(value, moment(0))
+    output.written("10", value)
+    assert not output.must_write(value, moment(0))
+    return output, value
+
+
+def test_what_is_there_already_is_not_written() -> None:
+    output, value = Output(NAME), Value("one", 1, 0)
+    output.shows(document("one", "5"))
+    assert not output.must_write(value, moment(0))
+    assert output.acknowledged == 0
+    assert output.must_write(Value("two", 1, 1), moment(0))
+
+
+def test_at_start_a_difference_is_written_and_is_nobodys_fault() -> None:
+    for shown in (Shown.NOTHING, document("old", "5"), document("one", "5", {})):
+        output = Output(NAME)
+        output.shows(shown)
+        assert output.must_write(Value("one", 1, 0), moment(0))
+        assert output.foreign_total == 0
+
+
+def test_the_watch_may_be_late_or_early() -> None:
+    output, value = written()
+    output.shows(document("one", "10"))
+    assert not output.must_write(value, moment(1))
+    newer = Value("two", 1, 2)
+    assert output.must_write(newer, moment(2))
+    output.shows(document("two", "11"))  # before the write returns
+    output.written("11", newer)
+    assert not output.must_write(newer, moment(3))
+    output.shows(document("one", "10"))  # an old event at last
+    assert not output.must_write(newer, moment(4))
+    output.shows(document("two", "11"))
+    assert not output.must_write(newer, moment(9))
+    assert output.foreign_total == 0
+
+
+def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
+    for shown in (document("mine", "99"), document("one", "99", {}), Shown.NOTHING):
+        output, value = written()
+        output.shows(shown)
+        assert output.must_write(value, moment(1))
+        assert output.foreign_total == 1
+        output.written("100", value)
+        assert not output.must_write(value, moment(1))
+
+
+def test_additional_labels_are_left_alone_and_additional_data_is_not() -> None:
+    output, value = written()
+    output.shows(document("one", "99", {**dict([CLUSTER_LABEL]), "more": "x"}))
+    assert not output.must_write(value, moment(1))
+    both = Document(
+        CLUSTER_NAMESPACE, NAME, {NAME: "one", "x": "y"}, dict([CLUSTER_LABEL]), version="100"
+    )
+    output.shows(both)
+    assert output.must_write(value, moment(1))
+
+
+def test_a_write_whose_answer_was_lost_is_known_again() -> None:
+    output, _value = written()
+    newer = Value("two", 1, 2)
+    output.failed("no answer", newer)
+    output.shows(document("two", "11"))
+    newest = Value("three", 1, 3)
+    assert output.must_write(newest, moment(1))
+    assert output.foreign_total == 0
+
+
+def test_an_earlier_own_value_put_back_by_somebody_is_repaired() -> None:
+    output, _value = written()
+    newer = Value("two", 1, 2)
+    output.written("11", newer)
+    output.shows(document("one", "12"))
+    assert output.must_write(newer, moment(1))
+    assert output.foreign_total == 1
+
+
+def test_put_back_with_its_old_version_it_is_repaired_when_it_cannot_be_a_late_event() -> None:
+    output, _ = written()
+    newer = Value("two", 1, 2)
+    output.written("11", newer)
+    output.shows(document("one", "10"))
+    assert not output.must_write(newer, moment(1))
+    assert not output.settled
+    assert not output.must_write(newer, moment(2.9))
+    assert output.must_write(newer, moment(3))
+    assert output.foreign_total == 1
+
+
+def test_more_than_three_foreign_writes_a_minute_stop_us_until_it_is_quiet() -> None:
+    output, value = written()
+    for number in range(FOREIGN_WRITES):
+        output.shows(document("theirs", f"a{number}"))
+        assert output.must_write(value, moment(number))
+        output.written(f"b{number}", value)
+    output.shows(document("theirs", "a9"))
+    assert not output.must_write(value, moment(10))
+    assert output.conflict
+    assert not output.must_write(Value("two", 1, 2), moment(20))
+    output.shows(document("theirs", "a10"))
+    assert not output.must_write(Value("two", 1, 2), moment(200))
+    assert not output.must_write(Value("two", 1, 2), moment(499))
+    assert output.must_write(Value("two", 1, 2), moment(500))
+    assert output.conflict is False
+
+
+def test_foreign_writes_now_and_then_are_repaired_each_time() -> None:
+    output, value = written()
+    for number in range(10):
+        output.shows(document("theirs", f"a{number}"))
+        assert output.must_write(value, moment(number * 25))
+        output.written(f"b{number}", value)
+    assert not output.conflict
+
+
+def test_lag_counts_from_the_change_to_its_acknowledgement() -> None:
+    output, _ = written()
+    newer = Value("two", 1, 2)
+    assert output.must_write(newer, moment(3))
+    output.failed("away", newer)
+    assert output.must_write(newer, moment(9))
+    since_ms = output.pending_since_ms
+    assert since_ms == moment(3).wall_ms
+    output.written("11", newer)
+    assert not output.must_write(newer, moment(10))
+    assert output.pending_since_ms is None
+    assert output.error is None

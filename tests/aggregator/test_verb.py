@@ -1,0 +1,75 @@
+"""``vigil aggregator`` on the command line: wrong use is said at once and whole."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.config import AggregatorConfiguration, load_aggregator
+from contract.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def vigil(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+    return subprocess.run(
+        [sys.executable, "-m", "vigil", "aggregator", *options],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=clean | environment,
+        check=False,
+    )
+
+
+def test_layers(tmp_path: Path) -> None:
+    file = tmp_path / "aggregator.toml"
+    file.write_text('store = ["directory:/a", "directory:/b"]\nlisten = "127.0.0.1:1"\n')
+    loaded = load_aggregator(file, {"VIGIL_LISTEN": "127.0.0.1:2"}, {"publish": ["directory:/c"]})
+    assert loaded == AggregatorConfiguration(
+        store=("directory:/a", "directory:/b"), publish=("directory:/c",), listen="127.0.0.1:2"
+    )
+    assert load_aggregator(None, {}, {}).publish_urls == ("kubernetes:",)
+    assert load_aggregator(file, {}, {}).publish_urls == ("directory:/a",)
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "aggregator.toml"
+    file.write_text('store = ["nowhere"]\ntouch_period_seconds = 0\nlisten = "x"\nshards = 3\n')
+    result = vigil("--config", str(file), VIGIL_PUBLISH="ftp:")
+    assert result.returncode == 2
+    for where in ("store[0]", "touch_period_seconds", "listen", "shards", "VIGIL_PUBLISH"):
+        assert where in result.stderr
+
+
+@pytest.mark.parametrize("content", [None, b"= broken", b"\xff\xfe"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "aggregator.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"aggregator\.toml"):
+        load_aggregator(file, {}, {})
+
+
+def test_an_address_that_is_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        store = f"directory:{tmp_path / 'store'}"
+        result = vigil("--store", store, "--state-dir", str(tmp_path), "--listen", address)
+    assert result.returncode == 2
+    assert f"cannot listen on {address}" in result.stderr
+
+
+def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+    result = vigil("--kubeconfig", str(tmp_path / "none"), "--state-dir", str(tmp_path))
+    assert result.returncode == 2
+    assert "there is no kubeconfig file" in result.stderr

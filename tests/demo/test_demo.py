@@ -1,0 +1,100 @@
+"""The demo as a person runs it, and a demo that must fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stores.address import open_store
+from stores.base import Document, Selection
+from vigil.demo.command import Options, play
+from vigil.demo.story import STORY, LoseNext
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
+
+
+def _demo(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vigil", "demo", *options],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(120)
+def test_demo_reaches_every_expected_state() -> None:
+    done = _demo("--json", "--speed", "4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["well"]
+    assert [step["title"] for step in report["steps"]] == [step.title for step in STORY]
+    assert all(
+        step["cluster_info_ms"] > 0
+        for step, told in zip(report["steps"], STORY, strict=True)
+        if not told.unchanged
+    )
+
+
+@pytest.mark.timeout(120)
+async def test_demo_runs_on_a_real_api_server_and_leaves_nothing(
+    control_plane: ControlPlane,
+) -> None:
+    kubeconfig = str(control_plane.kubeconfig)
+    done = await asyncio.to_thread(
+        _demo, "--speed", "5", "--store", "kubernetes:", "--kubeconfig", kubeconfig
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(STORY)} of {len(STORY)} expected states were reached" in done.stdout
+    store = open_store("kubernetes:", control_plane.kubeconfig)
+    try:
+        for label in (("mx-consumer-cim", "true"), ("mx-consumer-volcano", "true")):
+            assert await store.list(Selection(label=label)) == ()
+    finally:
+        await store.close()
+
+
+async def test_demo_refuses_a_store_of_a_real_cluster(tmp_path: Path) -> None:
+    url = f"directory:{tmp_path}"
+    store = open_store(url)
+    document = Document(
+        "kube-system", "mindx-dl-deviceinfo-worker-1", {"a": "b"}, {"mx-consumer-cim": "true"}
+    )
+    await store.put(document)
+    refused = await asyncio.to_thread(_demo, "--store", url)
+    assert refused.returncode == 2, refused.stderr
+    assert "mindx-dl-deviceinfo-worker-1" in refused.stderr
+    assert len(await store.list(Selection())) == 1
+    await store.close()
+
+
+@pytest.mark.timeout(120)
+async def test_demo_notices_a_lost_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lossy = replace(STORY[1], actions=(LoseNext(0), *STORY[1].actions))
+    options = Options(
+        directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
+    )
+    assert not await play(options, (STORY[0], lossy))
+    report = json.loads(capsys.readouterr().out)
+    assert not report["well"]
+    assert not report["steps"][0]["problems"]
+    assert any("device-info" in problem for problem in report["steps"][1]["problems"])
+
+
+def test_wrong_options_end_with_status_2() -> None:
+    assert _demo("--nodes", "0").returncode == 2
+    refused = _demo("--store", "nonsense:")
+    assert refused.returncode == 2, refused.stderr
+    assert "nonsense" in refused.stderr

@@ -1,0 +1,45 @@
+"""The demo's reader against documents of the real programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from vigil.demo.reader import ChipsView, read_cluster_info, read_device_info
+
+# spec/device-plugin.md 8.3, V2
+V2 = (
+    '{"DeviceInfo":{"DeviceList":{"huawei.com/Ascend910":"Ascend910-1",'
+    '"huawei.com/Ascend910-Fault":"[{\\"fault_type\\":\\"CardUnhealthy\\",'
+    '\\"npu_name\\":\\"Ascend910-0\\",\\"large_model_fault_level\\":\\"SeparateNPU\\",'
+    '\\"fault_level\\":\\"SeparateNPU\\",\\"fault_handling\\":\\"SeparateNPU\\",'
+    '\\"fault_code\\":\\"80E3A201\\",\\"fault_time_and_level_map\\":{\\"80E3A201\\":'
+    '{\\"fault_time\\":1700000000123,\\"fault_level\\":\\"SeparateNPU\\"}}}]",'
+    '"huawei.com/Ascend910-NetworkUnhealthy":"","huawei.com/Ascend910-Recovering":"",'
+    '"huawei.com/Ascend910-Unhealthy":"Ascend910-0"},"UpdateTime":1700000100},'
+    '"SuperPodID":-2,"ServerIndex":-2,'
+    '"CheckCode":"677e1bd8cdaaef0a6699501a57cfa44dd914ca5d69e6c2c90e6880735e06748c"}'
+)
+EXPECTED = ChipsView(frozenset({1}), frozenset({0}), {0: {"80E3A201": "SeparateNPU"}})
+
+
+def test_device_info_is_read() -> None:
+    assert read_device_info(V2) == EXPECTED
+    assert ChipsView.expected(range(2), {0: {"80E3A201": "SeparateNPU"}, 1: {}}) == EXPECTED
+
+
+def test_wrong_check_code_is_refused() -> None:
+    with pytest.raises(ValueError, match="check code"):
+        read_device_info(V2.replace("1700000100", "1700000101"))
+
+
+def test_harmless_levels_leave_a_chip_free() -> None:
+    view = ChipsView.expected(range(2), {0: {"80E21007": "NotHandleFault"}})
+    assert view.free == {0, 1}
+    assert view.faults == {0: {"80E21007": "NotHandleFault"}}
+
+
+def test_cluster_info_is_read() -> None:
+    device_list = V2[len('{"DeviceInfo":{"DeviceList":') : V2.index(',"UpdateTime"')]
+    text = f'{{"mindx-dl-deviceinfo-n1":{{"DeviceList":{device_list},"UpdateTime":1}}}}'
+    assert read_cluster_info(text) == {"n1": EXPECTED}
+    assert read_cluster_info("") == {}

@@ -1,0 +1,1 @@
+"""Real processes: vigil agent on the emulated driver, with real stores."""

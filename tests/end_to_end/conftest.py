@@ -1,0 +1,66 @@
+"""Nodes for tests, with the driver built once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dcmi_shim.emulator.install import install
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Cluster, Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.end_to_end.places import Place
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The emulated driver, built: its root is ``driver``."""
+    place = tmp_path_factory.mktemp("built")
+    install(place / "driver", place / "emulator")
+    return place
+
+
+@pytest.fixture(params=["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Each kind of store."""
+    if request.param == "directory":
+        return Folder(tmp_path / "store")
+    return Cluster(request.getfixturevalue("control_plane"))
+
+
+@pytest.fixture
+def node(tmp_path: Path, built: Path, place: Place) -> Iterator[Node]:
+    """A node on each kind of store; its agent is not started."""
+    node = Node(tmp_path, built, place)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def folder_node(tmp_path: Path, built: Path) -> Iterator[Node]:
+    """A node on a directory store; its agent is not started."""
+    node = Node(tmp_path, built, Folder(tmp_path / "store"))
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def cluster(control_plane: object) -> Cluster:
+    """The real API server."""
+    from tests.parts.controlplane import ControlPlane
+
+    assert isinstance(control_plane, ControlPlane)
+    return Cluster(control_plane)
+
+
+@pytest.fixture
+def cluster_node(tmp_path: Path, built: Path, cluster: Cluster) -> Iterator[Node]:
+    """A node on a real API server; its agent is not started."""
+    node = Node(tmp_path, built, cluster)
+    yield node
+    node.close()

@@ -1,0 +1,215 @@
+"""One node: emulated hardware and a real ``vigil agent`` process."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.end_to_end.places import Place
+
+_UP_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A device-info document, read by its readers' rules."""
+
+    free: frozenset[str]
+    unhealthy: frozenset[str]
+    faults: dict[str, dict[str, str]]
+    update_time: int
+
+    def codes(self, chip: int) -> set[str]:
+        """Codes of the chip with this physical id."""
+        return set(self.faults.get(f"Ascend910-{chip}", {}))
+
+
+def shown(data: dict[str, str]) -> Shown:
+    """Read the data keys; the check code must be right."""
+    outer = json.loads(data["DeviceInfoCfg"])
+    inner = json.dumps(outer["DeviceInfo"], separators=(",", ":"), ensure_ascii=False)
+    assert outer["CheckCode"] == hashlib.sha256(inner.encode()).hexdigest()
+    devices = outer["DeviceInfo"]["DeviceList"]
+
+    def names(key: str) -> frozenset[str]:
+        return frozenset(filter(None, devices[key].split(",")))
+
+    faults: dict[str, dict[str, str]] = {}
+    for entry in json.loads(devices["huawei.com/Ascend910-Fault"]):
+        levels = {
+            code: item["fault_level"] for code, item in entry["fault_time_and_level_map"].items()
+        }
+        faults.setdefault(entry["npu_name"], {}).update(levels)
+    return Shown(
+        names("huawei.com/Ascend910"),
+        names("huawei.com/Ascend910-Unhealthy"),
+        faults,
+        outer["DeviceInfo"]["UpdateTime"],
+    )
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=5)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(5)
+        self.sock.connect(str(self._path))
+
+
+class Node:
+    """An agent with its own hardware, directory and document."""
+
+    def __init__(self, directory: Path, built: Path, place: Place, name: str = "node-1") -> None:
+        self.name = name
+        self.place = place
+        self.document = f"mindx-dl-deviceinfo-{name}"
+        self.state_dir = directory / "state"
+        self.log = directory / "agent.log"
+        self.driver_root = built / "driver"
+        emulator_dir = directory / "emulator"
+        emulator_dir.mkdir(parents=True)
+        shutil.copy(built / "emulator" / CONTROL_LIBRARY, emulator_dir)
+        self.emulator = Emulator(emulator_dir)
+        self.emulator.start("a2")
+        self.options: list[str] = []
+        self.environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("VIGIL_", "KUBE")) and key != "NODE_NAME"
+        } | {"VIGIL_EMULATOR_DIR": str(emulator_dir)}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The agent that runs now."""
+        assert self._process is not None
+        return self._process
+
+    def start(self) -> None:
+        """Start the agent; does not wait for anything."""
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "vigil", "agent", "--node-name", self.name),
+                    *self.place.options,
+                    *("--driver-root", str(self.driver_root), "--trust-driver"),
+                    *("--state-dir", str(self.state_dir)),
+                    *self.options,
+                ],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> tuple[int, float]:
+        """SIGTERM; the exit status and the seconds that it took."""
+        begin = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(10)
+        return status, time.monotonic() - begin
+
+    def close(self) -> None:
+        """End everything."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+        self.emulator.close()
+
+    def logged(self) -> str:
+        """Everything the agents of this node said."""
+        return self.log.read_text()
+
+    def shown(self) -> Shown | None:
+        """What the store says about this node; ``None`` for nothing, also where a test left it."""
+        data = self.place.read(self.document)
+        return None if data is None or data["DeviceInfoCfg"] == "{}" else shown(data)
+
+    def until(self, happened: Callable[[Shown], bool], what: str, seconds: float = 10.0) -> float:
+        """Wait until the document says so; the seconds it took."""
+
+        def says() -> bool:
+            document = self.shown()
+            return document is not None and happened(document)
+
+        return self.wait(says, what, seconds)
+
+    def wait(self, happened: Callable[[], bool], what: str, seconds: float = 10.0) -> float:
+        """Wait until ``happened``; the seconds it took."""
+        begin = time.monotonic()
+        while not happened():
+            waited = time.monotonic() - begin
+            assert waited < seconds, f"not within {seconds} s: {what}\n{self.logged()[-4000:]}"
+            time.sleep(0.01)
+        return time.monotonic() - begin
+
+    def healthy(self, seconds: float = _UP_SECONDS) -> float:
+        """Wait until all eight chips are shown free; the seconds it took."""
+        return self.until(lambda now: len(now.free) == 8, "all chips are free", seconds)
+
+    def up(self) -> None:
+        """Wait until the agent answers on its socket."""
+
+        def answers() -> bool:
+            try:
+                return self.ask("/healthz")[0] == 200
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+
+        self.wait(answers, "the agent is up")
+
+    def ask(self, path: str) -> tuple[int, Any]:
+        """Ask the agent over the socket in its state directory."""
+        with closing(_SocketConnection(self.state_dir / "agent.sock")) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+        if "json" not in (response.getheader("Content-Type") or ""):
+            return response.status, body.decode()
+        return response.status, json.loads(body)
+
+    def status(self) -> Any:
+        """``/api/v1/status``."""
+        return self.ask("/api/v1/status")[1]
+
+    def journal(self, kind: str) -> list[Any]:
+        """The bodies of all journal rows of a kind, in order."""
+        with closing(sqlite3.connect(self.state_dir / "journal.sqlite")) as connection:
+            rows = connection.execute(
+                "SELECT body FROM rows WHERE kind = ? ORDER BY sequence", (kind,)
+            ).fetchall()
+        return [json.loads(row[0]) for row in rows]
+
+    def assertions(self, code: str) -> list[str]:
+        """What was reported about a code, in order, from the journal."""
+        return [
+            report["assertion"]
+            for reports in self.journal("reports")
+            for report in reports
+            if report.get("code") == code
+        ]

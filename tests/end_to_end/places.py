@@ -1,0 +1,103 @@
+"""Where agents publish, read without any code of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
+
+NAMESPACE = "kube-system"
+
+
+class Place(Protocol):
+    """A store as tests see it."""
+
+    @property
+    def options(self) -> list[str]:
+        """What ``vigil agent`` needs to be told."""
+
+    def read(self, name: str) -> dict[str, str] | None:
+        """The data keys of a document in ``kube-system``."""
+
+    def write(self, name: str, data: dict[str, str]) -> None:
+        """Write a document as a stranger would."""
+
+    def delete(self, name: str) -> None:
+        """Delete a document as a stranger would."""
+
+
+class Folder:
+    """A directory store."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def options(self) -> list[str]:
+        return ["--store", f"directory:{self.root}"]
+
+    def _file(self, name: str) -> Path:
+        return self.root / NAMESPACE / f"{name}.json"
+
+    def read(self, name: str) -> dict[str, str] | None:
+        try:
+            content: dict[str, Any] = json.loads(self._file(name).read_text())
+        except FileNotFoundError:
+            return None
+        data: dict[str, str] = content["data"]
+        assert content["labels"] == {"mx-consumer-cim": "true"}
+        return data
+
+    def write(self, name: str, data: dict[str, str]) -> None:
+        file = self._file(name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(".stranger")
+        draft.write_text(json.dumps({"labels": {"mx-consumer-cim": "true"}, "data": data}))
+        draft.replace(file)
+
+    def delete(self, name: str) -> None:
+        self._file(name).unlink()
+
+
+class Cluster:
+    """A real API server."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+
+    @property
+    def options(self) -> list[str]:
+        return ["--store", "kubernetes:", "--kubeconfig", str(self.plane.kubeconfig)]
+
+    def read(self, name: str) -> dict[str, str] | None:
+        status, answer = self.plane.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+        if status == 404:
+            return None
+        assert status == 200, answer
+        assert answer["metadata"]["labels"] == {"mx-consumer-cim": "true"}
+        data: dict[str, str] = answer.get("data", {})
+        return data
+
+    def write(self, name: str, data: dict[str, str]) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "labels": {"mx-consumer-cim": "true"},
+            },
+            "data": data,
+        }
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+        status, answer = self.plane.ask("PUT", f"{path}/{name}", body)
+        if status == 404:
+            status, answer = self.plane.ask("POST", path, body)
+        assert status in (200, 201), answer
+
+    def delete(self, name: str) -> None:
+        self.plane.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")

@@ -1,0 +1,194 @@
+"""What is wrong around the agent: it says so clearly, and changes nothing that was good."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAULT = "80E01801"
+DEVICES = {"huawei.com/Ascend910": "Ascend910-0", "huawei.com/Ascend910-Unhealthy": ""}
+
+
+def ends(node: Node) -> int:
+    node.start()
+    status = node.process.wait(15)
+    assert "Traceback" not in node.logged()
+    return status
+
+
+def test_a_driver_that_is_not_there(folder_node: Node, tmp_path: Path) -> None:
+    folder_node.driver_root = tmp_path / "nowhere"
+    assert ends(folder_node) == 3
+    assert str(tmp_path / "nowhere") in folder_node.logged()
+    assert "--driver-root" in folder_node.logged()
+    assert folder_node.shown() is None
+
+
+def test_a_driver_that_is_no_library(folder_node: Node, tmp_path: Path) -> None:
+    library = tmp_path / "driver" / "lib64" / "driver" / "libdcmi.so"
+    library.parent.mkdir(parents=True)
+    library.write_text("not a library")
+    folder_node.driver_root = tmp_path / "driver"
+    assert ends(folder_node) == 3
+    assert "libdcmi.so" in folder_node.logged()
+
+
+def test_a_node_name_that_kubernetes_would_refuse(tmp_path: Path, built: Path) -> None:
+    node = Node(tmp_path, built, Folder(tmp_path / "store"), "Node_1")
+    try:
+        assert ends(node) == 2
+        assert "--node-name: 'Node_1' is not a Kubernetes node name" in node.logged()
+        assert not (tmp_path / "store").exists()
+        assert not node.state_dir.exists()
+    finally:
+        node.close()
+
+
+def test_a_configuration_with_several_errors_replaces_nothing(
+    folder_node: Node, tmp_path: Path
+) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    node.stop()
+    data = node.place.read(node.document)
+    (tmp_path / "agent.toml").write_text(
+        'listen = "x"\nnonsense = 1\n[chip_faults]\naudit_period_seconds = "often"\n'
+    )
+    node.options = ["--config", str(tmp_path / "agent.toml"), "--store", "nowhere:"]
+    assert ends(node) == 2
+    for where in ("listen", "nonsense", "chip_faults.audit_period_seconds", "--store"):
+        assert f"  {where}: " in node.logged()
+    assert node.place.read(node.document) == data
+
+
+def test_an_address_that_is_taken(folder_node: Node, tmp_path: Path, built: Path) -> None:
+    folder_node.options = ["--listen", "127.0.0.1:0"]
+    folder_node.start()
+    folder_node.healthy()
+    url = (folder_node.state_dir / "listen").read_text().strip()
+    assert f"listening on {url}\n" in folder_node.logged()
+    other = Node(tmp_path / "other", built, Folder(tmp_path / "store"), "node-2")
+    try:
+        other.options = ["--listen", url.removeprefix("http://")]
+        assert ends(other) == 2
+        assert "cannot listen on" in other.logged()
+        other.options = []
+        other.state_dir = folder_node.state_dir
+        assert ends(other) == 2
+        assert "in use by another agent" in other.logged()
+    finally:
+        other.close()
+    assert folder_node.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"DeviceInfoCfg": "this is not JSON"},
+        {"DeviceInfoCfg": json.dumps({"DeviceInfo": {"DeviceList": 7, "UpdateTime": "x"}})},
+        {
+            "DeviceInfoCfg": json.dumps(
+                {
+                    "DeviceInfo": {"DeviceList": DEVICES, "UpdateTime": 99999999999},
+                    "CheckCode": "0" * 64,
+                }
+            )
+        },
+        {"DeviceInfoCfg": "{}", "ManuallySeparateNPU": ",,;", "UpgradeFaultReason": "[[["},
+    ],
+    ids=["empty", "no-json", "wrong-types", "wrong-check-code", "nonsense-everywhere"],
+)
+def test_a_malformed_document_is_replaced(node: Node, data: dict[str, str]) -> None:
+    node.place.write(node.document, data)
+    node.emulator.occur(2, FAULT)
+    node.start()
+    node.wait(lambda: node.place.read(node.document) != data, "the document is replaced")
+    node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown")
+    document = node.shown()
+    assert document is not None
+    assert abs(document.update_time - time.time()) < 10
+    assert "makes no sense and is replaced" in node.logged()
+
+
+def test_what_others_isolated_stays_isolated(node: Node) -> None:
+    reasons = json.dumps(
+        {
+            "Ascend910-3": [
+                {
+                    "upgrade_time": 1700000000000,
+                    "fault_code": "80e01801",
+                    "fault_level": "ManuallySeparateNPU",
+                    "upgrade_type": "FaultFrequency",
+                }
+            ]
+        },
+        separators=(",", ":"),
+    )
+    node.place.write(
+        node.document,
+        {
+            "DeviceInfoCfg": "{}",
+            "ManuallySeparateNPU": "Ascend910-3",
+            "UpgradeFaultReason": reasons,
+        },
+    )
+    node.start()
+    node.until(lambda now: now.unhealthy == {"Ascend910-3"}, "the isolated chip stays so")
+    data = node.place.read(node.document)
+    assert data is not None
+    assert data["ManuallySeparateNPU"] == "Ascend910-3"
+    assert data["UpgradeFaultReason"] == reasons
+    node.place.write(node.document, data | {"ManuallySeparateNPU": "Ascend910-3,Ascend910-5"})
+    node.wait(
+        lambda: (node.place.read(node.document) or {})["ManuallySeparateNPU"] == "Ascend910-3",
+        "a name that is added at runtime is taken out",
+    )
+    node.place.write(node.document, data | {"ManuallySeparateNPU": ""})
+    assert node.until(lambda now: len(now.free) == 8, "the chip is released") < 1
+    data = node.place.read(node.document)
+    assert data is not None
+    assert (data["ManuallySeparateNPU"], data["UpgradeFaultReason"]) == ("", "{}")
+    assert [row["because"] for row in node.journal("isolation")] == [
+        "found in the store",
+        "released by an operator",
+    ]
+
+
+def test_another_writer_is_given_way_to(node: Node) -> None:
+    node.start()
+    node.healthy()
+
+    def noticed() -> int:
+        count: int = node.status()["publication"]["foreign_writes"]
+        return count
+
+    for number in (1, 2, 3, 4):
+        data = node.place.read(node.document)
+        assert data is not None
+        node.place.write(node.document, data | {"DeviceInfoCfg": "{}"})
+        while noticed() < number:
+            time.sleep(0.01)
+        if number < 4:
+            node.until(lambda now: len(now.free) == 8, "the document is repaired", 1)
+    status, answer = node.ask("/readyz")
+    assert status == 503
+    assert any("conflict" in reason for reason in answer["reasons"])
+    assert "npu_vigil_publication_conflict 1.0" in node.ask("/metrics")[1]
+    assert node.logged().count("conflict") == 1
+    node.emulator.occur(1, FAULT)
+    time.sleep(1)
+    data = node.place.read(node.document)
+    assert data is not None
+    assert data["DeviceInfoCfg"] == "{}", "it goes on fighting"
+    assert node.status()["faults"][0]["code"] == FAULT

@@ -1,0 +1,309 @@
+"""Outages of the API server, the driver and the disk: nothing known is lost, nobody waits."""
+
+from __future__ import annotations
+
+import fcntl
+import random
+import resource
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.places import Folder
+
+if TYPE_CHECKING:
+    from tests.end_to_end.node import Node
+    from tests.end_to_end.places import Cluster
+
+FAULT = "80E01801"
+OTHER = "80E18402"
+PASSING = "80C98000"
+ONCE = "80E3A201"
+CODES = "dcmi_get_device_errorcode_v2"
+HEALTH = "dcmi_get_device_health"
+
+
+def _shows(node: Node, chip: int) -> float:
+    return node.until(lambda now: now.codes(chip) == {FAULT}, f"chip {chip} is shown faulty")
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kill_9_while_the_api_server_is_away(
+    cluster_node: Node, cluster: Cluster, seed: int
+) -> None:
+    node, chance = cluster_node, random.Random(seed)
+    node.start()
+    node.healthy()
+    node.emulator.occur(0, OTHER)
+    node.until(lambda now: now.codes(0) == {OTHER}, "the first fault is shown")
+    cluster.plane.kill_apiserver()
+    node.emulator.occur(1, FAULT)
+    node.emulator.recover(0, OTHER)
+    node.emulator.once(4, ONCE)
+    node.emulator.occur(6, PASSING)
+    node.wait(lambda: "occur" in node.assertions(PASSING), "the passing fault is journaled")
+    node.emulator.recover(6, PASSING)
+    node.wait(lambda: "recover" in node.assertions(PASSING), "its recovery is journaled")
+    time.sleep(chance.uniform(0, 1.0))
+    node.kill()
+    node.start()
+    time.sleep(chance.uniform(0, 1.0))
+    node.kill()
+    node.start()
+    cluster.plane.start_apiserver()
+    assert node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown") < 5
+    node.until(lambda now: now.codes(4) == {ONCE}, "the once event is shown", 3)
+    node.until(lambda now: not now.codes(0) and not now.codes(6), "the recoveries are shown", 3)
+    assert node.assertions(PASSING)[:2] == ["occur", "recover"]
+    node.until(lambda now: not now.codes(4), "the once event is released")
+
+
+@pytest.mark.apiserver
+def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluster) -> None:
+    node = cluster_node
+    cluster.plane.stop_apiserver()
+    node.start()
+    node.up()
+    node.emulator.occur(2, FAULT)
+    node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
+    status, answer = node.ask("/readyz")
+    assert status == 503
+    assert any("cannot be published" in reason for reason in answer["reasons"])
+    assert node.ask("/healthz")[0] == 200
+    cluster.plane.start_apiserver()
+    assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < 5
+    assert node.ask("/readyz") == (200, {"ready": True, "reasons": []})
+    assert node.logged().count("cannot be published") == 1
+    assert node.logged().count("the store answers again") == 1
+    assert node.process.poll() is None
+
+
+@pytest.mark.apiserver
+def test_an_api_server_that_freezes(cluster_node: Node, cluster: Cluster) -> None:
+    node = cluster_node
+    node.start()
+    node.healthy()
+    cluster.plane.pause_apiserver()
+    node.emulator.occur(2, FAULT)
+    time.sleep(6)
+    node.emulator.occur(3, FAULT)
+    node.wait(lambda: node.assertions(FAULT).count("occur") == 2, "both faults are journaled")
+    assert node.ask("/healthz")[0] == 200
+    cluster.plane.resume_apiserver()
+    node.until(lambda now: bool(now.codes(2) and now.codes(3)), "both faults are shown")
+    status, seconds = node.stop()
+    assert (status, seconds < 5) == (0, True)
+
+
+@pytest.mark.apiserver
+def test_sigterm_while_the_api_server_is_frozen(cluster_node: Node, cluster: Cluster) -> None:
+    node = cluster_node
+    node.start()
+    node.healthy()
+    cluster.plane.pause_apiserver()
+    node.emulator.occur(2, FAULT)
+    time.sleep(0.5)
+    status, seconds = node.stop()
+    assert (status, seconds < 5) == (0, True), node.logged()
+    assert node.assertions(FAULT) == ["occur"]
+    assert node.journal("stop")
+
+
+def test_a_call_that_hangs_blinds_one_chip_only(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    node.emulator.occur(2, OTHER)
+    node.until(lambda now: now.codes(2) == {OTHER}, "the first fault is shown")
+    time.sleep(2.5)
+    node.emulator.hang(CODES, 2)
+    node.emulator.occur(2, FAULT)
+    # Two seconds later its list is asked for, and the call hangs: just then chip 5 fails.
+    time.sleep(2.0)
+    for chip in (4, 5, 6):
+        node.emulator.occur(chip, FAULT)
+        assert _shows(node, chip) < 1.2
+        time.sleep(0.3)
+
+    def blind() -> list[str]:
+        return [source["reason"] for source in node.status()["chips"][2]["blind"]]
+
+    node.wait(lambda: bool(blind()), "chip 2 is blind")
+    assert "does not return" in blind()[0]
+    assert 'npu_vigil_blind{chip="2"' in node.ask("/metrics")[1]
+    node.until(lambda now: now.codes(2) == {OTHER, FAULT}, "its last state is kept")
+    assert [chip["chip"] for chip in node.status()["chips"] if chip["blind"]] == [2]
+    assert node.ask("/healthz")[0] == 200
+    node.emulator.clear(CODES, 2)
+    node.wait(lambda: not blind(), "chip 2 answers again by itself", 30)
+    node.emulator.recover(2, OTHER)
+    node.until(lambda now: now.codes(2) == {FAULT}, "its recovery is shown")
+    status, seconds = node.stop()
+    assert (status, seconds < 5) == (0, True)
+
+
+@pytest.mark.parametrize("function", [CODES, HEALTH, "dcmi_init"])
+def test_sigterm_does_not_wait_for_the_driver(folder_node: Node, function: str) -> None:
+    node = folder_node
+    if function == "dcmi_init":
+        node.emulator.hang(function)
+    node.start()
+    if function == "dcmi_init":
+        node.up()
+    else:
+        node.healthy()
+        node.emulator.hang(function)
+        node.emulator.occur(1, FAULT)
+    time.sleep(2.3)
+    status, seconds = node.stop()
+    assert (status, seconds < 5) == (0, True), node.logged()
+    assert node.journal("stop")
+
+
+def test_a_driver_that_cannot_be_initialised_is_waited_for(folder_node: Node) -> None:
+    node = folder_node
+    node.emulator.fail("dcmi_init", -8005)
+    node.start()
+    node.up()
+    time.sleep(1)
+    status, answer = node.ask("/readyz")
+    assert (status, answer["reasons"][0]) == (503, "the driver has not answered yet")
+    assert node.shown() is None, "a chip that was never read is in no list"
+    node.emulator.clear("dcmi_init")
+    node.healthy()
+
+
+def test_a_full_disk_costs_nothing_that_is_known(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    before = resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (8192, before[1]))
+    for chip in range(4):
+        node.emulator.occur(chip, FAULT)
+        assert _shows(node, chip) < 1
+    node.emulator.recover(0, FAULT)
+    node.until(lambda now: not now.codes(0), "the recovery is shown")
+    assert node.status()["journal"]["trouble"] is not None
+    assert "npu_vigil_journal_trouble 1.0" in node.ask("/metrics")[1]
+    resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, before)
+    node.wait(lambda: node.status()["journal"]["trouble"] is None, "the journal works again")
+    node.wait(lambda: node.status()["journal"]["rows_held"] == 0, "everything is written")
+    node.kill()
+    assert node.assertions(FAULT) == ["occur"] * 4 + ["recover"]
+    assert len(node.journal("gap")) == 1
+    assert node.logged().count("publishing goes on without it") == 1
+    node.start()
+    node.until(lambda now: set(now.faults) == {f"Ascend910-{chip}" for chip in (1, 2, 3)}, "kept")
+
+
+def test_a_full_disk_from_the_start(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    node.emulator.occur(1, FAULT)
+    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
+    since_ms = node.status()["faults"][0]["since_ms"]
+    node.kill()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16384, limit[1]))
+    try:
+        node.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    node.up()
+    node.wait(lambda: bool(node.status()["faults"]), "the fault is remembered")
+    assert node.status()["faults"][0]["since_ms"] == since_ms
+    node.emulator.occur(2, FAULT)
+    node.until(lambda now: now.codes(2) == {FAULT}, "the next fault is shown")
+
+
+def test_a_state_directory_that_cannot_be_made(folder_node: Node) -> None:
+    node = folder_node
+    node.state_dir = node.log / "state"
+    node.start()
+    node.healthy()
+    node.emulator.occur(1, FAULT)
+    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
+    status, seconds = node.stop()
+    assert (status, seconds < 5) == (0, True)
+
+
+def test_a_broken_journal_is_moved_aside(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    node.emulator.occur(1, FAULT)
+    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
+    node.stop()
+    (node.state_dir / "journal.sqlite").write_bytes(b"garbage" * 4096)
+    node.emulator.occur(2, FAULT)
+    node.start()
+    node.until(lambda now: bool(now.codes(1) and now.codes(2)), "both faults are shown")
+    assert "moved to journal.sqlite.broken-" in node.logged()
+
+
+def test_without_a_journal_the_store_is_the_memory(node: Node) -> None:
+    node.emulator.occur(1, FAULT)
+    node.emulator.occur(2, OTHER)
+    node.start()
+    node.until(lambda now: bool(now.codes(1) and now.codes(2)), "the faults are shown")
+    since = {fault["code"]: fault["since_ms"] for fault in node.status()["faults"]}
+    node.kill()
+    shutil.rmtree(node.state_dir)
+    node.emulator.recover(2, OTHER)
+    # A chip that cannot be asked keeps what is known of it.
+    node.emulator.hang(CODES, 1)
+    node.start()
+    node.until(lambda now: not now.codes(2), "the recovery is shown")
+    node.until(lambda now: now.unhealthy == {"Ascend910-1"}, "the fault is shown")
+    assert node.status()["faults"][0]["since_ms"] == since[FAULT]
+    assert node.status()["chips"][1]["blind"]
+
+
+def test_two_thousand_events_at_once(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    codes = ("80E01801", "80E18402", "80C98000", "80CB8002", "80CD8008")
+    for round_ in range(25):
+        for chip in range(8):
+            for code in codes:
+                node.emulator.occur(chip, code)
+                if round_ < 24 or chip % 2:
+                    node.emulator.recover(chip, code)
+    faulty = {f"Ascend910-{chip}" for chip in (0, 2, 4, 6)}
+    node.until(
+        lambda now: (
+            set(now.faults) == faulty
+            and all(len(faults) == len(codes) for faults in now.faults.values())
+        ),
+        "the last state is shown",
+        20,
+    )
+    time.sleep(4)
+    document = node.shown()
+    assert document is not None
+    assert set(document.faults) == faulty, "audits found something else"
+    assert node.status()["journal"]["trouble"] is None
+    node.kill()
+    node.start()
+    node.until(lambda now: set(now.faults) == faulty, "and after a restart")
+
+
+def test_sigterm_while_a_store_holds_a_thread(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    assert isinstance(node.place, Folder)
+    with (node.place.root / "kube-system" / ".lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        node.emulator.occur(1, FAULT)
+        node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
+        time.sleep(0.1)
+        status, seconds = node.stop()
+    assert (status, seconds < 5) == (0, True), node.logged()
+    assert node.journal("stop")

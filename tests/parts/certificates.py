@@ -1,0 +1,53 @@
+"""Certificates for a control plane on 127.0.0.1, made by ``openssl``."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.parts.processes import program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
+_SERVER = (
+    "subjectAltName=IP:127.0.0.1,DNS:localhost",
+    "extendedKeyUsage=serverAuth",
+    "keyUsage=digitalSignature",
+)
+_CLIENT = ("extendedKeyUsage=clientAuth", "keyUsage=digitalSignature")
+_AUTHORITY = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")
+
+
+def make_authority(directory: Path) -> None:
+    """Write ``ca.crt`` and ``ca.key``."""
+    _request(directory, "ca", "/CN=npu-vigil-tests", _AUTHORITY, ())
+
+
+def make_server(directory: Path) -> None:
+    """Write ``server.crt`` and ``server.key`` for 127.0.0.1."""
+    _request(directory, "server", "/CN=kube-apiserver", _SERVER, _signed(directory))
+
+
+def make_client(directory: Path, user: str, group: str) -> None:
+    """Write ``<user>.crt`` and ``<user>.key`` for a Kubernetes user in ``group``."""
+    _request(directory, user, f"/O={group}/CN={user}", _CLIENT, _signed(directory))
+
+
+def _signed(directory: Path) -> tuple[str, ...]:
+    return ("-CA", str(directory / "ca.crt"), "-CAkey", str(directory / "ca.key"))
+
+
+def _request(
+    directory: Path,
+    name: str,
+    subject: str,
+    extensions: tuple[str, ...],
+    signed: tuple[str, ...],
+) -> None:
+    arguments = [str(program("openssl")), "req", "-x509", *_KEY, *signed, "-subj", subject]
+    arguments += ["-keyout", str(directory / f"{name}.key"), "-out", str(directory / f"{name}.crt")]
+    for extension in extensions:
+        arguments += ["-addext", extension]
+    subprocess.run(arguments, check=True, capture_output=True)

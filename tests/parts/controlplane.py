@@ -1,0 +1,271 @@
+"""A real kube-apiserver on a real etcd, for tests, benchmarks and the demo's checks.
+
+::
+
+    with ControlPlane(directory) as plane:
+        store = open_store("kubernetes:", plane.kubeconfig)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import signal
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.parts.certificates import make_authority, make_client, make_server
+from tests.parts.processes import Running, free_ports, program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+_MODULE = Path(__file__).parent.parent / "controlplane"
+_UP_SECONDS = 30.0
+_ASK_SECONDS = 10.0
+_OK = 200
+_KEPT = {"kube-root-ca.crt", "extension-apiserver-authentication"}
+
+
+def apiserver_program() -> Path:
+    """The kube-apiserver: ``KUBEBUILDER_ASSETS``, then ``PATH``, then what ``setup.sh`` built."""
+    parts = (_MODULE / name for name in ("go.mod", "go.sum", "main.go"))
+    key = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    built = cache / "npu-vigil" / f"kube-apiserver-{key}"
+    return program("kube-apiserver", assets(), otherwise=built)
+
+
+def assets() -> Path | None:
+    """The folder with ready-made programs that the environment names."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS")
+    return Path(folder) if folder else None
+
+
+class ControlPlane:
+    """An API server and its etcd in ``directory``, on ports of 127.0.0.1 that stay the same.
+
+    Users: ``kubeconfig`` is the administrator's; ``kubeconfig_of`` makes one for a user without
+    any rights, or with a token that nobody issued.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port, self.etcd_port, self._peer_port = free_ports(3)
+        self.kubeconfig = directory / "admin.kubeconfig"
+        self._etcd: Running | None = None
+        self._apiserver: Running | None = None
+        make_authority(directory)
+        make_server(directory)
+        make_client(directory, "admin", "system:masters")
+        (directory / "tokens.csv").write_text("stranger-token,stranger,1\n")
+        self._write_kubeconfig(
+            self.kubeconfig,
+            {
+                "client-certificate": str(directory / "admin.crt"),
+                "client-key": str(directory / "admin.key"),
+            },
+        )
+        self._tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
+        self._tls.load_cert_chain(directory / "admin.crt", directory / "admin.key")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def apiserver_pid(self) -> int:
+        """Process id of the API server."""
+        assert self._apiserver is not None
+        return self._apiserver.pid
+
+    def start(self) -> None:
+        """Start both and wait until the API server is ready."""
+        self.start_etcd()
+        self.start_apiserver()
+
+    def stop(self) -> None:
+        """Stop both."""
+        self.stop_apiserver()
+        if self._etcd is not None:
+            self._etcd.stop()
+            self._etcd = None
+
+    def start_etcd(self) -> None:
+        """Start etcd on the data it had."""
+        client = f"http://127.0.0.1:{self.etcd_port}"
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        self._etcd = Running(
+            [
+                program("etcd", assets()),
+                f"--data-dir={self.directory / 'etcd'}",
+                f"--listen-client-urls={client}",
+                f"--advertise-client-urls={client}",
+                f"--listen-peer-urls={peer}",
+                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster=default={peer}",
+            ],
+            self.directory / "etcd.log",
+        )
+        self._etcd.wait_until(self._etcd_is_up, _UP_SECONDS)
+
+    def start_apiserver(self) -> None:
+        """Start the API server, on the port that it had before, and wait until it is ready."""
+        here = self.directory
+        self._apiserver = Running(
+            [
+                apiserver_program(),
+                f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={self.port}",
+                f"--client-ca-file={here / 'ca.crt'}",
+                f"--tls-cert-file={here / 'server.crt'}",
+                f"--tls-private-key-file={here / 'server.key'}",
+                f"--token-auth-file={here / 'tokens.csv'}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                f"--service-account-key-file={here / 'server.crt'}",
+                f"--service-account-signing-key-file={here / 'server.key'}",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                "--authorization-mode=RBAC",
+                "--allow-privileged=true",
+                # Nobody makes the service accounts that it would demand of every pod.
+                "--disable-admission-plugins=ServiceAccount",
+                "--endpoint-reconciler-type=none",
+            ],
+            here / "kube-apiserver.log",
+        )
+        self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
+
+    def stop_apiserver(self) -> None:
+        """Stop the API server; etcd keeps the data."""
+        if self._apiserver is not None:
+            # It would wait up to a minute for clients to end their watches.
+            self._apiserver.stop(patience_seconds=2.0)
+            self._apiserver = None
+
+    def kill_apiserver(self) -> None:
+        """End the API server without warning."""
+        assert self._apiserver is not None
+        self._apiserver.kill()
+        self._apiserver = None
+
+    def pause_apiserver(self) -> None:
+        """Freeze the API server: connections stay, nothing answers."""
+        assert self._apiserver is not None
+        self._apiserver.signal(signal.SIGSTOP)
+
+    def resume_apiserver(self) -> None:
+        """Let a frozen API server go on."""
+        assert self._apiserver is not None
+        self._apiserver.signal(signal.SIGCONT)
+
+    def kubeconfig_of(self, token: str, server: str | None = None) -> Path:
+        """A kubeconfig with a bearer token: ``stranger-token`` is known and may do nothing."""
+        path = self.directory / f"{token}.kubeconfig"
+        self._write_kubeconfig(path, {"token": token}, server)
+        return path
+
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Ask as administrator, without any code of ours; the decoded answer.
+
+        Raises ``AssertionError`` for a status other than 2xx.
+        """
+        status, answer = self.ask(method, path, body)
+        assert status // 100 == 2, (method, path, status, answer)
+        return answer
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        """Ask as administrator; status and decoded answer (text if it is no JSON)."""
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=_ASK_SECONDS, context=self._tls
+        )
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": _content_type(method)})
+            response = connection.getresponse()
+            text = response.read().decode()
+        finally:
+            connection.close()
+        try:
+            return response.status, json.loads(text)
+        except ValueError:
+            return response.status, text
+
+    def recover(self) -> None:
+        """Bring the API server back if a test left it stopped or frozen."""
+        if self._apiserver is None:
+            self.start_apiserver()
+        else:
+            self.resume_apiserver()
+            self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
+
+    def compact(self) -> None:
+        """Make etcd forget all versions but the last."""
+        revision = self._ask_etcd("/v3/kv/range", {"key": "Zm9v"})["header"]["revision"]
+        self._ask_etcd("/v3/kv/compaction", {"revision": revision})
+
+    def clean(self) -> None:
+        """Delete what tests left: ConfigMaps, leases, pods, nodes."""
+        for namespace in self.request("GET", "/api/v1/namespaces")["items"]:
+            name = namespace["metadata"]["name"]
+            found = self.request("GET", f"/api/v1/namespaces/{name}/configmaps")["items"]
+            for item in found:
+                if item["metadata"]["name"] not in _KEPT:
+                    one = f"/api/v1/namespaces/{name}/configmaps/{item['metadata']['name']}"
+                    self.ask("DELETE", one)
+        self.request("DELETE", "/api/v1/nodes")
+
+    def _etcd_is_up(self) -> bool:
+        try:
+            self._ask_etcd("/v3/kv/range", {"key": "Zm9v"})
+        except OSError:
+            return False
+        return True
+
+    def _apiserver_is_up(self) -> bool:
+        try:
+            return self.ask("GET", "/readyz")[0] == _OK
+        except OSError:
+            return False
+
+    def _ask_etcd(self, path: str, body: Mapping[str, Any]) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=_ASK_SECONDS)
+        try:
+            connection.request("POST", path, json.dumps(body))
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def _write_kubeconfig(
+        self, path: Path, user: Mapping[str, str], server: str | None = None
+    ) -> None:
+        cluster = {
+            "server": server or self.url,
+            "certificate-authority": str(self.directory / "ca.crt"),
+        }
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "user", "user": dict(user)}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+            "current-context": "test",
+        }
+        path.write_text(json.dumps(content, indent=2))
+        path.chmod(0o600)
+
+
+def _content_type(method: str) -> str:
+    return "application/merge-patch+json" if method == "PATCH" else "application/json"

@@ -1,0 +1,113 @@
+"""Real programs for tests: started on free ports, logged to a file, stopped by their process id."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_STEP_SECONDS = 0.02
+_LOG_TAIL_BYTES = 3000
+
+
+class PartFailed(Exception):
+    """A real program could not be found or did not come up."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody uses now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def program(name: str, first: Path | None = None, otherwise: Path | None = None) -> Path:
+    """The program ``name`` in the folder ``first``, else on ``PATH``, else in ``otherwise``."""
+    if first is not None and (first / name).is_file():
+        return first / name
+    found = shutil.which(name)
+    if found is not None:
+        return Path(found)
+    if otherwise is not None and (otherwise / name).is_file():
+        return otherwise / name
+    raise PartFailed(f"{name} is not on this machine; tests/setup.sh provides it")
+
+
+class Running:
+    """A program that runs until it is stopped."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str | Path],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [str(argument) for argument in arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        self._name = str(arguments[0])
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, negative for a signal; ``None`` while it runs."""
+        return self._process.poll()
+
+    def wait_until(self, is_up: Callable[[], bool], seconds: float) -> None:
+        """Wait until ``is_up``; raise ``PartFailed`` with the end of its log if it does not."""
+        give_up = time.monotonic() + seconds
+        while not is_up():
+            if self.status is not None:
+                raise PartFailed(f"{self._name} ended with {self.status}:\n{self._log_tail()}")
+            if time.monotonic() >= give_up:
+                raise PartFailed(f"{self._name} is not up after {seconds} s:\n{self._log_tail()}")
+            time.sleep(_STEP_SECONDS)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def wait(self, seconds: float) -> int:
+        """Wait for its end; its exit status."""
+        return self._process.wait(seconds)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self, patience_seconds: float = 10.0) -> int:
+        """Ask it to end, and end it if it does not in time; its exit status."""
+        if self.status is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            try:
+                return self._process.wait(patience_seconds)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        return self._process.wait()
+
+    def _log_tail(self) -> str:
+        return self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")

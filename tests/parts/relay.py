@@ -1,0 +1,86 @@
+"""A TCP relay that can be cut or frozen, to stand between a client and a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class Relay:
+    """Relays connections to ``127.0.0.1:target`` from ``port``; use with ``async with``."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._refusing = False
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self.cut()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def freeze(self) -> None:
+        """Pass nothing on any more; connections stay open and new ones are taken."""
+        self._flowing.clear()
+
+    async def cut(self) -> None:
+        """Break all connections and those that come."""
+        self._refusing = True
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def restore(self) -> None:
+        """Pass everything on again."""
+        self._refusing = False
+        self._flowing.set()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            if not self._refusing:
+                await self._relay(reader, writer)
+        except asyncio.CancelledError:
+            pass  # cut; a task of the server's that ends as cancelled would be logged
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._copy(reader, other_writer))
+                both.create_task(self._copy(other_reader, writer))
+        finally:
+            other_writer.transport.abort()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(_CHUNK_BYTES):
+                await self._flowing.wait()
+                writer.write(chunk)
+                await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.write_eof()

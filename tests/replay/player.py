@@ -1,0 +1,120 @@
+"""Plays a recording of the real device plugin: collector, policy and document, no I/O.
+
+It runs in virtual time. Every document is taken as written and acknowledged at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent.device_info import DeviceInfoDocument
+from agent.policy import Input, next_deadline_ms, step
+from agent.state import Acknowledged, State
+from collectors.base import Surroundings
+from collectors.chip_faults import ChipFaults
+from contract.catalogue import shipped
+from tests.replay.driver import RecordedDriver
+from tests.vectors import VECTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stores.base import Document
+
+NODE = "node-1"
+SETTLED_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the store had from ``at_ms`` (since the first step) on."""
+
+    at_ms: int
+    data: dict[str, str]
+    labels: dict[str, str]
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """The recording called ``name``."""
+    text = (VECTORS / f"device-plugin/recordings/{name}.json").read_text()
+    recording: dict[str, Any] = json.loads(text)
+    return recording
+
+
+async def play(recording: dict[str, Any]) -> list[Shown]:
+    """What we publish when the steps of ``recording`` happen."""
+    player = _Player(recording)
+    await player.run(recording["steps"])
+    return player.shown
+
+
+class _Player:
+    def __init__(self, recording: dict[str, Any]) -> None:
+        self.shown: list[Shown] = []
+        self._loop = asyncio.get_running_loop()
+        self._begin = self._loop.time()
+        self._started_ms = recording["started_ms"]
+        self._state = State(NODE, "boot")
+        self._driver = RecordedDriver(recording["profile"], self._wall_clock)
+        self._document = DeviceInfoDocument(NODE, lambda: self._state)
+        self._unstamped: Document | None = None
+        self._stamp = 0
+
+    def _at_ms(self) -> int:
+        return round((self._loop.time() - self._begin) * 1000)
+
+    def _wall_clock(self) -> int:
+        return int(self._started_ms) + self._at_ms()
+
+    async def run(self, steps: list[dict[str, Any]]) -> None:
+        """Do the steps at their times, and wait until nothing is left to happen."""
+        async with asyncio.TaskGroup() as tasks:
+            collector = None
+            for do in steps:
+                await asyncio.sleep(do["at_ms"] / 1000 - (self._loop.time() - self._begin))
+                if do["do"] == "start-agent":
+                    assert collector is None, "one start is what these recordings have"
+                    collector = tasks.create_task(self._collect())
+                else:
+                    self._driver.do(do)
+            await asyncio.sleep(SETTLED_SECONDS)
+            assert collector is not None
+            collector.cancel()
+
+    async def _collect(self) -> None:
+        self._document.identify(await self._driver.inventory())
+        around = Surroundings(
+            report=self._take_in,
+            wall_clock=self._wall_clock,
+            believed={},
+            driver=self._driver,
+            progress=lambda: None,
+        )
+        with contextlib.suppress(asyncio.CancelledError):
+            await ChipFaults().run(around)
+
+    def _take_in(self, inputs: Sequence[Input]) -> None:
+        self._state, _ = step(self._state, inputs, self._wall_clock(), shipped())
+        self._publish()
+        deadline_ms = next_deadline_ms(self._state, shipped())
+        if deadline_ms is not None:
+            self._loop.call_later((deadline_ms - self._wall_clock()) / 1000, self._take_in, ())
+
+    def _publish(self) -> None:
+        wanted = self._document.wanted()
+        if wanted is None:
+            return
+        unstamped = wanted.render(0)
+        if unstamped == self._unstamped:
+            return
+        self._unstamped = unstamped
+        self._stamp = max(self._wall_clock() // 1000, self._stamp + 1)
+        document = wanted.render(self._stamp)
+        self._document.verify(document)
+        self.shown.append(Shown(self._at_ms(), document.data, document.labels))
+        done = Acknowledged(document.name, wanted.revision, self._wall_clock())
+        self._state, _ = step(self._state, [done], self._wall_clock(), shipped())

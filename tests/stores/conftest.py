@@ -1,0 +1,37 @@
+"""Each store, empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stores.address import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import Store
+    from tests.parts.controlplane import ControlPlane
+
+
+@pytest.fixture
+async def kubernetes(control_plane: ControlPlane) -> AsyncIterator[Store]:
+    store = open_store("kubernetes:", control_plane.kubeconfig)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def directory(tmp_path: Path) -> AsyncIterator[Store]:
+    store = open_store(f"directory:{tmp_path / 'store'}")
+    yield store
+    await store.close()
+
+
+@pytest.fixture(params=["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Each store in turn."""
+    found: Store = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,218 @@
+"""What every store promises (``stores/base.py``), on real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.errors import StoreConflict, StoreRefused
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from tests.parts.watching import watching
+
+if TYPE_CHECKING:
+    from stores.base import Store
+
+LABEL = ("mx-consumer-cim", "true")
+LABELS = dict([LABEL])
+
+
+def a_document(name: str = "one", text: str = "x", namespace: str = "mindx-dl") -> Document:
+    return Document(namespace, name, {"text": text}, LABELS)
+
+
+async def test_nothing_is_none(store: Store) -> None:
+    assert await store.get("mindx-dl", "one") is None
+    assert await store.list(Selection("mindx-dl")) == ()
+
+
+async def test_what_was_put_is_got(store: Store) -> None:
+    document = Document(
+        "mindx-dl",
+        "mindx-dl-deviceinfo-node.1",
+        {"DeviceInfoCfg": '{"a":"<&>\u2028é漢"}', "empty": ""},
+        LABELS,
+        {"npu-vigil/touched": "1"},
+    )
+    version = await store.put(document)
+    got = await store.get("mindx-dl", "mindx-dl-deviceinfo-node.1")
+    assert version
+    assert got == Document(
+        document.namespace,
+        document.name,
+        document.data,
+        document.labels,
+        document.annotations,
+        version,
+    )
+
+
+async def test_put_replaces_the_whole_document(store: Store) -> None:
+    first = await store.put(Document("mindx-dl", "one", {"a": "1", "b": "2"}, LABELS, {"c": "3"}))
+    second = await store.put(Document("mindx-dl", "one", {"a": "4"}))
+    got = await store.get("mindx-dl", "one")
+    assert got == Document("mindx-dl", "one", {"a": "4"}, version=second)
+    assert first != second
+
+
+async def test_namespaces_are_made_when_needed(store: Store) -> None:
+    await store.put(a_document(namespace="never-seen-before"))
+    got = await store.get("never-seen-before", "one")
+    assert got is not None
+    assert got.data == {"text": "x"}
+
+
+async def test_a_list_holds_only_what_was_selected(store: Store) -> None:
+    await store.put(a_document("one"))
+    await store.put(a_document("two"))
+    await store.put(a_document("one", namespace="default"))
+    await store.put(Document("mindx-dl", "unlabelled", {"text": "x"}))
+
+    async def places(selection: Selection) -> set[str]:
+        return {f"{one.namespace}/{one.name}" for one in await store.list(selection)}
+
+    labelled = {"mindx-dl/one", "mindx-dl/two", "default/one"}
+    assert await places(Selection(label=LABEL)) == labelled
+    assert await places(Selection("mindx-dl", label=LABEL)) == {"mindx-dl/one", "mindx-dl/two"}
+    assert await places(Selection(name="one")) == {"mindx-dl/one", "default/one"}
+    assert await places(Selection("mindx-dl", "unlabelled")) == {"mindx-dl/unlabelled"}
+    assert await places(Selection("mindx-dl", "unlabelled", LABEL)) == set()
+    assert await places(Selection("mindx-dl", label=("mx-consumer-cim", "false"))) == set()
+
+
+async def test_the_expected_version_is_demanded(store: Store) -> None:
+    first = await store.put(a_document(text="1"), expected="")
+    with pytest.raises(StoreConflict):
+        await store.put(a_document(text="2"), expected="")
+    second = await store.put(a_document(text="2"), expected=first)
+    with pytest.raises(StoreConflict):
+        await store.put(a_document(text="3"), expected=first)
+    got = await store.get("mindx-dl", "one")
+    assert got is not None
+    assert (got.data, got.version) == ({"text": "2"}, second)
+
+
+async def test_the_expected_version_of_a_deleted_document_is_a_conflict(store: Store) -> None:
+    version = await store.put(a_document())
+    await store.delete("mindx-dl", "one")
+    with pytest.raises(StoreConflict):
+        await store.put(a_document(text="2"), expected=version)
+    assert await store.get("mindx-dl", "one") is None
+
+
+async def test_delete_twice_is_no_error(store: Store) -> None:
+    await store.put(a_document())
+    await store.delete("mindx-dl", "one")
+    await store.delete("mindx-dl", "one")
+    assert await store.get("mindx-dl", "one") is None
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [
+        ("mindx-dl", "Upper"),
+        ("mindx-dl", ""),
+        ("mindx-dl", "../other"),
+        ("mindx-dl", ".."),
+        ("mindx-dl", "a/b"),
+        ("mindx-dl", "a_b"),
+        ("mindx-dl", "-a"),
+        ("mindx-dl", "a" * 254),
+        ("mindx-dl", "a\n"),
+        ("", "one"),
+        ("..", "one"),
+        ("mindx.dl", "one"),
+        ("n" * 64, "one"),
+    ],
+)
+async def test_names_that_kubernetes_refuses_are_refused(
+    store: Store, namespace: str, name: str
+) -> None:
+    with pytest.raises(StoreRefused):
+        await store.put(Document(namespace, name, {}))
+    with pytest.raises(StoreRefused):
+        await store.get(namespace, name)
+    with pytest.raises(StoreRefused):
+        await store.delete(namespace, name)
+
+
+async def test_text_that_is_no_unicode_is_refused_and_changes_nothing(store: Store) -> None:
+    await store.put(a_document(text="good"))
+    with pytest.raises(StoreRefused, match="mindx-dl/one"):
+        await store.put(a_document(text="\ud800"))
+    got = await store.get("mindx-dl", "one")
+    assert got is not None
+    assert got.data == {"text": "good"}
+
+
+async def test_a_watch_begins_with_everything_and_shows_each_change(store: Store) -> None:
+    await store.put(a_document("one"))
+    async with watching(store, Selection("mindx-dl", label=LABEL)) as seen:
+        assert [one.name for one in seen.of(Listed)[0].documents] == ["one"]
+        version = await store.put(a_document("two", "1"))
+        await seen.until(lambda seen: ("mindx-dl", "two") in seen.documents)
+        assert seen.documents["mindx-dl", "two"].version == version
+        await store.put(a_document("two", "2"))
+        await seen.until(lambda seen: seen.documents["mindx-dl", "two"].data == {"text": "2"})
+        await store.delete("mindx-dl", "one")
+        await seen.until(lambda seen: ("mindx-dl", "one") not in seen.documents)
+    assert seen.of(Interrupted) == []
+    assert seen.of(Deleted) == [Deleted("mindx-dl", "one")]
+
+
+async def test_a_watch_shows_only_what_was_selected(store: Store) -> None:
+    async with watching(store, Selection("mindx-dl", "one", LABEL)) as seen:
+        await store.put(a_document("two"))
+        await store.put(a_document("one", namespace="default"))
+        await store.put(Document("mindx-dl", "one", {"text": "no label yet"}))
+        await store.put(a_document("one", "1"))
+        await seen.until(lambda seen: len(seen.documents) == 1)
+        # Taking the label away takes it out of the selection.
+        await store.put(Document("mindx-dl", "one", {"text": "no label"}))
+        await seen.until(lambda seen: not seen.documents)
+    assert [event.document.data for event in seen.of(Changed)] == [{"text": "1"}]
+    assert len(seen.of(Deleted)) == 1
+
+
+async def test_a_watch_may_begin_before_there_is_anything(store: Store) -> None:
+    async with watching(store, Selection(label=LABEL)) as seen:
+        assert seen.of(Listed) == [Listed(())]
+        await store.put(a_document(namespace="made-later"))
+        await seen.until(lambda seen: ("made-later", "one") in seen.documents)
+
+
+async def test_two_writers_who_expect_versions_lose_no_write(store: Store) -> None:
+    await store.put(a_document(text="0"))
+
+    async def add(times: int) -> None:
+        done = 0
+        while done < times:
+            got = await store.get("mindx-dl", "one")
+            assert got is not None
+            try:
+                text = str(int(got.data["text"]) + 1)
+                await store.put(a_document(text=text), expected=got.version)
+            except StoreConflict:
+                continue
+            done += 1
+
+    async with watching(store, Selection("mindx-dl")) as seen:
+        await asyncio.gather(add(15), add(15))
+        await seen.until(lambda seen: seen.documents["mindx-dl", "one"].data == {"text": "30"})
+
+
+async def test_a_thousand_documents_are_all_listed_and_watched(store: Store) -> None:
+    names = [f"node-{number}" for number in range(1000)]
+
+    async def put(part: list[str]) -> None:
+        for name in part:
+            await store.put(a_document(name))
+
+    async with watching(store, Selection(label=LABEL)) as seen:
+        await asyncio.gather(*(put(names[start::8]) for start in range(8)))
+        await seen.until(lambda seen: len(seen.documents) == 1000)
+    listed = await store.list(Selection("mindx-dl", label=LABEL))
+    assert sorted(one.name for one in listed) == sorted(names)
+    async with watching(store, Selection(label=LABEL)) as seen:
+        assert len(seen.documents) == 1000

@@ -1,0 +1,48 @@
+"""The table of differences is complete in itself; each recording's test checks its rows."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tests.compatibility import Difference, different, table
+from tests.vectors import VECTORS
+
+DEFECT = re.compile(r"[BKM]\d+")
+
+
+def known_recordings() -> set[str]:
+    plugin = VECTORS / "device-plugin"
+    examples = (plugin / "worked-examples.jsonl").read_text().splitlines()
+    return {
+        *(f"device-plugin/{path.stem}" for path in (plugin / "recordings").glob("*.json")),
+        *(f"device-plugin/{json.loads(line)['id']}" for line in examples),
+        *(f"clusterd/{path.stem}" for path in (VECTORS / "clusterd").glob("*.json")),
+    }
+
+
+def test_every_row_names_a_defect_and_a_recording_and_differs() -> None:
+    assert table()
+    known = known_recordings()
+    for row in table():
+        assert DEFECT.fullmatch(row.defect), row
+        assert row.recording.partition("@")[0] in known, row
+        assert row.difference.upstream != row.difference.ours, row
+
+
+def test_no_row_is_there_twice() -> None:
+    places = [(row.recording, row.difference.path) for row in table()]
+    assert sorted(set(places)) == sorted(places)
+
+
+def test_every_kind_of_difference_is_found() -> None:
+    upstream = {"a": 1, "b": [1, {"c": 2}], "d": {"x": 1, "y": 2}, "e": True}
+    ours = {"a": 1, "b": [2], "d": {"y": 2, "x": 1}, "e": 1, "f": "new"}
+    assert sorted(different(upstream, ours)) == [
+        Difference("$.b[0]", "1", "2"),
+        Difference("$.b[1]", "(present)", "(absent)"),
+        Difference("$.d (order)", '["x", "y"]', '["y", "x"]'),
+        Difference("$.e", "true", "1"),
+        Difference("$.f", "(absent)", '"new"'),
+    ]
+    assert list(different(upstream, upstream)) == []

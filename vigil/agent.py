@@ -1,0 +1,60 @@
+"""``vigil agent``: the node daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (typer reads it)
+from typing import Annotated
+
+import typer
+
+
+def agent(
+    node_name: Annotated[
+        str | None, typer.Option(help="Name of this node (also NODE_NAME).", show_default=False)
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="kubernetes: (default) or directory:PATH."),
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="How to reach the API server.")
+    ] = None,
+    driver_root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The driver; default /usr/local/Ascend/driver."),
+    ] = None,
+    trust_driver: Annotated[
+        bool | None,
+        typer.Option(
+            "--trust-driver", help="Load a driver that does not belong to root (development)."
+        ),
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Journal and socket; default /var/lib/npu-vigil."),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
+    ] = None,
+) -> None:
+    """Watch the NPUs of this node and publish what is wrong with them."""
+    import os
+
+    from agent.config import load_agent
+    from agent.daemon import run
+
+    options = {
+        "node_name": node_name,
+        "store": store,
+        "kubeconfig": kubeconfig,
+        "driver_root": driver_root,
+        "trust_driver": trust_driver,
+        "state_dir": state_dir,
+        "listen": listen,
+    }
+    raise typer.Exit(run(load_agent(config, os.environ, options)))

@@ -1,0 +1,59 @@
+"""``vigil aggregator``: the cluster daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (typer reads it)
+from typing import Annotated
+
+import typer
+
+
+def aggregator(
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="kubernetes: (default) or directory:PATH; read from each that is given.",
+        ),
+    ] = None,
+    publish: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Publish to each of these; default the first --store."),
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="How to reach the API server.")
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where it listens is noted; default /var/lib/npu-vigil-aggregator."
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
+    ] = None,
+    touch_period_seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="How long a deleted node is shown healthy; default 45."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
+    ] = None,
+) -> None:
+    """Merge what the nodes report into the documents that schedulers read."""
+    import os
+
+    from aggregator.config import load_aggregator
+    from aggregator.daemon import run
+
+    options = {
+        "store": store or None,
+        "publish": publish or None,
+        "kubeconfig": kubeconfig,
+        "state_dir": state_dir,
+        "listen": listen,
+        "touch_period_seconds": touch_period_seconds,
+    }
+    run(load_aggregator(config, os.environ, options))

@@ -1,0 +1,134 @@
+"""The demo from its options to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+
+from stores.address import open_store
+from vigil.demo import show
+from vigil.demo.fleet import Fleet
+from vigil.demo.reader import Reader
+from vigil.demo.run import check_store_is_ours, remove_documents, run
+from vigil.demo.story import STORY
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from vigil.demo.run import Player, Result
+    from vigil.demo.story import Step
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for; ``directory`` is empty and the demo's own."""
+
+    directory: Path
+    nodes: int
+    speed: float
+    json: bool
+    keep: bool
+    store: str | None
+    kubeconfig: Path | None
+
+
+async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
+    """Play ``story`` and show it; whether every expected state was reached."""
+    url = options.store or f"directory:{options.directory / 'store'}"
+    async with AsyncExitStack() as stack:
+        store = open_store(url, kubeconfig=options.kubeconfig)
+        stack.push_async_callback(store.close)
+        fleet = Fleet(options.directory, options.nodes, url, options.kubeconfig, options.speed)
+        await check_store_is_ours(store, [node.name for node in fleet.nodes])
+        stack.push_async_callback(remove_documents, store)
+        stack.push_async_callback(fleet.close)
+        reader = Reader(store)
+        screen = await stack.enter_async_context(_screen(options, fleet, reader))
+        summary = await run(fleet, reader, story, options.speed, screen.add, screen.use)
+        if options.json:
+            print(json.dumps(show.as_json(summary), indent=2))
+        else:
+            screen.say(show.summary_lines(summary))
+        if options.keep:
+            _explain_keep(fleet, url)
+            await asyncio.Event().wait()
+    return summary.well
+
+
+class _Screen:
+    """Shows results as they come: nothing for JSON, lines without a terminal, else a table."""
+
+    def __init__(self, fleet: Fleet, reader: Reader, live: Live | None, *, lines: bool) -> None:
+        self._fleet = fleet
+        self._reader = reader
+        self._live = live
+        self._lines = lines
+        self._results: list[Result] = []
+        self._player: Player | None = None
+
+    def use(self, player: Player) -> None:
+        """Take the blind chips from ``player``."""
+        self._player = player
+
+    def add(self, result: Result) -> None:
+        """Show one more step."""
+        self._results.append(result)
+        if self._lines:
+            print(show.plain(result), flush=True)
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the table again, where there is one."""
+        if self._live is not None and self._player is not None:
+            names = [node.name for node in self._fleet.nodes]
+            self._live.update(
+                show.live(names, self._reader.cluster, self._player.blind, self._results),
+                refresh=True,
+            )
+
+    def say(self, text: str) -> None:
+        """Write below the table."""
+        if self._live is not None:
+            self._live.stop()
+            for result in self._results:
+                for problem in result.problems:
+                    print(f"step {result.number}: problem: {problem}")
+        print(text, flush=True)
+
+
+@asynccontextmanager
+async def _screen(options: Options, fleet: Fleet, reader: Reader) -> AsyncIterator[_Screen]:
+    if options.json or not sys.stdout.isatty():
+        yield _Screen(fleet, reader, None, lines=not options.json)
+        return
+    with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as live:
+        screen = _Screen(fleet, reader, live, lines=False)
+        ticker = asyncio.create_task(_draw_often(screen), name="draw")
+        try:
+            yield screen
+        finally:
+            ticker.cancel()
+
+
+async def _draw_often(screen: _Screen) -> None:
+    while True:
+        screen.draw()
+        await asyncio.sleep(0.1)
+
+
+def _explain_keep(fleet: Fleet, url: str) -> None:
+    print(f"\nStill running, until Ctrl-C. Documents: {url}", file=sys.stderr)
+    for node in fleet.nodes:
+        print(
+            f"  VIGIL_EMULATOR_DIR={node.directory / 'emulator'} vigil simulate occur 3 80E01801"
+            f"   # on {node.name}; its log: {node.log}",
+            file=sys.stderr,
+        )

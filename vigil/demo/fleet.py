@@ -1,0 +1,223 @@
+"""The processes of the demo: emulated nodes with a real agent each, and one aggregator."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from dcmi_shim.emulator.control import Emulator
+from dcmi_shim.emulator.install import install
+from vigil.demo.story import (
+    CODE_QUERY,
+    Drop,
+    Hang,
+    KillAgent,
+    LoseNext,
+    Occur,
+    Recover,
+    Return,
+    StartAgent,
+    Unhang,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vigil.demo.story import Action
+
+CHIPS = range(8)
+_STOP_SECONDS = 5.0
+
+_AGENT_CONFIGURATION = """\
+[chip_faults]
+audit_period_seconds = {audit_period}
+health_period_seconds = {audit_period}
+
+[driver]
+probe_period_seconds = {probe_period}
+"""
+
+
+@dataclass
+class Node:
+    """One emulated A2 node: its name, driver, and agent process."""
+
+    name: str
+    directory: Path
+    agent: asyncio.subprocess.Process | None = None
+    emulator: Emulator = field(init=False)
+
+    def __post_init__(self) -> None:
+        install(self.driver_root, self.directory / "emulator", "a2")
+        self.emulator = Emulator(self.directory / "emulator")
+
+    @property
+    def driver_root(self) -> Path:
+        """Where the emulated driver lies, laid out as the vendor's."""
+        return self.directory / "driver"
+
+    @property
+    def log(self) -> Path:
+        """What the agent wrote to standard error."""
+        return self.directory / "agent.log"
+
+
+class Fleet:
+    """All processes of one demo. Nothing is left behind by ``close``."""
+
+    def __init__(
+        self, directory: Path, nodes: int, store: str, kubeconfig: Path | None, speed: float
+    ) -> None:
+        self.directory = directory
+        self._store = store
+        self._kubeconfig = kubeconfig
+        self._configuration = directory / "agent.toml"
+        self._configuration.write_text(
+            _AGENT_CONFIGURATION.format(
+                audit_period=round(2 / speed, 3), probe_period=round(1 / speed, 3)
+            )
+        )
+        with ThreadPoolExecutor() as builders:
+            self.nodes = tuple(
+                builders.map(
+                    lambda number: Node(f"vigil-demo-{number}", self._made(f"node-{number}")),
+                    range(1, nodes + 1),
+                )
+            )
+        self._aggregator: asyncio.subprocess.Process | None = None
+
+    def _made(self, name: str) -> Path:
+        path = self.directory / name
+        path.mkdir()
+        return path
+
+    def node(self, role: int) -> Node:
+        """The node that plays ``role``."""
+        return self.nodes[role % len(self.nodes)]
+
+    async def start(self) -> None:
+        """Start the aggregator and every agent."""
+        self._aggregator = await self._spawn(
+            self.directory / "aggregator.log",
+            "aggregator",
+            "--state-dir",
+            str(self._made("aggregator")),
+        )
+        for node in self.nodes:
+            await self.start_agent(node)
+
+    async def start_agent(self, node: Node) -> None:
+        """Start the agent of ``node``."""
+        node.agent = await self._spawn(
+            node.log,
+            "agent",
+            "--node-name",
+            node.name,
+            "--driver-root",
+            str(node.driver_root),
+            "--trust-driver",
+            "--state-dir",
+            str(node.directory / "state"),
+            "--config",
+            str(self._configuration),
+        )
+
+    async def _spawn(self, log: Path, verb: str, *options: str) -> asyncio.subprocess.Process:
+        where = ["--store", self._store]
+        if self._kubeconfig is not None:
+            where += ["--kubeconfig", str(self._kubeconfig)]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        with log.open("ab") as output:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "vigil", verb, "--listen", "127.0.0.1:0", *where, *options),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+            )
+
+    async def act(self, action: Action) -> None:
+        """Do one thing to the hardware or to a process."""
+        node = self.node(action.role)
+        emulator = node.emulator
+        match action:
+            case Occur(_, chip, code):
+                emulator.occur(chip, code)
+            case Recover(_, chip, code):
+                emulator.recover(chip, code)
+            case Drop(_, chip):
+                emulator.drop(chip)
+            case Return(_, chip):
+                emulator.restore(chip)
+            case Hang(_, chip):
+                emulator.hang(CODE_QUERY, chip)
+            case Unhang(_, chip):
+                emulator.clear(CODE_QUERY, chip)
+            case LoseNext():
+                emulator.lose_everything_next()
+            case KillAgent():
+                assert node.agent is not None
+                node.agent.send_signal(signal.SIGKILL)
+                await node.agent.wait()
+            case StartAgent():
+                await self.start_agent(node)
+
+    async def blind_chips(self, node: Node) -> frozenset[int]:
+        """Chips that the agent of ``node`` reports as blind in its metrics."""
+        listen = node.directory / "state" / "listen"
+        url = listen.read_text().strip()
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+            session.get(f"{url}/metrics") as response,
+        ):
+            text = await response.text()
+        return frozenset(
+            int(sample.labels["chip"])
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == "npu_vigil_blind" and sample.value == 1 and sample.labels["chip"]
+        )
+
+    def dead(self) -> list[str]:
+        """Processes that ended by themselves, with their last words."""
+        named = [(f"agent of {node.name}", node.agent, node.log) for node in self.nodes]
+        named.append(("aggregator", self._aggregator, self.directory / "aggregator.log"))
+        return [
+            f"{name} ended with {process.returncode}: {_last_line(log)}"
+            for name, process, log in named
+            if process is not None and process.returncode not in (None, -signal.SIGKILL)
+        ]
+
+    async def close(self) -> None:
+        """Stop every process and close the emulators."""
+        running = [
+            process
+            for process in (*(node.agent for node in self.nodes), self._aggregator)
+            if process is not None and process.returncode is None
+        ]
+        for process in running:
+            process.terminate()
+        for process in running:
+            try:
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        for node in self.nodes:
+            node.emulator.close()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return lines[-1] if lines else "(nothing written)"

@@ -1,0 +1,123 @@
+"""Shows a demo: a live table on a terminal, complete lines elsewhere, JSON for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from vigil.demo.fleet import CHIPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from vigil.demo.reader import ChipsView
+    from vigil.demo.run import Result, Summary
+
+
+def _milliseconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f} ms"
+
+
+def arrival_line(result: Result) -> str:
+    """How long it took to arrive, and whether it was right."""
+    verdict = "as expected" if not result.problems else "NOT as expected"
+    if result.step.unchanged:
+        return f"documents keep their state: {verdict}"
+    return (
+        f"device-info after {_milliseconds(result.device_info_ms) or 'never'}, "
+        f"cluster-info after {_milliseconds(result.cluster_info_ms) or 'never'}: {verdict}"
+    )
+
+
+def plain(result: Result) -> str:
+    """One step as lines for a log or a pipe."""
+    lines = [
+        f"[{result.at_seconds:5.1f} s] {result.step.title}",
+        f"          {result.step.meaning}",
+        f"          {arrival_line(result)}",
+    ]
+    lines += [f"          problem: {problem}" for problem in result.problems]
+    return "\n".join(lines)
+
+
+def summary_lines(summary: Summary) -> str:
+    """The last words of the demo."""
+    right = sum(not result.problems for result in summary.results)
+    lines = [f"problem: {problem}" for problem in summary.problems]
+    lines.append(
+        f"{right} of {len(summary.results)} expected states were reached "
+        f"in {summary.seconds:.0f} s: {'all is well' if summary.well else 'NOT well'}"
+    )
+    return "\n".join(lines)
+
+
+def as_json(summary: Summary) -> dict[str, Any]:
+    """The summary for machines; times in milliseconds and seconds as named."""
+    return {
+        "well": summary.well,
+        "seconds": round(summary.seconds, 3),
+        "problems": list(summary.problems),
+        "steps": [
+            {
+                "number": result.number,
+                "title": result.step.title,
+                "meaning": result.step.meaning,
+                "at_seconds": round(result.at_seconds, 3),
+                "device_info_ms": _rounded(result.device_info_ms),
+                "cluster_info_ms": _rounded(result.cluster_info_ms),
+                "problems": list(result.problems),
+            }
+            for result in summary.results
+        ],
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def live(
+    nodes: Sequence[str],
+    cluster: dict[str, ChipsView],
+    blind: dict[str, frozenset[int]],
+    results: Sequence[Result],
+) -> RenderableType:
+    """The cluster as the aggregator sees it, above what happened so far."""
+    chips = Table(title="cluster-info: chips", expand=False)
+    chips.add_column("node")
+    for chip in CHIPS:
+        chips.add_column(str(chip), justify="center")
+    for node in nodes:
+        view = cluster.get(node)
+        chips.add_row(node, *(_cell(view, blind.get(node, frozenset()), chip) for chip in CHIPS))
+    story = Table(title="what happened", expand=True)
+    for column in ("at", "what happened", "what it means", "device-info", "cluster-info", ""):
+        story.add_column(column)
+    for result in results:
+        verdict = Text("FAILED", "bold red") if result.problems else Text("ok", "green")
+        story.add_row(
+            f"{result.at_seconds:.1f} s",
+            result.step.title,
+            result.step.meaning,
+            "unchanged" if result.step.unchanged else _milliseconds(result.device_info_ms),
+            "unchanged" if result.step.unchanged else _milliseconds(result.cluster_info_ms),
+            verdict,
+        )
+    return Group(chips, story)
+
+
+def _cell(view: ChipsView | None, blind: frozenset[int], chip: int) -> Text:
+    if view is None:
+        return Text("·", "dim")
+    if chip in view.faults:
+        codes = sorted(view.faults[chip])
+        more = f"+{len(codes) - 1}" if len(codes) > 1 else ""
+        return Text(codes[0] + more, "red" if chip in view.unhealthy else "yellow")
+    if chip in blind:
+        return Text("blind", "magenta")
+    return Text("ok", "green") if chip in view.free else Text("?", "yellow")

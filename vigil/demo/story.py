@@ -1,0 +1,216 @@
+"""The story of the demo: what is done to the hardware, and what the documents must say then.
+
+A role is a node of the story. With fewer nodes than roles several roles share a node, which works
+because no two roles use the same chip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+CODE_QUERY = "dcmi_get_device_errorcode_v2"
+
+
+@dataclass(frozen=True)
+class Occur:
+    """A fault begins."""
+
+    role: int
+    chip: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Recover:
+    """A fault ends."""
+
+    role: int
+    chip: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A card falls off the bus."""
+
+    role: int
+    chip: int
+
+
+@dataclass(frozen=True)
+class Return:
+    """A dropped card is back."""
+
+    role: int
+    chip: int
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A driver call on one chip does not return any more."""
+
+    role: int
+    chip: int
+
+
+@dataclass(frozen=True)
+class Unhang:
+    """The hanging driver call returns again."""
+
+    role: int
+    chip: int
+
+
+@dataclass(frozen=True)
+class KillAgent:
+    """SIGKILL for the agent of a node."""
+
+    role: int
+
+
+@dataclass(frozen=True)
+class StartAgent:
+    """The agent of a node is started again."""
+
+    role: int
+
+
+@dataclass(frozen=True)
+class LoseNext:
+    """The emulator loses the next event and its entry in the list: the demo must notice."""
+
+    role: int
+
+
+Action: TypeAlias = (
+    Occur | Recover | Drop | Return | Hang | Unhang | KillAgent | StartAgent | LoseNext
+)
+
+Levels: TypeAlias = dict[str, str]
+"""Fault code to handling level of one chip; empty for a healthy chip."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens. ``expect`` tells what changes in the documents because of it.
+
+    ``blind`` is the chip that must be reported blind from here on, ``sighted`` the one that must
+    no longer be.
+    """
+
+    title: str
+    meaning: str
+    pause_seconds: float = 2.5
+    actions: tuple[Action, ...] = ()
+    expect: dict[tuple[int, int], Levels] = field(default_factory=dict)
+    blind: tuple[int, int] | None = None
+    sighted: tuple[int, int] | None = None
+    unchanged: bool = False
+    """The documents must stay as they are: there is no time of arrival to show."""
+
+
+ROLES = 3
+
+STORY: tuple[Step, ...] = (
+    Step(
+        "the nodes start",
+        "every chip is healthy and offered to the scheduler",
+        pause_seconds=0.0,
+    ),
+    Step(
+        "HBM multi-bit ECC error on chip 3 of node 1",
+        "critical: the job on this chip must restart, the chip leaves the free list",
+        actions=(Occur(0, 3, "80E01801"),),
+        expect={(0, 3): {"80E01801": "RestartBusiness"}},
+    ),
+    Step(
+        "AI core bus error on chip 1 of node 2",
+        "minor: repeating the request is enough, the chip is withheld meanwhile",
+        actions=(Occur(1, 1, "80C98008"),),
+        expect={(1, 1): {"80C98008": "RestartRequest"}},
+    ),
+    Step(
+        "the AI core error recovers",
+        "the chip is free again",
+        actions=(Recover(1, 1, "80C98008"),),
+        expect={(1, 1): {}},
+    ),
+    Step(
+        "four codes at once on chip 5 of node 2",
+        "one broken HBM in four words: the worst level counts, each code keeps its own",
+        actions=(
+            Occur(1, 5, "80E18401"),
+            Occur(1, 5, "80E18402"),
+            Occur(1, 5, "A4028801"),
+            Occur(1, 5, "A8028801"),
+        ),
+        expect={
+            (1, 5): {
+                "80E18401": "NotHandleFault",
+                "80E18402": "SeparateNPU",
+                "A4028801": "NotHandleFault",
+                "A8028801": "SeparateNPU",
+            }
+        },
+    ),
+    Step(
+        "the card of chip 6 of node 3 drops off the bus",
+        "the driver does not find the chip: restart it when it is idle",
+        actions=(Drop(2, 6),),
+        expect={(2, 6): {"40F84E00": "RestartNPU"}},
+    ),
+    Step(
+        "the card is back",
+        "the chip answers and is free again",
+        actions=(Return(2, 6),),
+        expect={(2, 6): {}},
+    ),
+    Step(
+        "the driver hangs in a call for chip 0 of node 1",
+        "no data is neither healthy nor faulty: the chip is blind and keeps its last state",
+        actions=(Hang(0, 0),),
+        blind=(0, 0),
+        unchanged=True,
+    ),
+    Step(
+        "meanwhile chip 7 of node 1 breaks",
+        "a hanging call for one chip does not hide another one",
+        pause_seconds=1.0,
+        actions=(Occur(0, 7, "80E3A201"),),
+        expect={(0, 7): {"80E3A201": "SeparateNPU"}},
+    ),
+    Step(
+        "the driver call returns",
+        "chip 0 is seen again, by itself",
+        actions=(Unhang(0, 0),),
+        sighted=(0, 0),
+        unchanged=True,
+    ),
+    Step(
+        "the agent of node 3 is killed, then chip 2 breaks",
+        "nobody watches node 3 now: its documents keep the last state",
+        actions=(KillAgent(2), Occur(2, 2, "8C204E00")),
+        unchanged=True,
+    ),
+    Step(
+        "the agent of node 3 is started again",
+        "what happened meanwhile is found and published",
+        actions=(StartAgent(2),),
+        expect={(2, 2): {"8C204E00": "RestartBusiness"}},
+    ),
+    Step(
+        "everything is repaired",
+        "all chips are healthy and free again",
+        actions=(
+            Recover(0, 3, "80E01801"),
+            Recover(0, 7, "80E3A201"),
+            Recover(1, 5, "80E18401"),
+            Recover(1, 5, "80E18402"),
+            Recover(1, 5, "A4028801"),
+            Recover(1, 5, "A8028801"),
+            Recover(2, 2, "8C204E00"),
+        ),
+        expect={(0, 3): {}, (0, 7): {}, (1, 5): {}, (2, 2): {}},
+    ),
+)

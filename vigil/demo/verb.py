@@ -1,0 +1,48 @@
+"""``vigil demo``: the whole system on one machine with emulated hardware."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    nodes: Annotated[int, typer.Option(min=1, max=32, help="Emulated nodes.")] = 3,
+    speed: Annotated[
+        float, typer.Option(min=0.1, max=20.0, help="Divides the pauses of the story.")
+    ] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    keep: Annotated[
+        bool, typer.Option(help="Leave everything running after the story, until Ctrl-C.")
+    ] = False,
+    store: Annotated[
+        str | None, typer.Option(envvar="VIGIL_STORE", help="kubernetes: or directory:PATH.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(envvar="KUBECONFIG", help="For --store kubernetes:.")
+    ] = None,
+) -> None:
+    """Play a story of chip faults on emulated nodes; 0 if every expected state was reached."""
+    import asyncio
+    import tempfile
+
+    from vigil.demo.command import Options, play
+
+    with tempfile.TemporaryDirectory(prefix="vigil-demo-") as directory:
+        options = Options(
+            directory=Path(directory),
+            nodes=nodes,
+            speed=speed,
+            json=as_json,
+            keep=keep,
+            store=store,
+            kubeconfig=kubeconfig,
+        )
+        try:
+            well = asyncio.run(play(options))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    if not well:
+        raise typer.Exit(1)
