@@ -85,19 +85,27 @@ class Running:
                 raise PartFailed(f"{self._name} is not up after {seconds} s:\n{self._log_tail()}")
             time.sleep(_STEP_SECONDS)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def freeze(self) -> None:
         """Stop all its threads where they are; comes back when they stand still."""
-        self._process.send_signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP)
         self.wait_until(self._stands_still, 10.0)
 
     def thaw(self) -> None:
         """Let it go on."""
-        self._process.send_signal(signal.SIGCONT)
+        self.signal(signal.SIGCONT)
 
     def _stands_still(self) -> bool:
         threads = Path(f"/proc/{self.pid}/task").glob("*/stat")
         # The state is the first field after the name, which stands in brackets.
         return all(one.read_text().rpartition(") ")[2].startswith("T") for one in threads)
+
+    def wait(self, seconds: float) -> int:
+        """Wait for its end; its exit status."""
+        return self._process.wait(seconds)
 
     def kill(self) -> None:
         """End it at once."""
