@@ -261,6 +261,9 @@ class _Watch:
                 watched.due[query] = _NEVER
                 reports = beliefs.health_answered(True, asked_at, wall_clock())
             else:
+                if query is Query.CODES:
+                    # A card that dropped is not blind, and its health says that it did.
+                    await self._ask(watched, Query.HEALTH)
                 by_chip = error.return_code not in ENVIRONMENT
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
         except DriverCallStuck as error:

@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
 }
-"""Name of a source to what makes its collector; periods are its keyword arguments."""
+"""Name of a source to what makes its collector; its section of the configuration are arguments."""
