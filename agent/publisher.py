@@ -232,12 +232,14 @@ class Publisher:
         return None
 
     async def _read(self) -> _Pause | None:
+        # Before the request: what changes while it is answered has to be read again.
+        self._read_again = False
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 shown = await self._store.get(self._namespace, self._name)
         except (StoreError, TimeoutError) as error:
+            self._read_again = True
             return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
-        self._read_again = False
         before, self._shown = self._shown, shown
         if shown is not None:
             self._stamps.saw(self._edges.stamp_of(shown))

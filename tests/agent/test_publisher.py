@@ -29,6 +29,7 @@ class TroubledStore(DirectoryStore):
     error: StoreError | None = None
     loses_answers = False
     delay_seconds = 0.0
+    get_delay_seconds = 0.0
 
     def __init__(self, url: str, root: Path) -> None:
         super().__init__(url, root)
@@ -38,7 +39,10 @@ class TroubledStore(DirectoryStore):
     async def get(self, namespace: str, name: str) -> Document | None:
         if self.error is not None:
             raise self.error
-        return await super().get(namespace, name)
+        await asyncio.sleep(self.get_delay_seconds / 2)
+        document = await super().get(namespace, name)
+        await asyncio.sleep(self.get_delay_seconds / 2)
+        return document
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         self.tries += 1
@@ -293,6 +297,23 @@ async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Pa
         assert await bench.shows("faulty") < 1.5
         await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
         assert bench.record.writes["change", "conflict"] == 1
+
+
+async def test_a_foreign_change_while_the_last_one_is_read_is_repaired_too(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        stored = await bench.foreign.get(SPACE, NAME)
+        assert stored is not None
+        bench.store.get_delay_seconds = 0.6
+        await bench.writes_foreign("nonsense")
+        await asyncio.sleep(0.15)
+        # The answer is our own document, but when it comes it is not there any more.
+        await bench.foreign.put(stored)
+        await asyncio.sleep(0.3)
+        await bench.writes_foreign("more nonsense")
+        assert await bench.shows("healthy") < 2
 
 
 async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> None:

@@ -200,6 +200,8 @@ class Node:
     def journal(self, kind: str) -> list[Any]:
         """The bodies of all journal rows of a kind, in order."""
         with closing(sqlite3.connect(self.state_dir / "journal.sqlite")) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall():
+                return []
             rows = connection.execute(
                 "SELECT body FROM rows WHERE kind = ? ORDER BY sequence", (kind,)
             ).fetchall()
