@@ -163,7 +163,7 @@ class DirectoryStore:
         return self._read(namespace, name, {})
 
     def _complain(self, namespace: str, name: str, error: files.Malformed) -> None:
-        complaint = f"{error.version} {error}"
+        complaint = f"{error.digest} {error}"
         if self._complained.get((namespace, name)) != complaint:
             self._complained[namespace, name] = complaint
             path = files.document_path(self._root, namespace, name)

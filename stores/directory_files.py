@@ -35,11 +35,11 @@ _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
 
 
 class Malformed(Exception):
-    """A file that is no document; the text says why."""
+    """A file that is no document; the text says why, ``digest`` stands for its content."""
 
-    def __init__(self, what: str, version: str) -> None:
+    def __init__(self, what: str, digest: str) -> None:
         super().__init__(what)
-        self.version = version
+        self.digest = digest
 
 
 class _File(msgspec.Struct, omit_defaults=True):
@@ -87,14 +87,15 @@ def names(root: Path, namespace: str) -> list[str]:
 
 def read(root: Path, namespace: str, name: str) -> Document | None:
     """Read one document; ``None`` if there is no file. Raises ``Malformed``."""
-    content = _content(document_path(root, namespace, name))
-    if content is None:
+    found = _content(document_path(root, namespace, name))
+    if found is None:
         return None
-    version = _version(content)
+    content, status = found
     try:
         file = _decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(str(error), version) from None
+        raise Malformed(str(error), _digest(content)) from None
+    version = _version(content, status)
     return Document(namespace, name, file.data, file.labels, file.annotations, version)
 
 
@@ -119,12 +120,13 @@ def replace(root: Path, namespace: str, name: str, content: bytes) -> str:
     draft = path.with_name(f".{name}.new")
     try:
         draft.write_bytes(content)
+        status = draft.stat()
         os.replace(draft, path)  # noqa: PTH105
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise storage_error(error, f"write {path}") from error
-    return _version(content)
+    return _version(content, status)
 
 
 def remove(root: Path, namespace: str, name: str) -> None:
@@ -168,7 +170,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: Path) -> tuple[bytes, os.stat_result] | None:
     # Without O_NONBLOCK a FIFO of that name would hold the reader for ever.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -183,14 +185,19 @@ def _content(path: Path) -> bytes | None:
         if status.st_size > _LARGEST_BYTES:
             raise Malformed(f"has {status.st_size} bytes, more than {_LARGEST_BYTES}", "")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(_LARGEST_BYTES)
+            return file.read(_LARGEST_BYTES), status
     except OSError as error:
         raise storage_error(error, f"read {path}") from error
     finally:
         os.close(descriptor)
 
 
-def _version(content: bytes) -> str:
+def _version(content: bytes, status: os.stat_result) -> str:
+    """Content and file: old content that is put back is a change, which a watch must tell of."""
+    return f"{_digest(content)}-{status.st_ino:x}-{status.st_mtime_ns:x}"
+
+
+def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
