@@ -1,8 +1,8 @@
 """How long a driver event takes to device-info and to cluster-info, on a real API server.
 
 ``python -m benchmarks.latency [--json] [--count 200]`` starts everything itself: kube-apiserver and
-etcd, three emulated A2 servers with a real agent each, one aggregator. Beside each change the bare
-cost of one ConfigMap write plus watch delivery is measured in the same run.
+etcd, three emulated A2 servers with a real agent each, one aggregator. Between the changes
+of each pattern the bare cost of one ConfigMap write plus watch delivery is measured.
 
 Patterns, each with ``count`` faults that occur and ``count`` that recover (a train with a quarter):
 
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cluster import Cluster, Node
-from benchmarks.report import Report, print_table
+from benchmarks.report import Pattern, Report, print_table
 from benchmarks.visibility import Bare, Change, Visibility
 from stores.address import open_store
 
@@ -122,16 +122,28 @@ class Bench:
                     changes.extend(group)
                     await _all_seen(group)
 
-        async with asyncio.TaskGroup() as rides:
-            for number, node in enumerate(self._cluster.nodes):
-                rides.create_task(ride(node, len(range(number, trains, len(self._cluster.nodes)))))
+        async def measure_beside() -> None:
+            while True:
+                await self._bare.measure()
+                await asyncio.sleep(_LONGEST_GAP_SECONDS / 10)
+
+        beside = asyncio.create_task(measure_beside(), name="bare")
+        try:
+            async with asyncio.TaskGroup() as rides:
+                for number, node in enumerate(self._cluster.nodes):
+                    times = len(range(number, trains, len(self._cluster.nodes)))
+                    rides.create_task(ride(node, times))
+        finally:
+            beside.cancel()
+            await asyncio.wait([beside])
+        self._cluster.check()
         return changes
 
     async def warm_up(self) -> None:
         """What only the first writes pay is not measured."""
         for _ in range(_WARM_UP):
             await self._bare.measure()
-        self._bare.seconds.clear()
+        self._bare.taken()
         for node in self._cluster.nodes:
             fault = self._next_fault(node)
             for change in (fault, _end_of(fault)):
@@ -202,11 +214,15 @@ async def measure(directory: Path, count: int) -> Report:
             start = await bench.start()
             await asyncio.sleep(1)
             await bench.warm_up()
-            patterns = {"single": await bench.single(count), "burst": await bench.burst(count)}
+            patterns = [
+                Pattern("single", await bench.single(count), bare.taken()),
+                Pattern("burst", await bench.burst(count), bare.taken()),
+            ]
+            part = count // len(_TRAIN_GAPS_SECONDS)
             for gap in _TRAIN_GAPS_SECONDS:
-                part = count // len(_TRAIN_GAPS_SECONDS)
-                patterns[f"train {gap} s"] = await bench.train(part, gap)
-            return Report(bare.seconds, start, patterns, visibility.interruptions)
+                changes = await bench.train(part, gap)
+                patterns.append(Pattern(f"train {gap} s", changes, bare.taken()))
+            return Report(start, patterns, visibility.interruptions)
         finally:
             for follower in followers:
                 follower.cancel()

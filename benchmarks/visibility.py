@@ -112,6 +112,11 @@ class Bare:
             if isinstance(event, Changed):
                 self._shown.put_nowait((event.document.data["number"], time.perf_counter()))
 
+    def taken(self) -> list[float]:
+        """What was measured since this was last asked, in seconds."""
+        seconds, self.seconds = self.seconds, []
+        return seconds
+
     async def measure(self) -> None:
         """Write once and wait until it is shown. The size is that of a device-info document."""
         self._written += 1

@@ -86,7 +86,7 @@ class KubernetesStore:
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                status, answer = await self._connection.request("PUT", _path(namespace, name), body)
+                status, answer = await self._write("PUT", _path(namespace, name), body)
                 if status in (_OK, _CREATED):
                     return _version(answer, what)
                 if status == _CONFLICT and expected is None:
@@ -95,7 +95,7 @@ class KubernetesStore:
                     raise wire.refusal(status, answer, what)
                 if expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            status, answer = await self._connection.request("POST", _path(namespace), body)
+            status, answer = await self._write("POST", _path(namespace), body)
             if status in (_OK, _CREATED):
                 return _version(answer, what)
             if status == _NOT_FOUND:
@@ -103,6 +103,9 @@ class KubernetesStore:
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
+
+    async def _write(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        return await self._connection.request(method, path, body, headers=wire.WRITE_HEADERS)
 
     async def delete(self, namespace: str, name: str) -> None:
         """See ``Store``."""
@@ -181,6 +184,8 @@ class KubernetesStore:
                 pending = bytearray()
                 async for chunk in response.content.iter_any():
                     pending += chunk
+                    if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
+                        continue  # a large frame comes in many pieces
                     *lines, rest = pending.split(b"\n")
                     for line in lines:
                         if line.strip():

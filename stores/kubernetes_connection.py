@@ -25,7 +25,7 @@ from yarl import URL
 from contract.errors import ConfigurationError, Problem, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 _log = logging.getLogger(__name__)
 
@@ -58,14 +58,20 @@ class Connection:
         self._closed = False
 
     async def request(
-        self, method: str, path: str, body: bytes | None = None, seconds: float = _ANSWER_SECONDS
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        seconds: float = _ANSWER_SECONDS,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """Ask once; the status and the body of the answer. ``path`` is already quoted.
 
+        ``headers`` go over the usual ones, which say that everything is JSON.
         Raises ``StoreUnavailable`` if there is no answer within ``seconds``.
         """
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
-        async with self._ask(method, path, body, timeout) as response:
+        async with self._ask(method, path, body, timeout, headers or {}) as response:
             return response.status, await response.read()
 
     @contextlib.asynccontextmanager
@@ -74,7 +80,7 @@ class Connection:
 
         Raises ``StoreUnavailable``, also while the answer is read.
         """
-        async with self._ask("GET", path, None, _WATCH_TIMEOUT) as response:
+        async with self._ask("GET", path, None, _WATCH_TIMEOUT, {}) as response:
             _notice_dead_peer(response)
             yield response
 
@@ -86,18 +92,23 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def _ask(
-        self, method: str, path: str, body: bytes | None, timeout: aiohttp.ClientTimeout
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+        headers: Mapping[str, str],
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         session = self._session or await self._open(None)
         host = self._configuration.host
         try:
-            response = await self._send(session, method, path, body, timeout)
+            response = await self._send(session, method, path, body, timeout, headers)
             if response.status == _UNAUTHORIZED:
                 # The credentials may have been replaced on disk since they were read.
                 newer = await self._open(session)
                 if newer is not session:
                     response.close()
-                    response = await self._send(newer, method, path, body, timeout)
+                    response = await self._send(newer, method, path, body, timeout, headers)
             async with response:
                 yield response
         except TimeoutError as error:
@@ -112,11 +123,13 @@ class Connection:
         path: str,
         body: bytes | None,
         timeout: aiohttp.ClientTimeout,
+        over: Mapping[str, str],
     ) -> aiohttp.ClientResponse:
         configuration = self._configuration
         headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
         if body is not None:
             headers["Content-Type"] = "application/json"
+        headers.update(over)
         try:
             token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
         except ConfigException as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
+from stores import kubernetes_protobuf
 from stores.base import Document
 
 
@@ -73,6 +74,13 @@ frame_decoder = msgspec.json.Decoder(Frame)
 bookmark_decoder = msgspec.json.Decoder(Bookmark)
 status_decoder = msgspec.json.Decoder(Status)
 
+WRITE_HEADERS = {
+    "Content-Type": "application/vnd.kubernetes.protobuf",
+    # The answer to a write need not repeat the data: only the new version is read.
+    "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+}
+"""What goes with a ``config_map_body``."""
+
 _TOO_MANY = 429
 _CONFLICT = 409
 _TIMED_OUT = 408
@@ -95,24 +103,11 @@ def document(config_map: ConfigMap) -> Document:
 
 def config_map_body(document: Document, version: str | None) -> bytes:
     """The body of a create or replace; ``version`` makes it conditional."""
-    metadata: dict[str, object] = {"name": document.name, "namespace": document.namespace}
-    if document.labels:
-        metadata["labels"] = document.labels
-    if document.annotations:
-        metadata["annotations"] = document.annotations
-    if version:
-        metadata["resourceVersion"] = version
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": document.data,
-    }
     try:
-        return msgspec.json.encode(body)
-    except (UnicodeEncodeError, TypeError) as error:
+        return kubernetes_protobuf.config_map(document, version)
+    except UnicodeEncodeError as error:
         place = f"{document.namespace}/{document.name}"
-        raise StoreRefused(f"{place} cannot be written as JSON: {error}") from None
+        raise StoreRefused(f"{place} is not all Unicode text: {error}") from None
 
 
 def status_text(status: int, body: bytes) -> str:

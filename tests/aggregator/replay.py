@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from aggregator.intake import SELECTION
@@ -13,6 +12,7 @@ from aggregator.pipeline import Pipeline
 from contract.cluster_info import cluster_device_name
 from contract.names import CLUSTER_DEVICE_PREFIX, CLUSTER_NAMESPACE
 from stores.base import Changed, Deleted, Document, Listed
+from tests.compatibility import Difference, different
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -22,19 +22,8 @@ SETTLED_MS = 2000
 """The real aggregator needs up to two seconds; states before that are not compared."""
 
 AT_LAST_MS = 120_000
-ABSENT = "(absent)"
 
 _Key = tuple[str, str]
-
-
-@dataclass(frozen=True, order=True)
-class Difference:
-    """At this step (recording and its time) this path is different."""
-
-    where: str
-    path: str
-    upstream: str
-    ours: str
 
 
 @dataclass
@@ -114,8 +103,8 @@ def _selected(document: Document) -> bool:
     return document.namespace == SELECTION.namespace and document.labels.get(label) == value
 
 
-def play(name: str) -> Iterator[Difference]:
-    """Differences between the settled states of the recording and ours."""
+def play(name: str) -> Iterator[tuple[str, list[Difference]]]:
+    """The differences between each settled state of the recording and ours, by step."""
     recording = json.loads((VECTORS / f"clusterd/{name}.json").read_text())
     cluster = Cluster(recording["unix_ms_at_0"])
     steps = recording["steps"]
@@ -132,19 +121,13 @@ def play(name: str) -> Iterator[Difference]:
                 if state["at_ms"] < end_ms
                 and state.get("name", "").startswith(CLUSTER_DEVICE_PREFIX)
             }
-            for path, theirs, ours in _compare(upstream, cluster.outputs):
-                yield Difference(f"{name}@{begin_ms}", path, theirs, ours)
-
-
-def _compare(upstream: dict[str, str], ours: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    found = tuple(_different(_parsed(upstream), _parsed(ours), "$"))
-    if not found:
-        assert upstream == ours, "equal in content, different in bytes"
-    yield from found
+            found = list(different(_parsed(upstream), _parsed(cluster.outputs)))
+            assert found or upstream == cluster.outputs, "equal in content, different in bytes"
+            yield f"clusterd/{name}@{begin_ms}", found
 
 
 def _parsed(outputs: dict[str, str]) -> dict[str, Any]:
-    trees = {name: json.loads(text) if text else {} for name, text in outputs.items()}
+    trees = {name: json.loads(text) if text else {} for name, text in sorted(outputs.items())}
     for tree in trees.values():
         for entry in tree.values():
             devices = entry["DeviceList"]
@@ -152,20 +135,3 @@ def _parsed(outputs: dict[str, str]) -> dict[str, Any]:
                 if key.endswith("-Fault"):
                     devices[key] = json.loads(devices[key])
     return trees
-
-
-def _different(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, str, str]]:
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        for key in sorted(theirs.keys() | ours.keys()):
-            yield from _different(theirs.get(key, ABSENT), ours.get(key, ABSENT), f"{path}.{key}")
-    elif isinstance(theirs, list) and isinstance(ours, list):
-        for index, (one, other) in enumerate(zip_longest(theirs, ours, fillvalue=ABSENT)):
-            yield from _different(one, other, f"{path}[{index}]")
-    elif theirs != ours:
-        yield path, _shown(theirs), _shown(ours)
-
-
-def _shown(value: Any) -> str:
-    if value == ABSENT:
-        return ABSENT
-    return "(present)" if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)

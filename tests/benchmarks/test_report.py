@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.report import Report, quantile_ms
+from benchmarks.report import Pattern, Report, quantile_ms
 from benchmarks.visibility import Change
 
 
@@ -25,7 +25,7 @@ def test_quantiles_are_values_that_were_measured(quantile: float, milliseconds: 
 
 def test_a_change_that_never_showed_is_lost_and_misses_the_budget() -> None:
     changes = [a_change(1.0, 1.004, 1.01), a_change(2.0, 2.006, None)]
-    report = Report([0.002], [1.0], {"single": changes}, [])
+    report = Report([1.0], [Pattern("single", changes, [0.002])], [])
     device, cluster = (row for row in report.rows() if row.kind == "occur")
     assert report.lost() == 1
     assert (device.lost, cluster.lost) == (0, 1)
@@ -39,7 +39,8 @@ def test_a_change_that_never_showed_is_lost_and_misses_the_budget() -> None:
 def test_ratio_and_tail_each_decide_about_the_budget() -> None:
     slow = [a_change(0.0, 0.007, 0.01)] * 100
     tail = [a_change(0.0, 0.004, 0.01)] * 98 + [a_change(0.0, 0.061, 0.07)] * 2
-    report = Report([0.002], [1.0], {"single": slow, "burst": tail, "train 0.1 s": tail}, [])
+    patterns = [("single", slow), ("burst", tail), ("train 0.1 s", tail)]
+    report = Report([1.0], [Pattern(name, one, [0.002]) for name, one in patterns], [])
     verdicts = {
         row.pattern: row.is_within_budget
         for row in report.rows()

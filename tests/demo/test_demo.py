@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,11 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stores.address import open_store
+from stores.base import Document, Selection
 from vigil.demo.command import Options, play
 from vigil.demo.story import STORY, LoseNext
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
 
 
 def _demo(*options: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +44,38 @@ def test_demo_reaches_every_expected_state() -> None:
         for step, told in zip(report["steps"], STORY, strict=True)
         if not told.unchanged
     )
+
+
+@pytest.mark.timeout(120)
+async def test_demo_runs_on_a_real_api_server_and_leaves_nothing(
+    control_plane: ControlPlane,
+) -> None:
+    kubeconfig = str(control_plane.kubeconfig)
+    done = await asyncio.to_thread(
+        _demo, "--speed", "5", "--store", "kubernetes:", "--kubeconfig", kubeconfig
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(STORY)} of {len(STORY)} expected states were reached" in done.stdout
+    store = open_store("kubernetes:", control_plane.kubeconfig)
+    try:
+        for label in (("mx-consumer-cim", "true"), ("mx-consumer-volcano", "true")):
+            assert await store.list(Selection(label=label)) == ()
+    finally:
+        await store.close()
+
+
+async def test_demo_refuses_a_store_of_a_real_cluster(tmp_path: Path) -> None:
+    url = f"directory:{tmp_path}"
+    store = open_store(url)
+    document = Document(
+        "kube-system", "mindx-dl-deviceinfo-worker-1", {"a": "b"}, {"mx-consumer-cim": "true"}
+    )
+    await store.put(document)
+    refused = await asyncio.to_thread(_demo, "--store", url)
+    assert refused.returncode == 2, refused.stderr
+    assert "mindx-dl-deviceinfo-worker-1" in refused.stderr
+    assert len(await store.list(Selection())) == 1
+    await store.close()
 
 
 @pytest.mark.timeout(120)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -84,10 +85,13 @@ class Fleet:
                 audit_period=round(2 / speed, 3), probe_period=round(1 / speed, 3)
             )
         )
-        self.nodes = tuple(
-            Node(f"vigil-demo-{number}", self._made(f"node-{number}"))
-            for number in range(1, nodes + 1)
-        )
+        with ThreadPoolExecutor() as builders:
+            self.nodes = tuple(
+                builders.map(
+                    lambda number: Node(f"vigil-demo-{number}", self._made(f"node-{number}")),
+                    range(1, nodes + 1),
+                )
+            )
         self._aggregator: asyncio.subprocess.Process | None = None
 
     def _made(self, name: str) -> Path:

@@ -101,7 +101,7 @@ class Step:
 
     title: str
     meaning: str
-    pause_seconds: float = 3.0
+    pause_seconds: float = 2.5
     actions: tuple[Action, ...] = ()
     expect: dict[tuple[int, int], Levels] = field(default_factory=dict)
     blind: tuple[int, int] | None = None
@@ -127,14 +127,12 @@ STORY: tuple[Step, ...] = (
     Step(
         "AI core bus error on chip 1 of node 2",
         "minor: repeating the request is enough, the chip is withheld meanwhile",
-        pause_seconds=4.0,
         actions=(Occur(1, 1, "80C98008"),),
         expect={(1, 1): {"80C98008": "RestartRequest"}},
     ),
     Step(
         "the AI core error recovers",
         "the chip is free again",
-        pause_seconds=4.0,
         actions=(Recover(1, 1, "80C98008"),),
         expect={(1, 1): {}},
     ),
@@ -159,14 +157,12 @@ STORY: tuple[Step, ...] = (
     Step(
         "the card of chip 6 of node 3 drops off the bus",
         "the driver does not find the chip: restart it when it is idle",
-        pause_seconds=4.0,
         actions=(Drop(2, 6),),
         expect={(2, 6): {"40F84E00": "RestartNPU"}},
     ),
     Step(
         "the card is back",
         "the chip answers and is free again",
-        pause_seconds=4.0,
         actions=(Return(2, 6),),
         expect={(2, 6): {}},
     ),

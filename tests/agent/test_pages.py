@@ -1,0 +1,216 @@
+"""Health, metrics and API pages, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent import status
+from agent.http import application, serving
+from agent.journal import JournalStatus
+from agent.progress import Progress
+from agent.publication import Lag, Publication
+from agent.state import Blindness, ChipState, Fault, State
+from contract.errors import ConfigurationError
+from contract.levels import ChipLevel, Severity
+from dcmi_shim.types import Chip, Inventory, StuckCall
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW_MS = 1_800_000_000_000
+CHIP_3 = Chip(physical_id=3, logic_id=3, card_id=3, device_id=0)
+INVENTORY = Inventory((CHIP_3,), "Ascend910B", "910B3", None, "24.1", None, "/driver/libdcmi.so")
+FAULT = Fault(
+    code="80E01801",
+    episode="e1",
+    source="chip-faults",
+    level=ChipLevel.RESTART_BUSINESS,
+    because="the level table",
+    first_seen_ms=NOW_MS - 1000,
+    revision=1,
+    severity=Severity.CRITICAL,
+)
+STATE = State(
+    "node-1",
+    "boot",
+    7,
+    {
+        3: ChipState(faults={FAULT.code: FAULT}, answered=("chip-faults",)),
+        4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it says "no"\nand more')}),
+    },
+)
+
+
+def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
+    publication = status.publication_status("doc", "directory:/x", record)
+    stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
+    driver = status.driver_status("/driver", INVENTORY, None, 2, stuck)
+    return status.Status(
+        node="node-1",
+        version="1",
+        at_ms=NOW_MS,
+        started_at_ms=NOW_MS - 5000,
+        revision=7,
+        not_ready=status.not_ready(publication, 2, driver),
+        stalled=stalled,
+        chips=status.chip_statuses(STATE, "Ascend910"),
+        faults=status.fault_statuses(STATE, "Ascend910"),
+        driver=driver,
+        publication=publication,
+        journal=JournalStatus(None, None, 1, 10, 0, 3, None),
+    )
+
+
+def published() -> Publication:
+    record = Publication()
+    record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
+    record.waiting = Lag(NOW_MS - 2500, NOW_MS)
+    return record
+
+
+class Pages:
+    """A server with pages and what they show."""
+
+    def __init__(self) -> None:
+        self.record = published()
+        self.stalled: dict[str, float] = {}
+        self.application = application(lambda: picture(self.record, self.stalled), self.record)
+
+
+async def fetch(state_dir: Path, path: str) -> tuple[int, str]:
+    url = (state_dir / "listen").read_text().strip()
+    async with aiohttp.ClientSession() as session, session.get(url + path) as response:
+        return response.status, await response.text()
+
+
+async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        code, text = await fetch(tmp_path, "/metrics")
+    assert code == 200
+    samples = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert len(samples) == sum(
+        len(family.samples) for family in text_string_to_metric_families(text)
+    ), "a series appears twice"
+    fault = {
+        "chip": "3",
+        "code": "80E01801",
+        "level": "RestartBusiness",
+        "severity": "critical",
+        "device_fault": "true",
+    }
+    assert samples["npu_vigil_faults", *sorted(fault.items())] == 1
+    blind = {"source": "chip-faults", "chip": "4"}
+    assert samples["npu_vigil_blind", *sorted(blind.items())] == 1
+    assert samples["npu_vigil_publication_lag_seconds",] == 2.5
+    assert samples["npu_vigil_journal_gaps_total",] == 1
+    assert samples["npu_vigil_journal_rows_lost_total",] == 3
+    assert samples["npu_vigil_driver_gaps_total",] == 2
+    within = (("le", "0.03"), ("stage", "total"))
+    assert samples["npu_vigil_publication_seconds_bucket", *within] == 1
+    below = (("le", "0.02"), ("stage", "total"))
+    assert samples["npu_vigil_publication_seconds_bucket", *below] == 0
+    assert samples["npu_vigil_publication_seconds_count", ("stage", "write")] == 1
+
+
+async def test_health_names_the_task_that_stalls(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        assert (await fetch(tmp_path, "/healthz"))[0] == 200
+        pages.stalled = {"chip-faults": 33.5}
+        code, text = await fetch(tmp_path, "/healthz")
+        assert code == 503
+        assert msgspec.json.decode(text)["stalled"] == {"chip-faults": 33.5}
+
+
+async def test_readiness_says_why_not(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        assert (await fetch(tmp_path, "/readyz"))[0] == 200
+        pages.record.conflict_since_ms = NOW_MS
+        pages.record.trouble = "no route to host"
+        code, text = await fetch(tmp_path, "/readyz")
+        assert code == 503
+        assert msgspec.json.decode(text)["reasons"] == [
+            "conflict: somebody else writes doc",
+            "doc cannot be published: no route to host",
+        ]
+
+
+async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        code, text = await fetch(tmp_path, "/api/v1/faults")
+        assert code == 200
+        assert msgspec.json.decode(text)["faults"] == [
+            {
+                "chip": 3,
+                "device": "Ascend910-3",
+                "code": "80E01801",
+                "level": "RestartBusiness",
+                "severity": "critical",
+                "device_fault": True,
+                "since_ms": NOW_MS - 1000,
+                "episode": "e1",
+                "reason": "the level table",
+                "source": "chip-faults",
+                "once": False,
+            }
+        ]
+        code, text = await fetch(tmp_path, "/api/v1/status")
+        shown = msgspec.json.decode(text)
+        assert shown["chips"][1]["blind"][0]["since_ms"] == NOW_MS - 500
+        assert shown["driver"]["stuck_calls"] == [
+            "dcmi_get_device_health on chip 3 (card 3 device 0)"
+        ]
+        assert (await fetch(tmp_path, "/nonsense"))[0] == 404
+
+
+async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Path) -> None:
+    pages = Pages()
+    for _ in range(2):
+        async with serving(pages.application, None, tmp_path):
+            connector = aiohttp.UnixConnector(str(tmp_path / "agent.sock"))
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.get("http://agent/healthz") as response,
+            ):
+                assert response.status == 200
+            assert (tmp_path / "agent.sock").stat().st_mode & 0o777 == 0o600
+        pages = Pages()
+
+
+async def test_a_socket_path_that_is_too_long_is_only_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = tmp_path / ("d" * 120)
+    async with serving(Pages().application, "127.0.0.1:0", deep):
+        assert (await fetch(deep, "/healthz"))[0] == 200
+    assert "no API on" in caplog.text
+
+
+async def test_an_address_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"--listen: cannot listen on 192\.0\.2\.1:1"):
+        async with serving(Pages().application, "192.0.2.1:1", tmp_path):
+            pass
+
+
+async def test_a_task_that_is_silent_for_too_long_is_named() -> None:
+    progress = Progress()
+    goes_on = progress.of("goes on", 0.1)
+    progress.of("stands still", 0.1)
+    progress.of("has time", 10)
+    for _ in range(4):
+        await asyncio.sleep(0.05)
+        goes_on()
+    assert list(progress.stalled()) == ["stands still"]

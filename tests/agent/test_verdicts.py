@@ -1,0 +1,151 @@
+"""What goes through the policy is journaled, and a start goes the same way again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.journal import Journal
+from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
+from agent.policy import ONCE_VISIBLE_MS
+from agent.state import Acknowledged, State
+from agent.verdicts import Verdicts, restore
+from contract import catalogue
+from contract.names import device_info_name
+from contract.observation import (
+    Assertion,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    chip_subject,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from agent.policy import Input
+
+TABLES = catalogue.shipped()
+NODE = "node-1"
+
+
+class Clock:
+    """A wall clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def seen(clock: Clock, assertion: Assertion, chip: int = 3, code: str = "80E01801") -> Observation:
+    return Observation("chip-faults", chip_subject(chip), code, assertion, clock())
+
+
+class Life:
+    """One life of an agent's verdicts over a journal."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        remembered = read_remembered(directory / FILE_NAME)
+        state = restore(remembered, NODE, "boot", TABLES)
+        self.woken: list[int] = []
+        self.verdicts = Verdicts(state, TABLES, clock, self.woken.append)
+        self.journal = Journal(
+            directory,
+            first_sequence=remembered.last_sequence + 1,
+            wall_clock=clock,
+            on_recovered=self.verdicts.snapshot,
+        )
+        self.verdicts.begin(self.journal)
+
+    async def take(self, *inputs: Input) -> None:
+        self.verdicts.take(inputs)
+        assert await self.journal.committed(self.journal.last_sequence, 5)
+
+
+def history(clock: Clock) -> list[Sequence[Input]]:
+    subject = chip_subject(3)
+    return [
+        [SourceAnswered("chip-faults", chip_subject(chip), clock()) for chip in range(8)],
+        [seen(clock, Assertion.OCCUR), seen(clock, Assertion.OCCUR, 4)],
+        [seen(clock, Assertion.ONCE, 5)],
+        [Acknowledged(device_info_name(NODE), 3, clock())],
+        [SourceBlind("chip-faults", subject, clock(), "does not return")],
+        [seen(clock, Assertion.RECOVER, 4)],
+    ]
+
+
+@pytest.mark.parametrize("lives", [1, 3, 6])
+async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int) -> None:
+    clock = Clock()
+    whole = State(NODE, "boot")
+    inputs = history(clock)
+    for number, batch in enumerate(inputs):
+        if number % (len(inputs) // lives) == 0:
+            life = Life(tmp_path, clock)
+            if number:
+                assert life.verdicts.state == whole
+        await life.take(*batch)
+        whole = life.verdicts.state
+        clock.now_ms += 10
+    assert set(whole.chips[3].faults) == {"80E01801"}
+    assert not whole.chips[4].faults
+    assert whole.chips[3].blind
+    assert Life(tmp_path, clock).verdicts.state == whole
+
+
+async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    for _ in range(400):
+        life.verdicts.take([seen(clock, Assertion.OCCUR)])
+        clock.now_ms += 20_000
+        life.verdicts.take([seen(clock, Assertion.RECOVER)])
+        clock.now_ms += 20_000
+    await life.take(seen(clock, Assertion.OCCUR))
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    assert len(remembered.inputs) < 300
+    assert restore(remembered, NODE, "boot", TABLES) == life.verdicts.state
+
+
+async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(seen(clock, Assertion.ONCE))
+    assert life.woken == [clock()]
+    revision = life.verdicts.state.revision
+    clock.now_ms += 60_000
+    life = Life(tmp_path, clock)
+    assert life.verdicts.state.chips[3].faults, "nobody has seen it yet"
+    await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
+    clock.now_ms += ONCE_VISIBLE_MS - 50
+    life = Life(tmp_path, clock)
+    assert life.verdicts.state.chips[3].faults
+    begin = time.monotonic()
+    await asyncio.sleep(0.02)
+    clock.now_ms += 50
+    while life.verdicts.state.chips[3].faults:
+        assert time.monotonic() - begin < 2
+        await asyncio.sleep(0.01)
+    assert life.woken, "its release is published"
+
+
+@pytest.mark.parametrize(
+    "remembered",
+    [
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"of": "another version"}')),
+        Remembered(inputs=(Row(1, 0, Kind.REPORTS, '[{"type": "strange"}]'),)),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"node":"other","boot_id":"b","chips":{}}')),
+    ],
+    ids=["snapshot", "inputs", "other node"],
+)
+def test_a_journal_that_cannot_be_used_is_no_state(
+    remembered: Remembered, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert restore(remembered, NODE, "boot", TABLES) == State(NODE, "boot")
+    assert "starting from audits alone" in caplog.text

@@ -1,0 +1,161 @@
+"""Library, child, driver and collector together, on the emulated hardware and in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.base import Surroundings
+from collectors.chip_faults import ChipFaults
+from contract.codes import CARD_DROP
+from contract.observation import chip_subject
+from dcmi_shim.discovery import find_library
+from dcmi_shim.driver import Driver
+from dcmi_shim.emulator.control import Emulator
+from dcmi_shim.emulator.install import install
+from dcmi_shim.keeper import DriverSettings
+from tests.collectors.scripted import Said
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from contract.observation import Subject
+    from dcmi_shim.discovery import FoundLibrary
+
+HBM = "80E01801"
+AIC = "80C98009"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FoundLibrary, Emulator]]:
+    directory: Path = tmp_path_factory.mktemp("server")
+    install(directory / "driver", directory / "emulator")
+    emulator = Emulator(directory / "emulator")
+    emulator.start()
+    yield (
+        find_library(directory / "driver", trust_driver=True, environment={}),
+        emulator,
+    )
+    emulator.close()
+
+
+@pytest.fixture
+def hardware(server: tuple[FoundLibrary, Emulator]) -> Emulator:
+    server[1].reset()
+    return server[1]
+
+
+def wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextlib.asynccontextmanager
+async def collecting(
+    library: FoundLibrary, believed: Mapping[tuple[Subject, str], int] | None = None
+) -> AsyncIterator[tuple[Driver, Said]]:
+    driver = Driver(library, wall_clock, DriverSettings(probe_seconds=1.0))
+    said = Said()
+    around = Surroundings(said, wall_clock, believed or {}, driver, lambda: None)
+    collector = ChipFaults(audit_period_seconds=1.0, health_period_seconds=0.5)
+    tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run(around))]
+    try:
+        yield driver, said
+    finally:
+        assert not any(task.done() for task in tasks), tasks
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object], seconds: float) -> float:
+    """How long it took until ``condition`` held."""
+    began = time.monotonic()
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    return time.monotonic() - began
+
+
+async def test_a_fault_lives_and_ends(
+    server: tuple[FoundLibrary, Emulator], hardware: Emulator
+) -> None:
+    hardware.occur(1, AIC)
+    await asyncio.sleep(0.2)
+    async with collecting(server[0], {(chip_subject(2), HBM): 1}) as (_, said):
+        assert await until(lambda: "chip 7 answered" in said.words(), 2) < 1
+        assert f"chip 1 present {AIC}" in said.words()
+        assert f"chip 2 absent {HBM}" in said.words()
+        hardware.occur(3, HBM)
+        await until(lambda: f"chip 3 occur {HBM}" in said.words(), 1)
+        hardware.once(3, AIC)
+        await until(lambda: f"chip 3 once {AIC}" in said.words(), 1)
+        hardware.recover(3, HBM)
+        await until(lambda: f"chip 3 recover {HBM}" in said.words(), 1)
+        # Neither audits while the list lags nor the one after two seconds find fault with that.
+        await asyncio.sleep(2.6)
+        assert [word for word in said.words() if word.startswith("chip 3")] == [
+            "chip 3 answered",
+            f"chip 3 occur {HBM}",
+            f"chip 3 once {AIC}",
+            f"chip 3 recover {HBM}",
+        ]
+
+
+async def test_one_chip_hangs_and_the_others_go_on(
+    server: tuple[FoundLibrary, Emulator], hardware: Emulator
+) -> None:
+    async with collecting(server[0]) as (driver, said):
+        await until(lambda: "chip 7 answered" in said.words(), 2)
+        hardware.occur(2, HBM)
+        await asyncio.sleep(2.2)
+        for function in ("dcmi_get_device_health", "dcmi_get_device_errorcode_v2"):
+            hardware.hang(function, 2)
+        await until(lambda: len(driver.stuck_calls()) == 2, 4)
+        hardware.occur(5, HBM)
+        assert await until(lambda: f"chip 5 occur {HBM}" in said.words(), 1) < 0.2
+        hardware.lose_next_event()
+        hardware.occur(6, AIC)
+        assert await until(lambda: f"chip 6 present {AIC}" in said.words(), 3) < 2
+        hardware.recover(2, HBM)
+        await asyncio.sleep(2.5)
+        assert f"chip 2 recover {HBM}" not in said.words()
+        blind = [word for word in said.words() if "blind" in word]
+        assert len(blind) == 1
+        assert blind[0].startswith("chip 2 blind: dcmi_get_device_")
+        for function in ("dcmi_get_device_health", "dcmi_get_device_errorcode_v2"):
+            hardware.clear(function, 2)
+        await until(lambda: f"chip 2 recover {HBM}" in said.words(), 3)
+        await until(lambda: said.words().count("chip 2 answered") == 2, 3)
+
+
+async def test_a_card_drops_and_returns(
+    server: tuple[FoundLibrary, Emulator], hardware: Emulator
+) -> None:
+    async with collecting(server[0]) as (_, said):
+        await until(lambda: "chip 7 answered" in said.words(), 2)
+        hardware.drop(4)
+        await until(lambda: f"chip 4 present {CARD_DROP}" in said.words(), 2)
+        hardware.restore(4)
+        await until(lambda: f"chip 4 absent {CARD_DROP}" in said.words(), 2)
+        assert not [word for word in said.words() if "blind" in word]
+
+
+async def test_a_burst_loses_nothing(
+    server: tuple[FoundLibrary, Emulator], hardware: Emulator
+) -> None:
+    async with collecting(server[0]) as (_, said):
+        await until(lambda: "chip 7 answered" in said.words(), 2)
+        for _ in range(25):
+            for chip in range(8):
+                hardware.occur(chip, HBM)
+                hardware.recover(chip, HBM)
+        await until(lambda: len(said.words()) >= 8 + 400, 5)
+        events = [word for word in said.words() if "answered" not in word]
+        for chip in range(8):
+            own = [word for word in events if word.startswith(f"chip {chip} ")]
+            assert own == [f"chip {chip} occur {HBM}", f"chip {chip} recover {HBM}"] * 25
