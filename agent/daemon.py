@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import signal
-import threading
 import time
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +24,7 @@ from agent.device_info import DeviceInfoDocument, remembered_by
 from agent.http import application, serving
 from agent.journal import Journal
 from agent.journal_file import Kind
+from agent.leaving import Leaving
 from agent.log import set_up_logging
 from agent.progress import Progress
 from agent.publisher import Edges, Publisher
@@ -54,12 +54,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.daemon")
 
 _COMMIT_SECONDS = 0.020
-_END_SECONDS = 4.0
 _MEMORY_SECONDS = 1.0
 _PUBLISHER_PATIENCE_SECONDS = 30.0
 
 
-class _Stopped(Exception):
+class Stopped(Exception):
     """A signal asked for the end."""
 
 
@@ -88,10 +87,19 @@ def run(configuration: AgentConfiguration) -> int:
     """
     set_up_logging()
     with claimed(configuration.state_dir):
-        return asyncio.run(_run(configuration))
+        leaving = Leaving()
+        try:
+            return asyncio.run(_run(configuration, leaving))
+        except VigilError:
+            raise
+        except Exception as error:
+            log.critical("ends: %r", error, exc_info=error)
+            return 1
+        finally:
+            leaving.cancel()
 
 
-async def _run(configuration: AgentConfiguration) -> int:
+async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
     library = find_library(
         configuration.driver_root,
         trust_driver=configuration.trust_driver,
@@ -104,22 +112,23 @@ async def _run(configuration: AgentConfiguration) -> int:
         call_seconds=configuration.driver.call_deadline_seconds,
         probe_seconds=configuration.driver.probe_period_seconds,
     )
-    agent = Agent(configuration, store, Driver(library, _wall_clock, settings))
+    agent = Agent(configuration, store, Driver(library, _wall_clock, settings), leaving)
     return await agent.run()
 
 
 class Agent:
     """All parts of the daemon and the wires between them."""
 
-    def __init__(self, configuration: AgentConfiguration, store: Store, driver: Driver) -> None:
+    def __init__(
+        self, configuration: AgentConfiguration, store: Store, driver: Driver, leaving: Leaving
+    ) -> None:
         self._configuration = configuration
         self._store = store
         self._driver = driver
+        self._leaving = leaving
         self._started_at_ms = _wall_clock()
         self._last_words = "could not start"
         self._was_stopped = False
-        self._is_ended = False
-        self._timer: threading.Timer | None = None
         self._progress = Progress()
         self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
         self._gap = asyncio.Event()
@@ -184,9 +193,9 @@ class Agent:
                     root(name, self._collect(make(**self._settings.get(name, {}))))
         except BaseExceptionGroup as group:
             causes = list(_leaves(group))
-            stopped = next((cause for cause in causes if isinstance(cause, _Stopped)), None)
+            stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
             cause = stopped or causes[0]
-            self._last_words = str(cause) or type(cause).__name__
+            self._last_words = f"{type(cause).__name__}: {cause}"
             if stopped is not None:
                 self._was_stopped = True
                 log.info("ends: %s", stopped)
@@ -282,29 +291,19 @@ class Agent:
 
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
         await stop.wait()
-        self._begin_end()
-        raise _Stopped("a signal asked for it")
-
-    def _begin_end(self) -> None:
-        """From here on the process ends in time: a dead file system may hold one of its threads."""
-        if self._timer is None:
-            self._timer = threading.Timer(_END_SECONDS, self._leave)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _leave(self) -> None:
-        log.error("the end takes too long; leaving without it")
-        os._exit(0 if self._is_ended else 1)
+        self._leaving.begin()
+        raise Stopped("a signal asked for it")
 
     async def _end(self) -> None:
         """Journal the end and give everything back, without waiting for the driver."""
-        self._begin_end()
+        self._leaving.begin()
         self._driver.close()
         self._verdicts.end()
         self._journal.append([(Kind.STOP, _text({"reason": self._last_words}))], _wall_clock())
         if not await self._journal.close():
             log.error("not everything is in the journal: %s", self._journal.status().trouble)
-        self._is_ended = self._was_stopped
+        if self._was_stopped:
+            self._leaving.status = 0
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._store.close()

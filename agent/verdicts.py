@@ -94,9 +94,10 @@ class Verdicts:
             self._on_change(min(seen, default=now_ms))
         for change in changes:
             log.info(
-                "%s %s %s: %s -> %s (%s)",
+                "%s %s (%s) %s: %s -> %s (%s)",
                 change.subject,
                 change.code,
+                "severity unknown" if change.severity is None else change.severity.word,
                 change.kind,
                 change.old_level,
                 change.new_level,

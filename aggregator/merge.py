@@ -40,8 +40,8 @@ def merge(node: str, record: DeviceRecord, previous: Entry | None, now: Moment) 
     """The node's next entry; ``previous`` itself where only the time changed.
 
     A stamp always grows, so that no reader drops the change. Where it cannot grow without leading
-    the clock by more than 5 s, changes of this node are taken together, one a second: a clock that
-    was set back by an hour must not hide a fault for an hour.
+    the clock by more than 5 s, changes of this node are taken together until it can, but for a
+    second at most: a clock that was set back by an hour must not hide a fault for an hour.
     """
     if previous is None:
         stamp = _reported(record, now)
@@ -49,8 +49,9 @@ def merge(node: str, record: DeviceRecord, previous: Entry | None, now: Moment) 
     if render_device_entry(node, record, previous.stamp) == previous.text:
         return previous
     stamp = max(previous.stamp + 1, _reported(record, now))
-    if stamp > now.wall_ms // 1000 + AHEAD_SECONDS and previous.made_at_ms is not None:
-        until_ms = previous.made_at_ms + _PACE_MS
+    early_ms = (stamp - AHEAD_SECONDS) * 1000 - now.wall_ms
+    if early_ms > 0 and previous.made_at_ms is not None:
+        until_ms = min(now.steady_ms + early_ms, previous.made_at_ms + _PACE_MS)
         if now.steady_ms < until_ms:
             return Wait(until_ms)
     return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)

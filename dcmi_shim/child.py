@@ -29,6 +29,7 @@ if __name__ == "__main__":
 
 from dcmi_shim import abi, library
 from dcmi_shim.outbox import Outbox
+from dcmi_shim.return_codes import NOT_LOADED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Child:
                 self._library = library.Library(str(arguments[0]))
                 return {"answer": 0}
             if self._library is None:
-                return {"answer": library.NOT_LOADED}
+                return {"answer": NOT_LOADED}
             if call == "dcmi_subscribe_fault_event":
                 return {"answer": self._subscribe(self._library)}
             answer, value = library.CALLS[call](self._library, *arguments)

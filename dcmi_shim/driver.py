@@ -171,7 +171,7 @@ class Driver:
             self._keeper.replace(child, str(stuck))
             raise stuck from None
         except DriverGone as error:
-            self._crashes[call] += 1
+            self._crashes[call] += child.crashed
             if self._crashes[call] >= _CRASHES:
                 self._leave_out(call, chip, where, child)
                 _log.warning("%s in %s again; the call is left out from now on", error, function)

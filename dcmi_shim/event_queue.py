@@ -62,8 +62,6 @@ class EventQueue:
 
 def _event(raw: RawEvent) -> DriverEvent:
     known = raw.severity <= Severity.CRITICAL
-    if not known:
-        _log.warning("event %08X has the unknown severity %d", raw.code, raw.severity)
     return DriverEvent(
         code=raw.code,
         logic_id=raw.logic_id,

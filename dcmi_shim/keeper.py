@@ -165,7 +165,7 @@ class Keeper:
 
     def close(self) -> None:
         """Kill everything at once; never waits."""
-        children = (self._serving, self._hanging, self._starting)
+        children = (self._serving, self._hanging, self._starting, *self._killed)
         self._serving = self._hanging = self._starting = None
         self._usable.clear()
         for child in children:

@@ -11,6 +11,7 @@ import os
 from ctypes import CDLL, addressof, c_char, c_char_p, c_int, c_uint, c_void_p, sizeof
 
 from dcmi_shim import abi
+from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     Output = TypeVar("Output", bound="Structure | Array[Any] | _SimpleCData[Any]")
     Answer = tuple[int, object]
 
-SYMBOL_MISSING = -99998
-NOT_LOADED = -99999
-_UNSUPPORTED = -8255
 _INVALID = 0xFFFFFFFF
 _CARDS = 64
 _DEVICES_PER_CARD = 4
@@ -101,7 +99,7 @@ def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int)
 def init(library: Library) -> Answer:
     """``dcmi_init``. The value is what ``dcmiv2_init`` answers when there is no v1."""
     answer = library.call("dcmi_init")
-    if answer in (_UNSUPPORTED, SYMBOL_MISSING):
+    if answer in (UNSUPPORTED, SYMBOL_MISSING):
         return answer, library.call("dcmiv2_init")
     return answer, None
 

@@ -27,6 +27,10 @@ _FIRST_REAP_SECONDS = 0.005
 _LAST_REAP_SECONDS = 1.0
 
 
+# Killed processes that are not gone yet; one that hangs inside the kernel may outlive its loop.
+_unreaped: set[subprocess.Popen[bytes]] = set()
+
+
 class RawEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fault event as the child copied it; see ``DriverEvent``."""
 
@@ -105,6 +109,11 @@ class ChildProcess:
     def reaped(self) -> bool:
         """Whether the process is really gone. One that hangs inside the kernel is not."""
         return self._process.poll() is not None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended by itself; one that was killed, say for its memory, did not."""
+        return self._nonsense is not None or self._process.poll() not in (None, -signal.SIGKILL)
 
     async def request(
         self, call: str, arguments: tuple[int | str, ...], deadline_seconds: float
@@ -189,6 +198,8 @@ class ChildProcess:
         self._on_end(self)
 
     def _reap(self, delay_seconds: float) -> None:
+        _unreaped.add(self._process)
+        _unreaped.difference_update([dead for dead in _unreaped if dead.poll() is not None])
         if not self.reaped and not self._loop.is_closed():
             later = min(2 * delay_seconds, _LAST_REAP_SECONDS)
             self._loop.call_later(delay_seconds, self._reap, later)

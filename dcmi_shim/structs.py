@@ -41,7 +41,7 @@ class DieId(Structure):
 class EccInfo(Structure):
     """The vendor's 28 bytes. MindCluster's twin has two members more that the library never writes.
 
-    Callers give the library ``ECC_INFO_ALLOCATED`` bytes and read these.
+    Callers give the library 36 bytes and read these.
     """
 
     _fields_ = (
@@ -53,9 +53,6 @@ class EccInfo(Structure):
         ("single_bit_isolated_pages_cnt", c_uint),
         ("double_bit_isolated_pages_cnt", c_uint),
     )
-
-
-ECC_INFO_ALLOCATED = 36
 
 
 class HbmInfo(Structure):

@@ -85,6 +85,22 @@ def test_a_directory_without_journal_remembers_nothing(tmp_path: Path) -> None:
     assert read_remembered(tmp_path / FILE_NAME) == Remembered()
 
 
+async def test_everything_is_carried_to_the_disk_within_about_a_second(tmp_path: Path) -> None:
+    """The file alone, without its WAL, is what a power cut leaves."""
+    journal = open_journal(tmp_path / "state")
+    assert await journal.committed(journal.append([(Kind.REPORTS, "[7]")], NOW_MS), 1)
+    file = tmp_path / "state" / FILE_NAME
+
+    def reached_the_disk() -> bool:
+        left = tmp_path / "left.sqlite"
+        left.write_bytes(file.read_bytes())
+        return [row.body for row in read_remembered(left).inputs] == ["[7]"]
+
+    await until(reached_the_disk, "the row is in the file", 2)
+    assert journal.status().unsynced is None
+    assert await journal.close()
+
+
 KILLED = """
 import asyncio, sys
 from pathlib import Path

@@ -114,6 +114,9 @@ class Bench:
         document = await self.foreign.get(SPACE, NAME)
         return {} if document is None else document.data
 
+    async def noticed(self, count: int) -> None:
+        await until(lambda: self.record.foreign_writes == count, "foreign writes are noticed")
+
     async def shows(self, content: str, seconds: float = 5) -> float:
         begin = time.monotonic()
         while (await self.stored()).get("content") != content:
@@ -265,6 +268,19 @@ async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> N
         assert bench.record.foreign_writes == 1
         await bench.foreign.delete(SPACE, NAME)
         assert await bench.shows("healthy") < 1
+
+
+async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        earlier = await bench.foreign.get(SPACE, NAME)
+        assert earlier is not None
+        bench.say("faulty")
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        for count in (1, 2):
+            await bench.foreign.put(earlier)
+            await bench.noticed(count)
+            assert await bench.shows("faulty") < 1
 
 
 async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.merge import AHEAD_SECONDS, Entry, Wait, merge
+from aggregator.moment import Moment
 from contract.cluster_info import member, value_of
 from tests.aggregator.nodes import T0, faulty, healthy, moment, record
 from tests.contract.test_cluster_device import EXAMPLES, config
@@ -47,6 +48,8 @@ def test_changes_that_would_run_ahead_are_taken_together_once_a_second() -> None
         one = entry(merge("n", record(faulty(chip)), one, now))
     assert one.stamp == T0 + 5
     assert merge("n", record(faulty(6)), one, moment(0.4)) == Wait(1000)
+    # The whole second comes sooner than a second after the last change.
+    assert merge("n", record(faulty(6)), one, Moment(T0 * 1000 + 900, 400)) == Wait(500)
     assert entry(merge("n", record(faulty(7)), one, moment(1.0))).stamp == T0 + 6
 
 

@@ -12,7 +12,6 @@ import hashlib
 import http.client
 import json
 import os
-import signal
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,12 +163,12 @@ class ControlPlane:
     def pause_apiserver(self) -> None:
         """Freeze the API server: connections stay, nothing answers."""
         assert self._apiserver is not None
-        self._apiserver.signal(signal.SIGSTOP)
+        self._apiserver.freeze()
 
     def resume_apiserver(self) -> None:
         """Let a frozen API server go on."""
         assert self._apiserver is not None
-        self._apiserver.signal(signal.SIGCONT)
+        self._apiserver.thaw()
 
     def kubeconfig_of(self, token: str, server: str | None = None) -> Path:
         """A kubeconfig with a bearer token: ``stranger-token`` is known and may do nothing."""

@@ -89,6 +89,20 @@ class Running:
         """Send it a signal."""
         self._process.send_signal(number)
 
+    def freeze(self) -> None:
+        """Stop all its threads where they are; comes back when they stand still."""
+        self.signal(signal.SIGSTOP)
+        self.wait_until(self._stands_still, 10.0)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.signal(signal.SIGCONT)
+
+    def _stands_still(self) -> bool:
+        threads = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        # The state is the first field after the name, which stands in brackets.
+        return all(one.read_text().rpartition(") ")[2].startswith("T") for one in threads)
+
     def wait(self, seconds: float) -> int:
         """Wait for its end; its exit status."""
         return self._process.wait(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
-from tests.shim.conftest import running, wall_clock
+from tests.shim.conftest import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,12 +58,9 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         assert await state.driver.health(bad) == 0
         assert "does not return" in state.gaps
         assert "dcmi_get_device_health on chip 1 (card 1 device 0) answers again" in state.gaps
-        # Two processes show the same events while one takes over; here they differ, each counts
-        # for itself, and neither has a hole.
-        delays = [wall_clock() - event.seen_at_ms for event in state.events[-1:]]
-        assert delays
-        first = [event.serial for event in state.events if event.logic_id == 1]
-        assert set(first) == set(range(1, max(first) + 1))
+        # The new process had subscribed before the old one was killed: there is no hole.
+        serials = {event.serial for event in state.events}
+        assert serials == set(range(1, max(serials) + 1))
 
 
 async def test_a_call_that_is_left_out_fails_at_once(
@@ -143,11 +141,16 @@ async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDri
     plain = small_driver("plain")
     async with running(plain.library) as state:
         chip = (await state.driver.inventory()).chips[0]
-        killed = state.driver.child_pid
-        assert killed is not None
-        os.kill(killed, signal.SIGKILL)
-        await state.until(lambda: state.driver.child_pid not in (None, killed))
-        assert await state.driver.health(chip) == 0
+        for _ in range(3):
+            killed = state.driver.child_pid
+            assert killed is not None
+            os.kill(killed, signal.SIGKILL)
+            # A call that was under way fails, one that waited for its turn gets the new process.
+            with contextlib.suppress(DriverGone):
+                await state.driver.health(chip)
+            assert await state.driver.health(chip) == 0
+        # It was not the call's fault.
+        assert state.driver.stuck_calls() == ()
         assert "ended by SIGKILL" in state.gaps
         plain.tell("events")
         await state.until(lambda: state.events)

@@ -1,0 +1,36 @@
+"""The end of the process, in time: a dead file system may hold one of its threads for ever."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+log = logging.getLogger("agent.leaving")
+
+_END_SECONDS = 4.0
+
+
+class Leaving:
+    """Ends the process if it has not ended by itself soon after ``begin``."""
+
+    def __init__(self) -> None:
+        self.status = 1
+        """The exit status then; 0 once everything is where it belongs."""
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """From now on there is little time."""
+        if self._timer is None:
+            self._timer = threading.Timer(_END_SECONDS, self._leave)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def cancel(self) -> None:
+        """Nothing holds the process any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _leave(self) -> None:
+        log.error("the end takes too long; leaving without it")
+        os._exit(self.status)
