@@ -38,14 +38,16 @@ _LAST_WORDS_SECONDS = 1.0
 class DriverSettings:
     """Deadlines and periods, in seconds.
 
-    ``call_seconds`` is the deadline of one call, ``open_seconds`` that of loading and
-    initialising the library, ``subscribe_seconds`` that of the subscription. Every
+    ``call_seconds`` is the usual deadline of one call, ``longest_call_seconds`` that of one that
+    turned out to be slow, ``open_seconds`` that of loading and initialising the library,
+    ``subscribe_seconds`` that of the subscription. Every
     ``probe_seconds`` (at first sooner) calls that are left out are tried again, and so are chips
     that the inventory misses. A failed start is repeated after ``retry_first_seconds``, doubling up
     to ``retry_last_seconds``.
     """
 
     call_seconds: float = 0.5
+    longest_call_seconds: float = 5.0
     open_seconds: float = 10.0
     subscribe_seconds: float = 2.0
     probe_seconds: float = 10.0
