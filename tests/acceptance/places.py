@@ -135,9 +135,8 @@ class History:
         context = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
         context.load_cert_chain(plane.directory / "admin.crt", plane.directory / "admin.key")
         self._path = _path(namespace)
-        self._connect = lambda: HTTPSConnection(
-            "127.0.0.1", plane.port, timeout=0.5, context=context
-        )
+        self._context = context
+        self._port = plane.port
         version = plane.request("GET", self._path)["metadata"]["resourceVersion"]
         self._version = int(version)
         self._ends = threading.Event()
@@ -168,7 +167,7 @@ class History:
                 return
 
     def _watch(self) -> None:
-        connection = self._connect()
+        connection = HTTPSConnection("127.0.0.1", self._port, timeout=0.5, context=self._context)
         try:
             query = f"?watch=1&resourceVersion={self._version}"
             connection.request("GET", self._path + query)
