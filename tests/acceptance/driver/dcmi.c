@@ -12,6 +12,7 @@
  *   crash.<function>[.<id>]   SIGSEGV
  *   events                    one event a line, delivered when it is appended:
  *                             logic code severity assertion serial raised-time name
+ *   slow.events               milliseconds between looks for events
  *
  * <id> is the logic id, or the card id where the function takes only a card. Two calls at a time
  * in one process leave the file "concurrent". NO_CHIP_INFO_V2, NO_MAINBOARD, NO_SUBSCRIBE, NO_INIT,
@@ -366,14 +367,16 @@ static void *dispatch(void *unused)
     char line[1024], name[600];
     int logic, severity, assertion, serial, notification = 0;
     unsigned int code;
-    long long raised;
+    long long raised, pause_ms;
     (void)unused;
     for (;;) {
         long begin = ftell(events);
         if (!fgets(line, sizeof line, events) || !strchr(line, '\n')) {
             clearerr(events);
             fseek(events, begin, SEEK_SET);
-            usleep(2000);
+            if (!told("slow", "events", NOBODY, &pause_ms))
+                pause_ms = 2;
+            usleep(pause_ms * 1000);
             continue;
         }
         name[0] = 0;
