@@ -11,8 +11,6 @@ from tests.acceptance.daemons import wait
 from tests.acceptance.hardware import CODES, GAPPED, HEALTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
     from tests.acceptance.conftest import MakeAgent
     from tests.acceptance.daemons import Agent
