@@ -11,7 +11,6 @@ from tests.acceptance.daemons import wait
 from tests.acceptance.hardware import CODES, GAPPED, HEALTH
 
 if TYPE_CHECKING:
-
     from tests.acceptance.conftest import MakeAgent
     from tests.acceptance.daemons import Agent
     from tests.acceptance.places import Folder
