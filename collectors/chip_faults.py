@@ -38,8 +38,8 @@ _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TOGETHER_SECONDS = 0.02
 _PATIENCE_SECONDS = 1.0
-# Timers may fire early by the resolution of their clock.
-_LEAST_WAIT_SECONDS = 0.001
+# Timers may fire early by the resolution of their clock; what is due so soon is due.
+_DUE_SECONDS = 0.001
 _NEVER = float("inf")
 
 
@@ -221,13 +221,11 @@ class _Watch:
             self._changed.clear()
             due, watched, query = min(self._queries(), key=lambda item: item[0])
             wait = due - self._loop.time()
-            if wait <= 0:
-                await self._ask(watched, query)
+            if wait < _DUE_SECONDS:
+                await self._ask(watched, query, due)
                 continue
             try:
-                async with asyncio.timeout(
-                    min(max(wait, _LEAST_WAIT_SECONDS), self._period_seconds / 2)
-                ):
+                async with asyncio.timeout(min(wait, self._period_seconds / 2)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -237,8 +235,8 @@ class _Watch:
             for query in Query:
                 yield watched.next(query), watched, query
 
-    async def _ask(self, watched: _Watched, query: Query) -> None:
-        asked_at = watched.asked_at[query] = self._loop.time()
+    async def _ask(self, watched: _Watched, query: Query, due: float) -> None:
+        asked_at = watched.asked_at[query] = max(self._loop.time(), due)
         watched.due[query] = asked_at + self._period_seconds
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
@@ -263,7 +261,7 @@ class _Watch:
             else:
                 if query is Query.CODES:
                     # A card that dropped is not blind, and its health says that it did.
-                    await self._ask(watched, Query.HEALTH)
+                    await self._ask(watched, Query.HEALTH, asked_at)
                 by_chip = error.return_code not in ENVIRONMENT
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
         except DriverCallStuck as error:

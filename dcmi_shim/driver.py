@@ -2,7 +2,8 @@
 
 ``Driver`` is the real ``interface.ChipDriver``. The vendor library lives in child processes
 (``keeper``); calls go to it one at a time. One that misses its deadline, or crashes the child
-twice, is left out for that chip until a probe in a throw-away child gets an answer.
+twice, is left out for that chip until a probe in a throw-away child gets an answer. One that turns
+out to be slow only is given more time from then on (``patience``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverError, Drive
 from dcmi_shim.budget import Backoff
 from dcmi_shim.event_queue import EventQueue
 from dcmi_shim.keeper import DriverSettings, Keeper, open_child
+from dcmi_shim.patience import Patience
 from dcmi_shim.return_codes import meaning
 from dcmi_shim.survey import survey
 from dcmi_shim.types import Chip, StuckCall
@@ -72,6 +74,7 @@ class Driver:
         self._reopened = asyncio.Event()
         self._keeper = Keeper(library, self._settings, self._events, self._reopened)
         self._turn = asyncio.Lock()
+        self._patience = Patience(self._settings.call_seconds, self._settings.longest_call_seconds)
         self._left_out: dict[Call, _LeftOut] = {}
         self._crashes: Counter[Call] = Counter()
         self._inventory: Inventory | None = None
@@ -162,8 +165,10 @@ class Driver:
         self, child: ChildProcess, call: Call, chip: Chip | None, where: str | None
     ) -> Message:
         function, arguments = call
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         try:
-            return await child.request(function, arguments, self._settings.call_seconds)
+            message = await child.request(function, arguments, self._patience.of(call))
         except TimeoutError:
             self._leave_out(call, chip, where, child)
             stuck = DriverCallStuck(function, where, self._left_out[call].since_ms)
@@ -177,6 +182,8 @@ class Driver:
                 _log.warning("%s in %s again; the call is left out from now on", error, function)
             at = "" if where is None else f" on {where}"
             raise DriverGone(f"{error} in {function}{at}") from error
+        self._patience.answered(call, loop.time() - begun)
+        return message
 
     async def _survey(self) -> NoReturn:
         said: tuple[str, ...] = ()
@@ -228,31 +235,39 @@ class Driver:
                 for call, left_out in self._left_out.items()
                 if left_out.due <= loop.time() and left_out.child.reaped
             ]
-            # One per turn: when much hangs, processes are not started in a rush.
-            for call in due[:1]:
-                await self._try_again(call)
+            # When much hangs, processes are not started in a rush.
+            for call in due:
+                if not await self._try_again(call):
+                    break
 
-    async def _try_again(self, call: Call) -> None:
+    async def _try_again(self, call: Call) -> bool:
+        """Probe ``call``; whether it is made again from now on."""
         left_out = self._left_out.pop(call)
         # Behind the others, so that each gets its turn.
         self._left_out[call] = left_out
-        left_out.due = asyncio.get_running_loop().time() + left_out.pauses.failed()
+        loop = asyncio.get_running_loop()
+        left_out.due = loop.time() + left_out.pauses.failed()
         try:
             child = await open_child(self._library, self._settings, _ignore, _ignore)
         except DriverError as error:
             _log.info("no probe of %s: %s", call[0], error)
-            return
+            return False
         left_out.child = child
+        begun = loop.time()
         try:
-            await child.request(*call, self._settings.call_seconds)
+            await child.request(*call, self._patience.longest)
         except (TimeoutError, DriverGone):
-            return
+            return False
         finally:
             child.close()
+        seconds = loop.time() - begun
+        self._patience.answered(call, seconds)
         del self._left_out[call]
         self._crashes.pop(call, None)
         at = "" if left_out.where is None else f" on {left_out.where}"
-        self._events.gap(f"{call[0]}{at} answers again")
+        slowly = "" if seconds < self._settings.call_seconds else f", after {seconds:.1f} s"
+        self._events.gap(f"{call[0]}{at} answers again{slowly}")
+        return True
 
 
 def _value(call: Call, where: str | None, message: Message) -> msgspec.Raw:

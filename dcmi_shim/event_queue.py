@@ -82,8 +82,8 @@ def _event(raw: RawEvent) -> DriverEvent:
 class Overlap:
     """Recognises the second copy of an event while two subscribed children live side by side.
 
-    The library gives the same bytes to both, so the n-th equal event of one child is a copy when
-    the other has shown it n times already.
+    The library tells both the same, but may number its notifications for each process. So the n-th
+    equal event of one child is a copy when the other has shown it n times already.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Overlap:
         mine = self._seen.get(child)
         if mine is None:
             return False
-        event = msgspec.structs.replace(event, seen_at_ms=0)
+        event = msgspec.structs.replace(event, seen_at_ms=0, notification=0)
         mine[event] += 1
         return any(
             other[event] >= mine[event]

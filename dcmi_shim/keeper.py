@@ -1,8 +1,9 @@
 """Keeps one good driver child alive (``design.md`` section 3).
 
-A child that hangs goes on delivering events until its successor has subscribed; only then it is
-killed. A child that died is replaced, within a restart budget. Without a subscription the child
-serves polls, and the subscription is tried again from time to time in a new child.
+A child that hangs goes on delivering events until a moment after its successor has subscribed;
+only then it is killed. A child that died is replaced, within a restart budget. Without a
+subscription the child serves polls, and the subscription is tried again from time to time in a new
+child.
 """
 
 from __future__ import annotations
@@ -32,20 +33,23 @@ _BURST = 20
 _REFILL_SECONDS = 3.0
 _UNKILLABLE = 16
 _LAST_WORDS_SECONDS = 1.0
+_LINGER_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
 class DriverSettings:
     """Deadlines and periods, in seconds.
 
-    ``call_seconds`` is the deadline of one call, ``open_seconds`` that of loading and
-    initialising the library, ``subscribe_seconds`` that of the subscription. Every
+    ``call_seconds`` is the usual deadline of one call, ``longest_call_seconds`` that of one that
+    turned out to be slow, ``open_seconds`` that of loading and initialising the library,
+    ``subscribe_seconds`` that of the subscription. Every
     ``probe_seconds`` (at first sooner) calls that are left out are tried again, and so are chips
     that the inventory misses. A failed start is repeated after ``retry_first_seconds``, doubling up
     to ``retry_last_seconds``.
     """
 
     call_seconds: float = 0.5
+    longest_call_seconds: float = 5.0
     open_seconds: float = 10.0
     subscribe_seconds: float = 2.0
     probe_seconds: float = 10.0
@@ -262,12 +266,19 @@ class Keeper:
         self._serving, self._hanging = child, None
         self._usable.set()
         for old in predecessors:
-            self._bury(old)
+            self._retire(old)
         if not predecessors:
             self._reopened.set()
         if not first:
             self._events.gap(f"the driver process was replaced: {self._reason}")
         self._reason = "the driver process is being replaced"
+
+    def _retire(self, child: ChildProcess) -> None:
+        """Kill ``child`` soon: what was raised before its successor subscribed is on its thread."""
+        self._killed.append(child)
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LINGER_SECONDS, child.kill)
+        loop.call_later(_LINGER_SECONDS + _LAST_WORDS_SECONDS, child.close)
 
     def _bury(self, child: ChildProcess) -> None:
         """Kill ``child``, read what it still sent, and remember it until it is really gone."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parent / "drivers"
 QUICK = DriverSettings(
     call_seconds=0.5,
+    longest_call_seconds=0.8,
     open_seconds=3.0,
     subscribe_seconds=0.5,
     probe_seconds=0.3,

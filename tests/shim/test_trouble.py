@@ -63,6 +63,26 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         assert serials == set(range(1, max(serials) + 1))
 
 
+async def test_a_slow_call_is_given_more_time(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        good, bad = (await state.driver.inventory()).chips
+        assert await state.driver.health(bad) == 0
+        plain.tell("slow-health-1")
+        with pytest.raises(DriverCallStuck):
+            await state.driver.health(bad)
+        await state.until(lambda: not state.driver.stuck_calls())
+        assert "dcmi_get_device_health on chip 1 (card 1 device 0) answers again, after 0." in (
+            state.gaps
+        )
+        for _ in range(2):
+            assert await state.driver.health(bad) == 0
+        assert await state.driver.health(good) == 0
+        assert not state.driver.stuck_calls()
+
+
 async def test_a_call_that_is_left_out_fails_at_once(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:

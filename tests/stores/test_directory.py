@@ -135,9 +135,7 @@ async def test_old_content_put_back_is_a_change(directory: Store) -> None:
     async with watching(directory) as seen:
         for _ in range(3):
             versions.append(await directory.put(GOOD))
-            await seen.until(
-                lambda seen: seen.documents[PLACE].version == versions[-1]
-            )
+            await seen.until(lambda seen: seen.documents[PLACE].version == versions[-1])
     assert len(set(versions)) == len(versions)
 
 

@@ -172,6 +172,8 @@ int dcmi_get_device_health(int card, int device, unsigned int *health)
 {
     (void)device;
     hang_while_told(card ? "hang-health-1" : "hang-health-0");
+    if (card && told("slow-health-1"))
+        usleep(650000);
     if (card == 1 && told("crash-health-1"))
         raise(SIGSEGV);
     *health = 0;

@@ -1,0 +1,181 @@
+"""A driver that hangs, is slow, crashes, or says what cannot be."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.daemons import wait
+from tests.acceptance.hardware import CODES, GAPPED, HEALTH
+
+if TYPE_CHECKING:
+    from tests.acceptance.conftest import MakeAgent
+    from tests.acceptance.daemons import Agent
+    from tests.acceptance.places import Folder
+
+FAULT, OTHER, DROP = "80E01801", "80E18402", "40F84E00"
+BACK_SECONDS = 17.0
+
+
+@pytest.fixture
+def agent(folder: Folder, make_agent: MakeAgent) -> Agent:
+    """An agent that is up, on a directory store."""
+    agent = make_agent(folder)
+    agent.start()
+    agent.up()
+    return agent
+
+
+@pytest.mark.parametrize("function", [HEALTH, CODES])
+def test_one_hanging_call(agent: Agent, function: str) -> None:
+    hardware = agent.hardware
+    hardware.occur(10, OTHER)
+    agent.shows(lambda shown: shown.codes(10) == {OTHER}, "known before")
+    hardware.tell("hang", function, 10)
+    # Asks every list and health again.
+    hardware.event(99, FAULT, 1)
+    wait(lambda: agent.blind() == {10}, "chip 10 is blind", 3)
+    hardware.occur(4, FAULT)
+    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "another chip's fault") < 1
+    agent.shows(lambda shown: shown.codes(10) == {OTHER}, "the last state is kept")
+    assert 'npu_vigil_blind{chip="10",source="chip-faults"} 1.0' in agent.metrics()
+    hardware.forget("hang", function, 10)
+    wait(lambda: not agent.blind(), "it comes back by itself", BACK_SECONDS)
+    hardware.recover(10, OTHER)
+    agent.shows(lambda shown: not shown.codes(10), "and is watched again", 3)
+
+
+def test_no_event_is_lost_while_a_hanging_process_is_replaced(agent: Agent) -> None:
+    hardware = agent.hardware
+    # The library's thread is late; what it holds when its process is replaced must not be lost.
+    hardware.tell("slow", "events", value=100)
+    hardware.tell("hang", HEALTH, 10)
+    hardware.event(99, FAULT, 1)
+    wait(lambda: "every chip is audited" in agent.logged(), "it asks")
+    for _ in range(80):
+        hardware.once(4, OTHER)
+        time.sleep(0.01)
+    wait(lambda: len(agent.journaled(OTHER)) >= 80, "all arrived", 3)
+    assert agent.journaled(OTHER) == ["once"] * 80
+
+
+def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
+    hardware = agent.hardware
+    hardware.tell("hang", CODES, 10)
+    hardware.event(99, FAULT, 1)
+    for chip in (4, 5, 11):
+        hardware.occur(chip, FAULT)
+        taken = agent.shows(lambda shown, one=chip: shown.codes(one) == {FAULT}, "in the hang")
+        assert taken < 1
+        time.sleep(0.2)
+
+
+def test_all_calls_of_all_chips_hang_at_start(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    agent.hardware.tell("hang", HEALTH)
+    agent.hardware.tell("hang", CODES)
+    agent.start()
+    wait(lambda: len(agent.blind()) == 0 and agent.ask("/readyz")[0] == 503, "not ready")
+    agent.hardware.forget("hang", HEALTH)
+    agent.hardware.forget("hang", CODES)
+    agent.up(20)
+
+
+def test_every_call_is_slow_from_the_start(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder, chips=GAPPED[1:3])
+    for function in (HEALTH, CODES):
+        agent.hardware.tell("slow", function, value=700)
+    agent.start()
+    agent.up(40)
+    wait(lambda: not agent.blind(), "nobody is blind", 40)
+    agent.hardware.occur(10, FAULT)
+    assert agent.shows(lambda shown: shown.codes(10) == {FAULT}, "occurred") < 1
+    agent.hardware.recover(10, FAULT)
+    assert agent.shows(lambda shown: not shown.levels, "recovered") < 1
+    time.sleep(4)
+    assert not agent.blind()
+    assert not agent.status()["driver"]["stuck_calls"]
+
+
+def test_a_crashing_call(agent: Agent) -> None:
+    hardware = agent.hardware
+    hardware.tell("crash", HEALTH, 5)
+    hardware.event(99, FAULT, 1)
+    wait(lambda: agent.blind() == {5}, "chip 5 is blind", 8)
+    hardware.occur(4, FAULT)
+    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "another chip's fault") < 1
+    wait(lambda: bool(agent.status()["driver"]["stuck_calls"]), "left out", 10)
+    hardware.forget("crash", HEALTH, 5)
+    wait(lambda: not agent.blind(), "it comes back by itself", BACK_SECONDS)
+    assert agent.process.poll() is None
+
+
+@pytest.mark.parametrize("functions", [(HEALTH,), (HEALTH, CODES)], ids=["health", "every call"])
+def test_a_card_drops(agent: Agent, functions: tuple[str, ...]) -> None:
+    hardware = agent.hardware
+    hardware.occur(18, FAULT)
+    agent.shows(lambda shown: shown.codes(18) == {FAULT}, "known before")
+    for function in functions:
+        hardware.tell("answer", function, 18, -8012)
+    agent.shows(lambda shown: shown.codes(18) == {FAULT, DROP}, "dropped", 7)
+    assert not agent.blind()
+    for function in functions:
+        hardware.forget("answer", function, 18)
+    agent.shows(lambda shown: shown.codes(18) == {FAULT}, "it is back", 7)
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [(CODES, 129), (CODES, -1), (HEALTH, 2**31 - 1), (HEALTH, 2**32 - 1)],
+)
+def test_answers_that_cannot_be_are_no_news(agent: Agent, function: str, value: int) -> None:
+    hardware = agent.hardware
+    hardware.occur(1, FAULT)
+    agent.shows(lambda shown: shown.codes(1) == {FAULT}, "known before")
+    hardware.tell("wrong", function, 1, value)
+    hardware.event(99, FAULT, 1)
+    wait(lambda: agent.blind() == {1}, "chip 1 is blind", 5)
+    agent.shows(lambda shown: shown.codes(1) == {FAULT}, "kept")
+    hardware.forget("wrong", function, 1)
+    wait(lambda: not agent.blind(), "back", 7)
+
+
+def test_identities_that_cannot_be(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    hardware = agent.hardware
+    hardware.tell("wrong", "dcmi_get_device_logic_id", 4, 300)
+    hardware.tell("wrong", "dcmi_get_device_phyid_from_logicid", 5, 4096)
+    hardware.tell("wrong", "dcmi_get_dcmi_version")
+    hardware.tell("wrong", "dcmi_get_device_chip_info_v2")
+    agent.start()
+    good = {f"Ascend910-{chip}" for chip in (1, 10, 11, 18, 19)}
+    agent.shows(lambda shown: shown.free == good, "the others are served")
+    for function, what in (
+        ("dcmi_get_device_logic_id", 4),
+        ("dcmi_get_device_phyid_from_logicid", 5),
+    ):
+        hardware.forget("wrong", function, what)
+    agent.up(20)
+
+
+def test_cards_that_are_more_than_listed(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    agent.hardware.tell("wrong", "dcmi_get_card_list", value=65)
+    agent.start()
+    wait(lambda: "65" in agent.logged(), "it is said")
+    assert agent.ask("/readyz")[0] == 503
+    agent.hardware.forget("wrong", "dcmi_get_card_list")
+    agent.up(15)
+
+
+def test_sigterm_while_a_call_hangs(agent: Agent) -> None:
+    agent.hardware.tell("hang", HEALTH)
+    agent.hardware.tell("hang", CODES)
+    agent.hardware.event(99, FAULT, 1)
+    agent.hardware.occur(4, OTHER)
+    agent.shows(lambda shown: shown.codes(4) == {OTHER}, "occurred")
+    status, seconds = agent.stop()
+    assert (status, seconds < 5) == (0, True)
+    assert agent.journaled(OTHER) == ["occur"]

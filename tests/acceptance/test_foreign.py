@@ -1,0 +1,174 @@
+"""Other people write the documents too."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from tests.acceptance.daemons import wait
+from tests.acceptance.places import CLUSTER, NODES
+from tests.acceptance.reading import CLUSTER_PREFIX, DEVICE_PREFIX, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.acceptance.conftest import MakeAgent
+    from tests.acceptance.daemons import Daemon
+    from tests.acceptance.places import Cluster, Folder, Place
+
+FAULT = "80E01801"
+OWN = DEVICE_PREFIX + "node-1"
+HEALTHY = {
+    "huawei.com/Ascend910": "Ascend910-0,Ascend910-1",
+    "huawei.com/Ascend910-Fault": "[]",
+    "huawei.com/Ascend910-NetworkUnhealthy": "",
+    "huawei.com/Ascend910-Recovering": "",
+    "huawei.com/Ascend910-Unhealthy": "",
+}
+
+
+def test_foreign_edits_are_repaired(cluster: Cluster, make_agent: MakeAgent) -> None:
+    agent = make_agent(cluster)
+    agent.start()
+    agent.up()
+    agent.hardware.occur(4, FAULT)
+    agent.shows(lambda shown: shown.codes(4) == {FAULT}, "occurred")
+    content = signed(HEALTHY, int(time.time()))
+    cluster.write(OWN, {"DeviceInfoCfg": content})
+    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "an edit is repaired") < 1
+    cluster.delete(NODES, OWN)
+    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "a deletion is repaired") < 1
+    cluster.write(OWN, {"DeviceInfoCfg": "no json at all"})
+
+    def is_repaired() -> bool:
+        data = cluster.read(NODES, OWN)
+        return data is not None and data["DeviceInfoCfg"].startswith("{")
+
+    assert wait(is_repaired, "garbage is repaired") < 1
+    agent.shows(lambda shown: shown.codes(4) == {FAULT}, "to what it was")
+    assert agent.ask("/readyz")[0] == 200
+
+
+def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> None:
+    agent = make_agent(cluster)
+    agent.start()
+    agent.up()
+
+    def fight() -> bool:
+        cluster.write(OWN, {"DeviceInfoCfg": signed(HEALTHY, int(time.time()))})
+        return agent.status()["publication"]["conflict_since_ms"] is not None
+
+    for _ in range(40):
+        if fight():
+            break
+        time.sleep(0.1)
+    status, answer = agent.ask("/readyz")
+    assert status == 503
+    assert "conflict" in json.dumps(answer)
+    assert "npu_vigil_publication_conflict" in agent.metrics()
+    mine = signed(HEALTHY, 1)
+    cluster.write(OWN, {"DeviceInfoCfg": mine})
+    time.sleep(1)
+    data = cluster.read(NODES, OWN)
+    assert data is not None
+    assert data["DeviceInfoCfg"] == mine, "the agent stopped writing"
+
+
+def test_two_agents_of_one_name(folder: Folder, make_agent: MakeAgent) -> None:
+    one, other = make_agent(folder), make_agent(folder, "twin")
+    one.start()
+    one.up()
+    other.name = one.name
+    other.state_dir = one.state_dir
+    other.start()
+    assert other.ended() == 2
+    assert "in use by another agent" in other.logged()
+    assert one.ask("/readyz")[0] == 200
+
+
+def test_the_aggregator_reads_only_what_is_good(
+    cluster: Cluster, make_agent: MakeAgent, make_aggregator: Callable[[Place], Daemon]
+) -> None:
+    agent, aggregator = make_agent(cluster), make_aggregator(cluster)
+    aggregator.start()
+    agent.start()
+    agent.hardware.list_code(4, FAULT)
+    wait(lambda: "node-1" in cluster.cluster_info(), "published", 15)
+    now = int(time.time())
+    good = signed(HEALTHY, now)
+    cluster.write(DEVICE_PREFIX + "n-good", {"DeviceInfoCfg": good})
+    bad = {
+        "n-check": good.replace("Ascend910-0", "Ascend910-7", 1),
+        "n-text": "no json",
+        "n-empty": "",
+        "n-null": "null",
+        "n-list": "[]",
+        "n-float": good.replace(f'"UpdateTime":{now}', f'"UpdateTime":{now}.5'),
+        "n-deep": "[" * 20_000,
+        "n-huge": signed(HEALTHY, 2**70),
+    }
+    for node, text in bad.items():
+        cluster.write(DEVICE_PREFIX + node, {"DeviceInfoCfg": text})
+    cluster.write(DEVICE_PREFIX + "n-other-key", {"Something": "else"})
+    cluster.write("not-ours", {"DeviceInfoCfg": good})
+    wait(lambda: set(cluster.cluster_info()) == {"node-1", "n-good"}, "only the good ones")
+    for text in bad.values():
+        cluster.write(DEVICE_PREFIX + "n-good", {"DeviceInfoCfg": text})
+    agent.hardware.occur(5, FAULT)
+    wait(lambda: cluster.cluster_info()["node-1"].codes(5) == {FAULT}, "goes on")
+    assert cluster.cluster_info()["n-good"].free == {"Ascend910-0", "Ascend910-1"}
+    nodes = {node["node"]: node for node in aggregator.ask("/api/v1/nodes")[1]["nodes"]}
+    assert set(nodes) >= {"node-1", "n-good", "n-check", "n-text"}
+    faults = aggregator.ask("/api/v1/faults")[1]["faults"]
+    assert {(fault["node"], fault["code"]) for fault in faults} == {("node-1", FAULT)}
+    assert aggregator.ask("/healthz")[0] == 200
+
+
+def test_cluster_info_is_kept_and_repaired(
+    cluster: Cluster, make_agent: MakeAgent, make_aggregator: Callable[[Place], Daemon]
+) -> None:
+    agent, aggregator = make_agent(cluster), make_aggregator(cluster)
+    aggregator.start()
+    agent.hardware.list_code(4, FAULT)
+    agent.start()
+    wait(lambda: "node-1" in cluster.cluster_info(), "published", 15)
+    wait(lambda: bool(cluster.cluster_info()["node-1"].codes(4)), "with its fault")
+    name = CLUSTER_PREFIX + "0"
+    before = cluster.read(CLUSTER, name)
+    aggregator.kill()
+    aggregator.start()
+    wait(lambda: aggregator.ask("/readyz")[0] == 200, "ready again")
+    assert cluster.read(CLUSTER, name) == before, "a restart changes nothing"
+    cluster.delete(CLUSTER, name)
+    assert wait(lambda: cluster.read(CLUSTER, name) == before, "a deletion is repaired") < 2
+    path = f"/api/v1/namespaces/{CLUSTER}/configmaps/{name}"
+    cluster.plane.request("PATCH", path, {"data": {name: "{}"}})
+    assert wait(lambda: cluster.read(CLUSTER, name) == before, "an edit is repaired") < 2
+    cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})
+    aggregator.kill()
+    cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})
+    aggregator.start()
+    wait(lambda: cluster.read(CLUSTER, name) == before, "garbage at start is repaired")
+
+
+def test_a_folder_with_foreign_files(
+    folder: Folder, make_agent: MakeAgent, make_aggregator: Callable[[Place], Daemon]
+) -> None:
+    aggregator = make_aggregator(folder)
+    folder.write_text(DEVICE_PREFIX + "n-text", "no json")
+    folder.write_text(DEVICE_PREFIX + "n-shape", '{"labels": 7}')
+    folder.write_text(DEVICE_PREFIX + "n-empty", "")
+    folder.write_text("other", '{"labels": {}, "data": {}}')
+    (folder.root / NODES / f"{DEVICE_PREFIX}n-folder.json").mkdir()
+    (folder.root / NODES / "stray.txt").write_text("stray")
+    folder.write(DEVICE_PREFIX + "n-good", {"DeviceInfoCfg": signed(HEALTHY, 1_700_000_000)})
+    aggregator.start()
+    agent = make_agent(folder)
+    agent.start()
+    agent.up()
+    wait(lambda: set(folder.cluster_info()) == {"node-1", "n-good"}, "the good ones")
+    agent.hardware.occur(4, FAULT)
+    wait(lambda: folder.cluster_info()["node-1"].codes(4) == {FAULT}, "goes on")
+    status, seconds = aggregator.stop()
+    assert (status, seconds < 5) == (0, True)

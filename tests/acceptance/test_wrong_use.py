@@ -1,0 +1,246 @@
+"""Wrong libraries, wrong options, wrong configuration: a clear word and the right exit status."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.daemons import clean_environment, wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.acceptance.conftest import MakeAgent
+    from tests.acceptance.places import Folder
+
+_MACHINE_AT, _POWERPC = 18, b"\x15\x00"
+_SECONDS = 15
+
+
+def run(vigil: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run the command to its end; its status and all that it said."""
+    done = subprocess.run(
+        [vigil, *arguments],
+        env=clean_environment() | environment,
+        cwd=vigil.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_SECONDS,
+        text=True,
+    )
+    assert "Traceback" not in done.stdout
+    return done.returncode, " ".join(done.stdout.split())
+
+
+def _spoil(library: Path, how: str) -> None:
+    match how:
+        case "text":
+            library.write_text("this is no library\n")
+        case "empty":
+            library.write_bytes(b"")
+        case "missing":
+            library.unlink()
+        case "directory":
+            library.unlink()
+            library.mkdir()
+        case "other machine":
+            content = bytearray(library.read_bytes())
+            content[_MACHINE_AT : _MACHINE_AT + 2] = _POWERPC
+            library.write_bytes(content)
+        case "cut off":
+            library.write_bytes(library.read_bytes()[:600])
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("text", "is not an ELF library"),
+        ("empty", "is not an ELF library"),
+        ("missing", "is not there"),
+        ("directory", "cannot be read"),
+        ("other machine", "is built for"),
+    ],
+)
+def test_wrong_files(folder: Folder, make_agent: MakeAgent, how: str, said: str) -> None:
+    agent = make_agent(folder)
+    _spoil(agent.hardware.library, how)
+    agent.start()
+    assert agent.ended() == 3
+    assert said in agent.logged()
+    assert str(agent.hardware.library) in agent.logged()
+    assert "Traceback" not in agent.logged()
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [("NO_INIT", "is no DCMI library"), ("SECOND_GENERATION", "not supported yet")],
+)
+def test_wrong_libraries(
+    folder: Folder,
+    make_agent: MakeAgent,
+    compiled: Callable[..., Path],
+    without: str,
+    said: str,
+) -> None:
+    agent = make_agent(folder, library=compiled(without))
+    agent.start()
+    assert agent.ended() == 3
+    assert said in agent.logged()
+    assert "Traceback" not in agent.logged()
+
+
+def test_an_unknown_chip(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    agent.hardware.write("name", "Banana9000")
+    agent.start()
+    assert agent.ended() == 3
+    assert "Banana9000" in agent.logged()
+    assert "Traceback" not in agent.logged()
+
+
+def test_a_library_that_crashes_at_once(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    agent.hardware.tell("crash", "dcmi_init")
+    agent.start()
+    wait(lambda: "SIGSEGV" in agent.logged(), "it is said")
+    assert agent.ask("/readyz")[0] == 503
+    agent.hardware.forget("crash", "dcmi_init")
+    agent.up(20)
+
+
+def test_a_library_that_is_being_copied(
+    folder: Folder, make_agent: MakeAgent, compiled: Callable[..., Path]
+) -> None:
+    agent = make_agent(folder)
+    _spoil(agent.hardware.library, "cut off")
+    agent.start()
+    wait(lambda: str(agent.hardware.library) in agent.logged(), "it is said")
+    assert agent.ask("/readyz")[0] == 503
+    # A new file: the half of the old one may still be mapped.
+    agent.hardware.library.unlink()
+    shutil.copy(compiled(), agent.hardware.library)
+    agent.up(20)
+
+
+def test_a_driver_that_is_not_trusted(vigil: Path, folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    root = agent.hardware.root
+    # Ours by its owner (not root) or by its place (others may write there).
+    agent.hardware.library.parent.chmod(0o777)
+    status, said = run(
+        vigil,
+        *("agent", "--node-name", "n", *folder.options),
+        *("--driver-root", str(root), "--state-dir", str(root / "state")),
+    )
+    assert status == 3
+    assert "may be written by others" in said or "belongs to user" in said
+    assert str(agent.hardware.library) in said
+
+
+@pytest.mark.parametrize("name", ["", "UPPER", "a_b", "-a", "a-", "a..b", "a" * 254, "ä", "a/b"])
+def test_node_names(vigil: Path, tmp_path: Path, name: str) -> None:
+    options = ("--store", f"directory:{tmp_path}", "--state-dir", str(tmp_path / "state"))
+    status, said = run(vigil, "agent", *options, VIGIL_NODE_NAME=name)
+    assert status == 2
+    assert "VIGIL_NODE_NAME" in said
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_node_without_a_name(vigil: Path, tmp_path: Path) -> None:
+    status, said = run(vigil, "agent", "--state-dir", str(tmp_path / "state"))
+    assert status == 2
+    assert "node-name" in said or "node_name" in said
+
+
+_ERRORS = """
+node_name = "NOT GOOD"
+store = "ftp://somewhere"
+listen = "nowhere"
+unknown = 1
+
+[chip_faults]
+audit_period_seconds = -5
+health_period_seconds = "often"
+
+[driver]
+call_deadline_seconds = 1e9
+"""
+_WRONG_KEYS = (
+    "node_name",
+    "store",
+    "listen",
+    "unknown",
+    "chip_faults.audit_period_seconds",
+    "chip_faults.health_period_seconds",
+    "driver.call_deadline_seconds",
+)
+
+
+def test_all_errors_of_a_configuration(vigil: Path, tmp_path: Path) -> None:
+    file = tmp_path / "vigil.toml"
+    file.write_text(_ERRORS)
+    for arguments in (("validate", str(file)), ("agent", "--config", str(file))):
+        status, said = run(vigil, *arguments)
+        assert status == 2, said
+        assert [key for key in _WRONG_KEYS if key not in said] == []
+
+
+@pytest.mark.parametrize("content", [b"node_name = ", b"\xff\xfe\x00", None])
+def test_files_that_are_no_configuration(
+    vigil: Path, tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "vigil.toml"
+    if content is not None:
+        file.write_bytes(content)
+    for arguments in (("validate", str(file)), ("agent", "--config", str(file))):
+        status, said = run(vigil, *arguments)
+        assert status == 2, said
+        assert str(file) in said
+
+
+def test_wrong_options_of_the_aggregator(vigil: Path, tmp_path: Path) -> None:
+    status, said = run(
+        vigil,
+        *("aggregator", "--store", "gopher:", "--listen", "x", "--state-dir", str(tmp_path)),
+    )
+    assert status == 2
+    assert "gopher:" in said
+    assert "listen" in said
+
+
+def test_an_address_in_use(folder: Folder, make_agent: MakeAgent, vigil: Path) -> None:
+    agent = make_agent(folder)
+    agent.start()
+    agent.up()
+    agent.ask("/healthz")
+    address = (agent.state_dir / "listen").read_text().strip().removeprefix("http://")
+    status, said = run(
+        vigil,
+        *("aggregator", *folder.options, "--listen", address),
+        *("--state-dir", str(agent.directory / "other")),
+    )
+    assert status == 2
+    assert address in said
+
+
+@pytest.mark.parametrize("verb", ["agent", "aggregator"])
+def test_a_kubeconfig_that_is_none(vigil: Path, tmp_path: Path, verb: str) -> None:
+    options = ["--kubeconfig", str(tmp_path / "none"), "--state-dir", str(tmp_path / "state")]
+    if verb == "agent":
+        options += ["--node-name", "n", "--driver-root", str(tmp_path)]
+    status, said = run(vigil, verb, "--store", "kubernetes:", *options)
+    assert status in (2, 3)
+    assert str(tmp_path) in said
+
+
+def test_scenarios(vigil: Path, tmp_path: Path) -> None:
+    file = tmp_path / "story.toml"
+    file.write_text('profile = "z9"\nunknown = 1\n[[steps]]\nat = -1\ndo = "explode"\n')
+    status, said = run(vigil, "validate", str(file))
+    assert status == 2, said
+    assert "profile" in said or "unknown" in said
