@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.daemons import wait
 from tests.acceptance.hardware import CODES, GAPPED, HEALTH
+from tests.acceptance.reading import has
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import MakeAgent
@@ -67,7 +68,7 @@ def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
     hardware.event(99, FAULT, 1)
     for chip in (4, 5, 11):
         hardware.occur(chip, FAULT)
-        taken = agent.shows(lambda shown, one=chip: shown.codes(one) == {FAULT}, "in the hang")
+        taken = agent.shows(has(chip, FAULT), "in the hang")
         assert taken < 1
         time.sleep(0.2)
 
