@@ -249,5 +249,5 @@ def test_all_errors_of_a_scenario(vigil: Path, tmp_path: Path) -> None:
     )
     status, said = run(vigil, "validate", str(file))
     assert status == 2, said
-    for wrong in ("unknown", "at_ms", "explode", "99", "nonsense"):
+    for wrong in ("unknown", "steps[0].at_ms", "explode", "steps[1].chip", "nonsense"):
         assert wrong in said
