@@ -41,11 +41,11 @@ class DriverSettings:
     """Deadlines and periods, in seconds.
 
     ``call_seconds`` is the usual deadline of one call, ``longest_call_seconds`` that of one that
-    turned out to be slow, ``open_seconds`` that of loading and initialising the library,
-    ``subscribe_seconds`` that of the subscription. Every
-    ``probe_seconds`` (at first sooner) calls that are left out are tried again, and so are chips
-    that the inventory misses. A failed start is repeated after ``retry_first_seconds``, doubling up
-    to ``retry_last_seconds``.
+    turned out to be slow, and of a repeated subscription; ``open_seconds`` is that of loading and
+    initialising the library, ``subscribe_seconds`` that of the subscription while no other child
+    serves. Every ``probe_seconds`` (at first sooner) calls that are left out are tried again, and
+    so are chips that the inventory misses. A failed start is repeated after
+    ``retry_first_seconds``, doubling up to ``retry_last_seconds``.
     """
 
     call_seconds: float = 0.5
@@ -243,8 +243,12 @@ class Keeper:
     async def _subscribe(self, child: ChildProcess) -> None:
         if self._subscribe_at is not None and self.now() < self._subscribe_at:
             return
+        # While another child serves polls, a slow subscription holds nobody up.
+        alone = self._serving is None
+        settings = self._settings
+        deadline = settings.subscribe_seconds if alone else settings.longest_call_seconds
         try:
-            reply = await child.request(_SUBSCRIBE, (), self._settings.subscribe_seconds)
+            reply = await child.request(_SUBSCRIBE, (), deadline)
         except (TimeoutError, DriverGone) as error:
             what = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
             self._poll_only(f"{_SUBSCRIBE} {what}", self._refused.failed())

@@ -112,6 +112,16 @@ def test_every_call_is_slow_from_the_start(folder: Folder, make_agent: MakeAgent
     assert not agent.status()["driver"]["stuck_calls"]
 
 
+def test_a_slow_subscription(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    agent.hardware.tell("slow", "dcmi_subscribe_fault_event", value=2500)
+    agent.start()
+    agent.up()
+    wait(lambda: agent.status()["driver"]["polling_reason"] is None, "subscribed", 15)
+    agent.hardware.occur(10, FAULT)
+    assert agent.shows(has(10, FAULT), "occurred") < 1
+
+
 def test_a_crashing_call(agent: Agent) -> None:
     hardware = agent.hardware
     hardware.tell("crash", HEALTH, 5)
