@@ -314,6 +314,7 @@ class Agent:
         driver = status.driver_status(
             str(root),
             self._document.inventory,
+            self._driver.trouble,
             self._driver.polling_reason,
             self._gaps,
             self._driver.stuck_calls(),

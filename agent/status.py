@@ -54,6 +54,7 @@ class FaultStatus(msgspec.Struct, frozen=True):
 class DriverStatus(msgspec.Struct, frozen=True):
     """The driver; identity is ``None`` until it answered.
 
+    ``trouble`` says why it does not answer, or which chips it does not show and why.
     ``polling_reason`` says why no events arrive; ``gaps`` counts the times some may have been lost.
     """
 
@@ -62,6 +63,7 @@ class DriverStatus(msgspec.Struct, frozen=True):
     version: str | None
     family: str | None
     chip_name: str | None
+    trouble: str | None
     polling_reason: str | None
     gaps: int
     stuck_calls: tuple[str, ...]
@@ -141,6 +143,7 @@ def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
 def driver_status(
     root: str,
     inventory: Inventory | None,
+    trouble: str | None,
     polling_reason: str | None,
     gaps: int,
     stuck: tuple[StuckCall, ...],
@@ -152,6 +155,7 @@ def driver_status(
         version=None if inventory is None else inventory.driver_version,
         family=None if inventory is None else inventory.family,
         chip_name=None if inventory is None else inventory.chip_name,
+        trouble=trouble,
         polling_reason=polling_reason,
         gaps=gaps,
         stuck_calls=tuple(
@@ -182,7 +186,8 @@ def not_ready(publication: PublicationStatus, chips: int, driver: DriverStatus) 
     """Why the cluster does not see what this node knows; nothing when it does."""
     reasons = []
     if driver.library is None:
-        reasons.append("the driver has not answered yet")
+        why = "" if driver.trouble is None else f": {driver.trouble}"
+        reasons.append(f"the driver has not answered yet{why}")
     elif not chips:
         reasons.append("no chip was read yet")
     if publication.conflict_since_ms is not None:

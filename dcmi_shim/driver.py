@@ -79,6 +79,7 @@ class Driver:
         self._crashes: Counter[Call] = Counter()
         self._inventory: Inventory | None = None
         self._surveyed = asyncio.Event()
+        self._survey_problems: tuple[str, ...] = ()
 
     async def run(self) -> NoReturn:
         """Keep the driver usable until cancelled.
@@ -134,6 +135,11 @@ class Driver:
         return self._keeper.polling_reason
 
     @property
+    def trouble(self) -> str | None:
+        """Why the driver does not answer, or what its inventory lacks; ``None`` if all is well."""
+        return self._keeper.trouble or "; ".join(self._survey_problems) or None
+
+    @property
     def child_pid(self) -> int | None:
         """Process id of the child that serves calls, for measurements."""
         child = self._keeper.serving
@@ -186,7 +192,6 @@ class Driver:
         return message
 
     async def _survey(self) -> NoReturn:
-        said: tuple[str, ...] = ()
         while True:
             known = () if self._inventory is None else self._inventory.chips
             try:
@@ -196,10 +201,10 @@ class Driver:
             else:
                 problems = found.problems
                 self._take_over(found.inventory)
-            if problems != said:
+            if problems != self._survey_problems:
                 for problem in problems:
                     _log.warning("inventory: %s", problem)
-                said = problems
+                self._survey_problems = problems
             pause = self._settings.probe_seconds
             if self._inventory is None:
                 pause = min(pause, self._settings.call_seconds)

@@ -149,6 +149,11 @@ class Keeper:
         """The child that takes calls now."""
         return self._serving
 
+    @property
+    def trouble(self) -> str | None:
+        """Why no calls can be made; ``None`` while they can."""
+        return None if self._serving is not None else self._reason
+
     async def ready(self, deadline_seconds: float) -> ChildProcess:
         """The child that takes calls; ``DriverGone`` when there is none within the deadline."""
         try:

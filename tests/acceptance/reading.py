@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DEVICE_PREFIX = "mindx-dl-deviceinfo-"
 CLUSTER_PREFIX = "cluster-info-device-"
@@ -39,6 +42,11 @@ class Shown:
     def codes(self, chip: int) -> set[str]:
         """Codes of the chip with this physical id."""
         return {code for name, code in self.levels if name == f"Ascend910-{chip}"}
+
+
+def has(chip: int, *codes: str) -> Callable[[Shown], bool]:
+    """Whether the chip with this physical id has just these codes."""
+    return lambda shown: shown.codes(chip) == set(codes)
 
 
 def device_info(data: dict[str, str]) -> Shown:

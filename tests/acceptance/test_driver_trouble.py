@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.daemons import wait
 from tests.acceptance.hardware import CODES, GAPPED, HEALTH
+from tests.acceptance.reading import has
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import MakeAgent
@@ -25,6 +26,18 @@ def agent(folder: Folder, make_agent: MakeAgent) -> Agent:
     agent = make_agent(folder)
     agent.start()
     agent.up()
+    return agent
+
+
+@pytest.fixture
+def brisk_agent(folder: Folder, make_agent: MakeAgent) -> Agent:
+    """One that asks more often; it is not started."""
+    agent = make_agent(folder)
+    configuration = agent.directory / "vigil.toml"
+    configuration.write_text(
+        "[chip_faults]\nhealth_period_seconds = 1\n[driver]\nprobe_period_seconds = 2\n"
+    )
+    agent.options = ["--config", str(configuration)]
     return agent
 
 
@@ -67,7 +80,7 @@ def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
     hardware.event(99, FAULT, 1)
     for chip in (4, 5, 11):
         hardware.occur(chip, FAULT)
-        taken = agent.shows(lambda shown, one=chip: shown.codes(one) == {FAULT}, "in the hang")
+        taken = agent.shows(has(chip, FAULT), "in the hang")
         assert taken < 1
         time.sleep(0.2)
 
@@ -84,7 +97,7 @@ def test_all_calls_of_all_chips_hang_at_start(folder: Folder, make_agent: MakeAg
 
 
 def test_every_call_is_slow_from_the_start(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder, chips=GAPPED[1:3])
+    agent = make_agent(folder, chips=GAPPED[2:4])
     for function in (HEALTH, CODES):
         agent.hardware.tell("slow", function, value=700)
     agent.start()
@@ -104,8 +117,9 @@ def test_a_crashing_call(agent: Agent) -> None:
     hardware.tell("crash", HEALTH, 5)
     hardware.event(99, FAULT, 1)
     wait(lambda: agent.blind() == {5}, "chip 5 is blind", 8)
+    # While there is no process nobody hears events; a list is believed two seconds later.
     hardware.occur(4, FAULT)
-    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "another chip's fault") < 1
+    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "another chip's fault") < 3
     wait(lambda: bool(agent.status()["driver"]["stuck_calls"]), "left out", 10)
     hardware.forget("crash", HEALTH, 5)
     wait(lambda: not agent.blind(), "it comes back by itself", BACK_SECONDS)
@@ -113,8 +127,10 @@ def test_a_crashing_call(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("functions", [(HEALTH,), (HEALTH, CODES)], ids=["health", "every call"])
-def test_a_card_drops(agent: Agent, functions: tuple[str, ...]) -> None:
-    hardware = agent.hardware
+def test_a_card_drops(brisk_agent: Agent, functions: tuple[str, ...]) -> None:
+    agent, hardware = brisk_agent, brisk_agent.hardware
+    agent.start()
+    agent.up()
     hardware.occur(18, FAULT)
     agent.shows(lambda shown: shown.codes(18) == {FAULT}, "known before")
     for function in functions:
@@ -130,8 +146,10 @@ def test_a_card_drops(agent: Agent, functions: tuple[str, ...]) -> None:
     ("function", "value"),
     [(CODES, 129), (CODES, -1), (HEALTH, 2**31 - 1), (HEALTH, 2**32 - 1)],
 )
-def test_answers_that_cannot_be_are_no_news(agent: Agent, function: str, value: int) -> None:
-    hardware = agent.hardware
+def test_answers_that_cannot_be_are_no_news(brisk_agent: Agent, function: str, value: int) -> None:
+    agent, hardware = brisk_agent, brisk_agent.hardware
+    agent.start()
+    agent.up()
     hardware.occur(1, FAULT)
     agent.shows(lambda shown: shown.codes(1) == {FAULT}, "known before")
     hardware.tell("wrong", function, 1, value)
@@ -142,9 +160,8 @@ def test_answers_that_cannot_be_are_no_news(agent: Agent, function: str, value: 
     wait(lambda: not agent.blind(), "back", 7)
 
 
-def test_identities_that_cannot_be(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    hardware = agent.hardware
+def test_identities_that_cannot_be(brisk_agent: Agent) -> None:
+    agent, hardware = brisk_agent, brisk_agent.hardware
     hardware.tell("wrong", "dcmi_get_device_logic_id", 4, 300)
     hardware.tell("wrong", "dcmi_get_device_phyid_from_logicid", 5, 4096)
     hardware.tell("wrong", "dcmi_get_dcmi_version")
@@ -152,6 +169,7 @@ def test_identities_that_cannot_be(folder: Folder, make_agent: MakeAgent) -> Non
     agent.start()
     good = {f"Ascend910-{chip}" for chip in (1, 10, 11, 18, 19)}
     agent.shows(lambda shown: shown.free == good, "the others are served")
+    assert "the logic id is 300" in agent.status()["driver"]["trouble"]
     for function, what in (
         ("dcmi_get_device_logic_id", 4),
         ("dcmi_get_device_phyid_from_logicid", 5),

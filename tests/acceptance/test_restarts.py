@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.acceptance.daemons import wait
 from tests.acceptance.hardware import CODES, HEALTH
 from tests.acceptance.places import CLUSTER, NODES, History
+from tests.acceptance.reading import has
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +40,13 @@ def test_kill_9_while_the_api_server_is_away(cluster: Cluster, make_agent: MakeA
         hardware.recover(10, OTHER)
         hardware.occur(11, BRIEF)
         hardware.recover(11, BRIEF)
-        for code, last in ((FAULT, "occur"), (ONCE, "once"), (OTHER, "recover")):
-            wait(lambda code=code, last=last: agent.says_journaled(code, last), f"{code} {last}")
-        wait(lambda: agent.says_journaled(BRIEF, "recover"), "the brief fault is journaled")
+        for code, last in (
+            (FAULT, "occur"),
+            (ONCE, "once"),
+            (OTHER, "recover"),
+            (BRIEF, "recover"),
+        ):
+            wait(partial(agent.says_journaled, code, last), f"{code} {last}")
         agent.kill()
         # What happens while nobody looks, and is over, nobody can know; what stays is found.
         hardware.occur(18, FAULT)
@@ -147,7 +153,7 @@ def test_update_time_across_restarts(
         for _ in range(2):
             for chip in (4, 5):
                 agent.hardware.occur(chip, FAULT)
-                agent.shows(lambda shown, one=chip: shown.codes(one) == {FAULT}, "occurred")
+                agent.shows(has(chip, FAULT), "occurred")
                 agent.hardware.recover(chip, FAULT)
                 agent.shows(lambda shown: not shown.levels, "recovered")
             agent.kill()

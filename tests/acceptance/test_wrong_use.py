@@ -108,7 +108,9 @@ def test_a_library_that_crashes_at_once(folder: Folder, make_agent: MakeAgent) -
     agent.hardware.tell("crash", "dcmi_init")
     agent.start()
     wait(lambda: "SIGSEGV" in agent.logged(), "it is said")
-    assert agent.ask("/readyz")[0] == 503
+    status, answer = agent.ask("/readyz")
+    assert status == 503
+    assert "SIGSEGV" in answer["reasons"][0]
     agent.hardware.forget("crash", "dcmi_init")
     agent.up(20)
 
@@ -238,9 +240,14 @@ def test_a_kubeconfig_that_is_none(vigil: Path, tmp_path: Path, verb: str) -> No
     assert str(tmp_path) in said
 
 
-def test_scenarios(vigil: Path, tmp_path: Path) -> None:
+def test_all_errors_of_a_scenario(vigil: Path, tmp_path: Path) -> None:
     file = tmp_path / "story.toml"
-    file.write_text('profile = "z9"\nunknown = 1\n[[steps]]\nat = -1\ndo = "explode"\n')
+    file.write_text(
+        'profile = "a2"\nunknown = 1\n'
+        '[[steps]]\nat_ms = -1\ndo = "explode"\n'
+        '[[steps]]\nat_ms = 5\ndo = "occur"\nchip = 99\ncode = "nonsense"\n'
+    )
     status, said = run(vigil, "validate", str(file))
     assert status == 2, said
-    assert "profile" in said or "unknown" in said
+    for wrong in ("unknown", "steps[0].at_ms", "explode", "steps[1].chip", "nonsense"):
+        assert wrong in said

@@ -50,7 +50,7 @@ STATE = State(
 def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
     publication = status.publication_status("doc", "directory:/x", record)
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
-    driver = status.driver_status("/driver", INVENTORY, None, 2, stuck)
+    driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     return status.Status(
         node="node-1",
         version="1",
