@@ -179,6 +179,9 @@ class History:
 
     def _take(self, event: dict[str, Any]) -> None:
         item = event["object"]
+        if event["type"] == "ERROR":
+            assert item["code"] != 410, f"versions are missing: {item['message']}"
+            raise OSError(item["message"])  # a server that has just come back; ask again
         name = item["metadata"]["name"]
         self._version = int(item["metadata"]["resourceVersion"])
         if event["type"] == "DELETED" or not name.startswith((DEVICE_PREFIX, CLUSTER_PREFIX)):
