@@ -60,10 +60,14 @@ def start(
     ] = None,
     emulator_dir: EmulatorDir = None,
 ) -> None:
-    """Make the emulated hardware new and healthy, and play a scenario if one is given."""
+    """Make the emulated hardware new and healthy, and play a scenario if one is given.
+
+    The driver may have been installed for another directory: VIGIL_EMULATOR_DIR wins over that.
+    """
     from contextlib import closing
 
     from contract.errors import ConfigurationError, Problem
+    from dcmi_shim.emulator.install import ensure_control
     from dcmi_shim.emulator.play import play
     from dcmi_shim.emulator.scenario import read_scenario
 
@@ -71,6 +75,8 @@ def start(
     if story is not None and profile not in (None, story.profile):
         what = f"is {profile!r}, but {scenario} was written for {story.profile!r}"
         raise ConfigurationError("command line", [Problem("--profile", what)])
+    if emulator_dir is not None:
+        ensure_control(emulator_dir)
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.start(story.profile if story is not None else profile or "a2")
         if story is not None:

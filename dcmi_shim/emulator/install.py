@@ -66,10 +66,9 @@ def install(
     state = emulator_dir.absolute()
     try:
         _make_directories(library.parent)
-        _make_directories(state)
         exported = [name for name in functions() if name not in without]
         _build(library, _DRIVER, exported, ("-Wl,-soname,libdcmi.so",))
-        _build(state / CONTROL_LIBRARY, _CONTROL, ("vigil_emulator_*",), ())
+        _build_control(state)
         _write(library.parent / "emulator-dir", f"{state}\n")
     except OSError as error:
         raise EmulatorError(
@@ -80,6 +79,25 @@ def install(
         emulator.start(profile)
     finally:
         emulator.close()
+
+
+def ensure_control(emulator_dir: Path) -> None:
+    """Make ``emulator_dir`` one that can be driven, where none was made by ``install``.
+
+    Raises ``EmulatorError`` when it cannot be built or written.
+    """
+    state = emulator_dir.absolute()
+    if (state / CONTROL_LIBRARY).exists():
+        return
+    try:
+        _build_control(state)
+    except OSError as error:
+        raise EmulatorError(f"no emulator can be made in {state}: {error}") from error
+
+
+def _build_control(state: Path) -> None:
+    _make_directories(state)
+    _build(state / CONTROL_LIBRARY, _CONTROL, ("vigil_emulator_*",), ())
 
 
 def _make_directories(path: Path) -> None:

@@ -56,6 +56,14 @@ def test_install_and_everything_after_it(tmp_path: Path) -> None:
     assert driver.health(7, 0) == 0
 
 
+def test_start_makes_a_directory_that_was_not_installed(tmp_path: Path) -> None:
+    place = {"VIGIL_EMULATOR_DIR": str(tmp_path / "another")}
+    result = _vigil("emulator", "start", "--profile", "a3", **place)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert _vigil("simulate", "occur", "15", "80E18402", **place).returncode == 0
+    assert "80E18402" in _vigil("emulator", "status", **place).stdout
+
+
 def test_state_where_the_environment_says(tmp_path: Path) -> None:
     place = tmp_path / "state"
     result = _vigil("emulator", "install", tmp_path / "driver", VIGIL_EMULATOR_DIR=place)

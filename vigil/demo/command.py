@@ -43,10 +43,11 @@ class Options:
 async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
     """Play ``story`` and show it; whether every expected state was reached."""
     url = options.store or f"directory:{options.directory / 'store'}"
+    kubeconfig = options.kubeconfig if url.startswith("kubernetes:") else None
     async with AsyncExitStack() as stack:
-        store = open_store(url, kubeconfig=options.kubeconfig)
+        store = open_store(url, kubeconfig=kubeconfig)
         stack.push_async_callback(store.close)
-        fleet = Fleet(options.directory, options.nodes, url, options.kubeconfig, options.speed)
+        fleet = Fleet(options.directory, options.nodes, url, kubeconfig, options.speed)
         await check_store_is_ours(store, [node.name for node in fleet.nodes])
         stack.push_async_callback(remove_documents, store)
         stack.push_async_callback(fleet.close)

@@ -9,19 +9,30 @@ import typer
 
 
 def demo(
-    nodes: Annotated[int, typer.Option(min=1, max=32, help="Emulated nodes.")] = 3,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=32, envvar="VIGIL_NODES", help="Emulated nodes.")
+    ] = 3,
     speed: Annotated[
-        float, typer.Option(min=0.1, max=20.0, help="Divides the pauses of the story.")
+        float,
+        typer.Option(
+            min=0.1, max=20.0, envvar="VIGIL_SPEED", help="Divides the pauses of the story."
+        ),
     ] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
+    ] = False,
     keep: Annotated[
-        bool, typer.Option(help="Leave everything running after the story, until Ctrl-C.")
+        bool,
+        typer.Option(
+            envvar="VIGIL_KEEP", help="Leave everything running after the story, until Ctrl-C."
+        ),
     ] = False,
     store: Annotated[
         str | None, typer.Option(envvar="VIGIL_STORE", help="kubernetes: or directory:PATH.")
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(envvar="KUBECONFIG", help="For --store kubernetes:.")
+        Path | None,
+        typer.Option(envvar=["VIGIL_KUBECONFIG", "KUBECONFIG"], help="For --store kubernetes:."),
     ] = None,
 ) -> None:
     """Play a story of chip faults on emulated nodes; 0 if every expected state was reached."""
