@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from stores.address import open_store
@@ -91,6 +93,31 @@ async def test_demo_notices_a_lost_event(
     assert not report["well"]
     assert not report["steps"][0]["problems"]
     assert any("device-info" in problem for problem in report["steps"][1]["problems"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    url = f"directory:{tmp_path / 'store'}"
+    with subprocess.Popen(
+        [sys.executable, "-m", "vigil", "demo", "--nodes", "1", "--store", url],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        assert "the nodes start" in demo.stdout.readline()
+        assert _processes_of(url)
+        demo.send_signal(number)
+        demo.communicate(timeout=20)
+    assert demo.returncode == 128 + number
+    assert _processes_of(url) == []
+
+
+def _processes_of(url: str) -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if url in (process.info["cmdline"] or ()) and "demo" not in process.info["cmdline"]
+    ]
 
 
 def test_wrong_options_end_with_status_2() -> None:

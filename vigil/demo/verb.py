@@ -37,6 +37,7 @@ def demo(
 ) -> None:
     """Play a story of chip faults on emulated nodes; 0 if every expected state was reached."""
     import asyncio
+    import signal
     import tempfile
 
     from vigil.demo.command import Options, play
@@ -51,9 +52,19 @@ def demo(
             store=store,
             kubeconfig=kubeconfig,
         )
+
+        async def until_told() -> bool:
+            task = asyncio.current_task()
+            assert task is not None
+            # As Ctrl-C does: everything that was started ends with the demo.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            return await play(options)
+
         try:
-            well = asyncio.run(play(options))
+            well = asyncio.run(until_told())
         except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise typer.Exit(128 + signal.SIGINT) from None
+        except asyncio.CancelledError:
+            raise typer.Exit(128 + signal.SIGTERM) from None
     if not well:
         raise typer.Exit(1)
