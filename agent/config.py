@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
-from contract.configuration import Section, load, parse_toml
+from contract.configuration import ListenAddress, Section, StoreAddress, load, parse_toml
 from contract.errors import ConfigurationError, Problem
 from contract.names import node_name_problem
 
@@ -22,19 +22,6 @@ def _node_name(text: str) -> str:
     problem = node_name_problem(text)
     if problem is not None:
         raise ValueError(problem)
-    return text
-
-
-def _listen(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("is not HOST:PORT, such as 127.0.0.1:9820")
-    return text
-
-
-def _store(text: str) -> str:
-    if text != "kubernetes:" and not text.startswith("directory:"):
-        raise ValueError("is no store address; use kubernetes: or directory:PATH")
     return text
 
 
@@ -57,12 +44,12 @@ class AgentConfiguration(Section):
     """Everything that ``vigil agent`` can be told."""
 
     node_name: Annotated[str, AfterValidator(_node_name)]
-    store: Annotated[str, AfterValidator(_store)] = "kubernetes:"
+    store: StoreAddress = "kubernetes:"
     kubeconfig: Path | None = None
     driver_root: Path | None = None
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
-    listen: Annotated[str, AfterValidator(_listen)] | None = None
+    listen: ListenAddress | None = None
     chip_faults: ChipFaults = ChipFaults()
     driver: DriverCalls = DriverCalls()
 

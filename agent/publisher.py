@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import msgspec
 from agent.publication import Lag, Publication
 from agent.stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
+from stores.backoff import Backoff
 from stores.base import Changed, Document, Interrupted, Listed, Selection
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Publisher:
         self._acknowledged: _Write | None = None
         self._acknowledged_at = 0.0
         self._foreign_at: deque[float] = deque(maxlen=_FOREIGN_WRITES + 1)
-        self._backoff = _BACKOFF_FIRST_SECONDS
+        self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` (epoch milliseconds) may want a write."""
@@ -300,12 +300,10 @@ class Publisher:
         self._begin_trouble(reason)
         if refused:
             return _Pause(_REFUSED_SECONDS, self._reconnected)
-        seconds = self._backoff * random.uniform(0.5, 1.0)
-        self._backoff = min(self._backoff * 2, _BACKOFF_LAST_SECONDS)
-        return _Pause(seconds, self._reconnected)
+        return _Pause(self._backoff.next_seconds(), self._reconnected)
 
     def _works_again(self) -> None:
-        self._backoff = _BACKOFF_FIRST_SECONDS
+        self._backoff.reset()
         since_ms = self.record.trouble_since_ms
         self.record.trouble = self.record.trouble_since_ms = None
         if since_ms is not None:

@@ -5,39 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from contract.configuration import Section, load, parse_toml
+from contract.configuration import ListenAddress, Section, StoreAddress, load, parse_toml
 from contract.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def _listen(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("is not HOST:PORT, such as 127.0.0.1:9821")
-    return text
-
-
-def _store(text: str) -> str:
-    if text != "kubernetes:" and not text.startswith("directory:"):
-        raise ValueError("is no store address; use kubernetes: or directory:PATH")
-    return text
-
-
-_Store = Annotated[str, AfterValidator(_store)]
-
-
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
-    store: Annotated[tuple[_Store, ...], Field(min_length=1)] = ("kubernetes:",)
-    publish: tuple[_Store, ...] = ()
+    store: Annotated[tuple[StoreAddress, ...], Field(min_length=1)] = ("kubernetes:",)
+    publish: tuple[StoreAddress, ...] = ()
     kubeconfig: Path | None = None
     state_dir: Path = Path("/var/lib/npu-vigil-aggregator")
-    listen: Annotated[str, AfterValidator(_listen)] | None = None
+    listen: ListenAddress | None = None
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
 

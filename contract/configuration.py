@@ -12,9 +12,9 @@ import json
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_origin
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from contract.errors import ConfigurationError, Problem
 
@@ -33,6 +33,25 @@ class Section(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
+
+def _listen(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("is not HOST:PORT, such as 127.0.0.1:9820")
+    return text
+
+
+def _store(text: str) -> str:
+    if text != "kubernetes:" and not text.startswith("directory:"):
+        raise ValueError("is no store address; use kubernetes: or directory:PATH")
+    return text
+
+
+ListenAddress: TypeAlias = Annotated[str, AfterValidator(_listen)]
+"""Where a daemon serves its pages: ``HOST:PORT``."""
+
+StoreAddress: TypeAlias = Annotated[str, AfterValidator(_store)]
+"""Where documents live (design section 10)."""
 
 M = TypeVar("M", bound=Section)
 

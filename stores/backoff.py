@@ -1,4 +1,4 @@
-"""How long a watch waits before it tries again."""
+"""How long somebody waits before a store is tried again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ _LAST_SECONDS = 5.0
 
 
 class Backoff:
-    """Waits that double from 0.25 s to 5 s, each between half and all of it by chance."""
+    """Waits that double from the first to the last, each between half and all of it by chance."""
 
-    def __init__(self) -> None:
-        self._next = _FIRST_SECONDS
+    def __init__(
+        self, first_seconds: float = _FIRST_SECONDS, last_seconds: float = _LAST_SECONDS
+    ) -> None:
+        self._first_seconds = first_seconds
+        self._last_seconds = last_seconds
+        self._next = first_seconds
 
     def reset(self) -> None:
         """Begin again: it worked."""
-        self._next = _FIRST_SECONDS
+        self._next = self._first_seconds
 
     def next_seconds(self) -> float:
         """Seconds to wait now."""
         ceiling = self._next
-        self._next = min(ceiling * 2, _LAST_SECONDS)
+        self._next = min(ceiling * 2, self._last_seconds)
         # Many watchers lose the same server at once and must not come back at once.
         return random.uniform(ceiling / 2, ceiling)

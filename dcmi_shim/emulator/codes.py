@@ -20,11 +20,6 @@ def parse_code(text: str) -> int:
     return int(match[1], 16)
 
 
-def format_code(code: int) -> str:
-    """Eight upper-case hexadecimal digits (``spec/dcmi.md`` 13.14)."""
-    return f"{code:08X}"
-
-
 @cache
 def _listed() -> dict[int, Severity]:
     lines = _SEVERITIES.read_text("ascii").splitlines()

@@ -8,8 +8,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from contract.codes import format_code
 from contract.errors import ConfigurationError, EmulatorError, Problem
-from dcmi_shim.emulator.codes import format_code, parse_code, severity_of
+from dcmi_shim.emulator.codes import parse_code, severity_of
 from dcmi_shim.emulator.functions import Function, find_function
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never, get_arg
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from contract.codes import format_code
 from contract.errors import ConfigurationError, Problem
 from contract.levels import Severity
-from dcmi_shim.emulator.codes import format_code, parse_code
+from dcmi_shim.emulator.codes import parse_code
 from dcmi_shim.emulator.functions import find_function
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+from abc import ABC, abstractmethod
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,11 +45,12 @@ class Place(Protocol):
         """What the aggregator says; empty for nothing."""
 
 
-class _Reader:
+class _Reader(ABC):
     """What both stores share."""
 
+    @abstractmethod
     def read(self, namespace: str, name: str) -> dict[str, str] | None:
-        raise NotImplementedError
+        """The data of a document."""
 
     def device_info(self, node: str) -> Shown | None:
         data = self.read(NODES, DEVICE_PREFIX + node)
