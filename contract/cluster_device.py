@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract import go_json
+from contract.families import resource_of
 from contract.levels import ChipLevel, most_serious
 from contract.names import device_info_name
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from contract.device_info import DeviceFault, DeviceInfo
 
-_RESOURCE = "huawei.com/"
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 
@@ -107,7 +107,7 @@ def healed(record: DeviceRecord) -> DeviceRecord:
 
 def render_device_entry(node: str, record: DeviceRecord, update_time: int) -> str:
     """The value of a node's member in cluster-info-device, stamped with ``update_time``."""
-    key = _RESOURCE + record.chip_type
+    key = resource_of(record.chip_type)
     return go_json.encode(
         {
             "DeviceList": {

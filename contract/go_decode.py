@@ -24,7 +24,7 @@ from contract.errors import DocumentError
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Uint: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""Go's ``uint``. The fast path knows no upper half of it; the careful one does."""
+"""Go's ``uint`` without its last bit: msgspec has no such bound, no document such a number."""
 
 
 class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

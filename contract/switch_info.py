@@ -5,40 +5,31 @@ It has no check code. Sources: ``spec/clusterd.md`` 1.5 and 2.2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from contract import go_json
-from contract.go_decode import GoStruct, Int64, decode
+from contract.device_info import SWITCH_INFO_KEY, TimeAndLevel
+from contract.go_decode import GoStruct, Int64, Uint, decode
 from contract.names import SWITCH_INFO_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DATA_KEY = "SwitchInfoCfg"
-
-# Go allows one bit more; msgspec has no bound for it and no switch has such a number.
-_Unsigned: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
 
 class SwitchEvent(GoStruct, frozen=True):
     """One event of an on-board switch, in the order of its members on the wire."""
 
-    event_type: _Unsigned = msgspec.field(default=0, name="EventType")
+    event_type: Uint = msgspec.field(default=0, name="EventType")
     assembled_fault_code: str = msgspec.field(default="", name="AssembledFaultCode")
-    peer_port_device: _Unsigned = msgspec.field(default=0, name="PeerPortDevice")
-    peer_port_id: _Unsigned = msgspec.field(default=0, name="PeerPortId")
-    switch_chip_id: _Unsigned = msgspec.field(default=0, name="SwitchChipId")
-    switch_port_id: _Unsigned = msgspec.field(default=0, name="SwitchPortId")
-    severity: _Unsigned = msgspec.field(default=0, name="Severity")
-    assertion: _Unsigned = msgspec.field(default=0, name="Assertion")
+    peer_port_device: Uint = msgspec.field(default=0, name="PeerPortDevice")
+    peer_port_id: Uint = msgspec.field(default=0, name="PeerPortId")
+    switch_chip_id: Uint = msgspec.field(default=0, name="SwitchChipId")
+    switch_port_id: Uint = msgspec.field(default=0, name="SwitchPortId")
+    severity: Uint = msgspec.field(default=0, name="Severity")
+    assertion: Uint = msgspec.field(default=0, name="Assertion")
     alarm_raised_time: Int64 = msgspec.field(default=0, name="AlarmRaisedTime")
-
-
-class _TimeAndLevel(GoStruct, frozen=True):
-    fault_time: Int64 = 0
-    fault_level: str = ""
 
 
 class _Wire(GoStruct, frozen=True):
@@ -46,9 +37,7 @@ class _Wire(GoStruct, frozen=True):
     fault_level: str = msgspec.field(default="", name="FaultLevel")
     update_time: Int64 = msgspec.field(default=0, name="UpdateTime")
     node_status: str = msgspec.field(default="", name="NodeStatus")
-    times: dict[str, _TimeAndLevel] | None = msgspec.field(
-        default=None, name="FaultTimeAndLevelMap"
-    )
+    times: dict[str, TimeAndLevel] | None = msgspec.field(default=None, name="FaultTimeAndLevelMap")
 
 
 class SwitchRecord(msgspec.Struct, frozen=True):
@@ -69,12 +58,12 @@ def decode_switch_info(name: str, data: Mapping[str, str]) -> SwitchRecord | Non
 
     One event that cannot be read refuses the whole (``DocumentError``).
     """
-    text = data.get(DATA_KEY)
+    text = data.get(SWITCH_INFO_KEY)
     if text is None:
         return None
-    wire = decode(text, _Wire, name, DATA_KEY)
+    wire = decode(text, _Wire, name, SWITCH_INFO_KEY)
     events = tuple(
-        decode(event, SwitchEvent, name, f"{DATA_KEY}.FaultCode[{index}]")
+        decode(event, SwitchEvent, name, f"{SWITCH_INFO_KEY}.FaultCode[{index}]")
         for index, event in enumerate(wire.fault_code or ())
     )
     times = None
