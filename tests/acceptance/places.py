@@ -136,6 +136,7 @@ class History:
         self.versions: dict[str, list[Shown]] = {}
         context = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
         context.load_cert_chain(plane.directory / "admin.crt", plane.directory / "admin.key")
+        self._plane = plane
         self._path = _path(namespace)
         self._context = context
         self._port = plane.port
@@ -179,11 +180,19 @@ class History:
         finally:
             connection.close()
 
+    def _list(self) -> None:
+        listed = self._plane.request("GET", self._path)
+        for item in listed["items"]:
+            self._take({"type": "MODIFIED", "object": item})
+        self._version = int(listed["metadata"]["resourceVersion"])
+
     def _take(self, event: dict[str, Any]) -> None:
         item = event["object"]
         if event["type"] == "ERROR":
-            assert item["code"] != 410, f"versions are missing: {item['message']}"
-            raise OSError(item["message"])  # a server that has just come back; ask again
+            # A server that has just come back, perhaps without the versions before it.
+            if item["code"] == 410:
+                self._list()
+            raise OSError(item["message"])
         name = item["metadata"]["name"]
         self._version = int(item["metadata"]["resourceVersion"])
         if event["type"] == "DELETED" or not name.startswith((DEVICE_PREFIX, CLUSTER_PREFIX)):
