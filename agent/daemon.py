@@ -31,7 +31,7 @@ from agent.publisher import Edges, Publisher
 from agent.state import Acknowledged, believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
-from collectors.base import Surroundings
+from collectors.base import Places, Surroundings
 from collectors.chip_faults import ChipFaults
 from collectors.table import COLLECTORS
 from contract import catalogue
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
-    from collectors.base import Collector
-    from contract.observation import Report
+    from collectors.base import Collector, Sink
+    from contract.observation import Report, Subject
     from stores.base import Document, Store
 
 log = logging.getLogger("agent.daemon")
@@ -131,6 +131,8 @@ class Agent:
         self._was_stopped = False
         self._progress = Progress()
         self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
+        self._readings: dict[tuple[Subject, str], float] = {}
+        self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._was_read = asyncio.Event()
         self._gaps = 0
@@ -219,6 +221,14 @@ class Agent:
             self._gaps += gaps
             self._gap.set()
         self._verdicts.take(reports)
+        for listener in self._listeners:
+            listener(reports)
+
+    def _show(self, subject: Subject, name: str, value: float | None) -> None:
+        if value is None:
+            self._readings.pop((subject, name), None)
+        else:
+            self._readings[subject, name] = value
 
     async def _collect(self, collector: Collector) -> NoReturn:
         if not self._verdicts.state.chips:
@@ -234,6 +244,11 @@ class Agent:
             wall_clock=_wall_clock,
             believed=believed(self._verdicts.state, collector.name),
             driver=self._driver,
+            places=Places(
+                self._configuration.driver_root, self._configuration.trust_driver, os.environ
+            ),
+            show=self._show,
+            listen=self._listeners.append,
             progress=self._progress.of(
                 collector.name, 3 * (collector.period_seconds + collector.deadline_seconds)
             ),

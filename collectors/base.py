@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from contract.observation import Report, Subject
     from dcmi_shim.interface import ChipDriver
 
@@ -18,10 +20,27 @@ Sink: TypeAlias = Callable[[Sequence["Report"]], None]
 """Takes a batch of reports at once. Never blocks: it is on the path from event to document."""
 
 
+Show: TypeAlias = Callable[["Subject", str, float | None], None]
+"""Shows the newest reading of a subject for metrics, by its name; ``None``: not known any more."""
+
+
 class Need(StrEnum):
     """What a collector cannot work without."""
 
     DRIVER = "driver"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the vendor's libraries and tools are: as configured, not yet looked at.
+
+    ``driver_root`` is ``None`` where none was given (the vendor's default then comes after
+    ``LD_LIBRARY_PATH``).
+    """
+
+    driver_root: Path | None
+    trust_driver: bool
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,10 @@ class Surroundings:
     wall_clock: WallClock
     believed: Mapping[tuple[Subject, str], int]
     driver: ChipDriver
+    places: Places
+    show: Show
+    listen: Callable[[Sink], None]
+    """Registers who also wants to hear, at once, what all collectors report."""
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
 

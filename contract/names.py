@@ -9,6 +9,8 @@ DEVICE_INFO_PREFIX = "mindx-dl-deviceinfo-"
 NODE_INFO_NAMESPACE = "mindx-dl"
 NODE_INFO_PREFIX = "mindx-dl-nodeinfo-"
 SWITCH_INFO_PREFIX = "mindx-dl-switchinfo-"
+HEARTBEAT_NAMESPACE = "mindx-dl"
+HEARTBEAT_PREFIX = "npu-vigil-"
 REPORT_LABEL = ("mx-consumer-cim", "true")
 
 CLUSTER_NAMESPACE = "mindx-dl"
@@ -42,3 +44,13 @@ def node_name_problem(node: str) -> str | None:
 def device_info_name(node: str) -> str:
     """Name of the device-info ConfigMap of ``node``."""
     return DEVICE_INFO_PREFIX + node
+
+
+def node_info_name(node: str) -> str:
+    """Name of the node-info ConfigMap of ``node``."""
+    return NODE_INFO_PREFIX + node
+
+
+def heartbeat_name(node: str) -> str:
+    """Name of the Lease with which the agent of ``node`` beats."""
+    return HEARTBEAT_PREFIX + node

@@ -25,19 +25,34 @@ class Assertion(StrEnum):
     ABSENT = "absent"
 
 
-class Subject(msgspec.Struct, frozen=True, order=True):
-    """Whom an observation is about: ``Subject("chip", 3)`` is the chip with physical id 3."""
+class Subject(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """Whom an observation is about.
+
+    ``Subject("chip", 3)`` is the chip with physical id 3, ``Subject("host", 1, "Fan")`` the part of
+    the server that the BMC calls Fan 1, ``Subject("node", 0)`` the node as a whole. What ``part``
+    says of a switch is known to ``switch_info.port_subject`` only.
+    """
 
     kind: str
     id: int
+    part: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.id}"
+        return f"{self.kind} {self.id} {self.part}".rstrip()
+
+
+NODE = Subject("node", 0)
+"""A source that speaks for the node as a whole, such as its BMC, is blind or answers about this."""
 
 
 def chip_subject(physical_id: int) -> Subject:
     """The subject of the chip with ``physical_id``."""
     return Subject("chip", physical_id)
+
+
+def host_subject(device_type: str, device_id: int) -> Subject:
+    """The subject of a part of the server, in the BMC's words (``spec/noded.md`` 4.1)."""
+    return Subject("host", device_id, device_type)
 
 
 class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=True):

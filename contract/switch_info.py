@@ -13,6 +13,7 @@ from contract import go_json
 from contract.device_info import SWITCH_INFO_KEY, TimeAndLevel
 from contract.go_decode import GoStruct, Int64, Uint, decode
 from contract.names import SWITCH_INFO_PREFIX
+from contract.observation import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,26 @@ class SwitchEvent(GoStruct, frozen=True):
     severity: Uint = msgspec.field(default=0, name="Severity")
     assertion: Uint = msgspec.field(default=0, name="Assertion")
     alarm_raised_time: Int64 = msgspec.field(default=0, name="AlarmRaisedTime")
+
+
+class SwitchPort(msgspec.Struct, frozen=True):
+    """A port of an on-board switch, and what it leads to (0 cpu, 1 npu, 2 L2)."""
+
+    chip: int
+    port: int
+    peer_device: int
+    peer_port: int
+
+
+def port_subject(port: SwitchPort) -> Subject:
+    """The subject of a switch fault: what identifies it besides its code (5.1)."""
+    return Subject("switch", port.chip, f"{port.port}/{port.peer_device}/{port.peer_port}")
+
+
+def port_of(subject: Subject) -> SwitchPort:
+    """The port that ``port_subject`` made ``subject`` of; ``ValueError`` for any other subject."""
+    port, peer_device, peer_port = (int(number) for number in subject.part.split("/"))
+    return SwitchPort(subject.id, port, peer_device, peer_port)
 
 
 class _Wire(GoStruct, frozen=True):

@@ -64,6 +64,28 @@ class Interrupted(msgspec.Struct, frozen=True):
 WatchEvent: TypeAlias = Listed | Changed | Deleted | Interrupted
 
 
+class Beat(msgspec.Struct, frozen=True):
+    """Proof that the agent of ``node`` was alive and could write.
+
+    ``holder`` names the host that beats, so that two agents with one node name are told apart; it
+    is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: whoever
+    observes beats may only compare it with the one before (``spec/noded.md`` 7.10), never with a
+    clock of its own.
+    """
+
+    node: str
+    holder: str
+    interval_seconds: float
+    beaten_at_ms: int
+
+
+class Writer(msgspec.Struct, frozen=True):
+    """Who wrote a document last and when (the store's clock, epoch milliseconds)."""
+
+    name: str
+    at_ms: int
+
+
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
 
@@ -95,6 +117,24 @@ class Store(Protocol):
         by itself (backoff with jitter) and says ``Listed`` again. Own writes are shown too.
         ``StoreRefused`` ends it only when waiting cannot help.
         """
+
+    async def beat(self, beat: Beat) -> None:
+        """Create or renew the heartbeat of ``beat.node``, whoever wrote it before."""
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """The heartbeats of all nodes, or of one; cheap, and maybe a moment old.
+
+        One that cannot be read is left out and said in the log once.
+        """
+
+    async def touch(self, namespace: str, name: str) -> None:
+        """Make the watchers of a document see an event without a change of its data (M8).
+
+        Sets the annotation ``npu-vigil/touched``. A document that is not there is no error.
+        """
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """Who wrote the data of a document last; ``None`` where the store does not know."""
 
     async def close(self) -> None:
         """Give connections back. The store is not usable afterwards."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import Surroundings
 from collectors.chip_faults import ChipFaults
 from collectors.table import COLLECTORS
 from contract.codes import CARD_DROP, RESET_FINISHED
@@ -28,6 +27,7 @@ from tests.collectors.scripted import (
     ScriptedDriver,
     virtual_ms,
 )
+from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -45,8 +45,12 @@ async def collecting(
     beats: list[float] = []
     loop = asyncio.get_running_loop()
     collector = ChipFaults()
-    around = Surroundings(
-        said, virtual_ms, believed or {}, driver, lambda: beats.append(loop.time())
+    around = surroundings(
+        said,
+        virtual_ms,
+        driver,
+        believed=believed,
+        progress=lambda: beats.append(loop.time()),
     )
     task = asyncio.create_task(collector.run(around))
     try:
@@ -318,4 +322,4 @@ async def test_a_failing_inventory_ends_the_collector() -> None:
 
     driver.inventory = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(DriverError, match="no supported chip family"):
-        await ChipFaults().run(Surroundings(Said(), virtual_ms, {}, driver, lambda: None))
+        await ChipFaults().run(surroundings(Said(), virtual_ms, driver))

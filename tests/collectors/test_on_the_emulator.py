@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import Surroundings
 from collectors.chip_faults import ChipFaults
 from contract.codes import CARD_DROP
 from contract.observation import chip_subject
@@ -19,6 +18,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from dcmi_shim.keeper import DriverSettings
 from tests.collectors.scripted import Said
+from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -60,7 +60,7 @@ async def collecting(
 ) -> AsyncIterator[tuple[Driver, Said]]:
     driver = Driver(library, wall_clock, DriverSettings(probe_seconds=1.0))
     said = Said()
-    around = Surroundings(said, wall_clock, believed or {}, driver, lambda: None)
+    around = surroundings(said, wall_clock, driver, believed=believed)
     collector = ChipFaults(audit_period_seconds=1.0, health_period_seconds=0.5)
     tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run(around))]
     try:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from agent.device_info import DeviceInfoDocument
 from agent.policy import Input, next_deadline_ms, step
 from agent.state import Acknowledged, State
-from collectors.base import Surroundings
 from collectors.chip_faults import ChipFaults
 from contract.catalogue import shipped
+from tests.parts.surroundings import surroundings
 from tests.replay.driver import RecordedDriver
 from tests.vectors import VECTORS
 
@@ -87,13 +87,7 @@ class _Player:
 
     async def _collect(self) -> None:
         self._document.identify(await self._driver.inventory())
-        around = Surroundings(
-            report=self._take_in,
-            wall_clock=self._wall_clock,
-            believed={},
-            driver=self._driver,
-            progress=lambda: None,
-        )
+        around = surroundings(self._take_in, self._wall_clock, self._driver)
         with contextlib.suppress(asyncio.CancelledError):
             await ChipFaults().run(around)
 

@@ -1,0 +1,40 @@
+"""What a collector gets from the daemon, for tests: everything that a test does not care about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collectors.base import Places, Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from collectors.base import Show, Sink, WallClock
+    from contract.observation import Subject
+    from dcmi_shim.interface import ChipDriver
+
+
+def surroundings(
+    report: Sink,
+    wall_clock: WallClock,
+    driver: ChipDriver,
+    *,
+    believed: Mapping[tuple[Subject, str], int] | None = None,
+    driver_root: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    show: Show = lambda subject, name, value: None,
+    listen: Callable[[Sink], None] = lambda sink: None,
+    progress: Callable[[], None] = lambda: None,
+) -> Surroundings:
+    """The surroundings of one collector under test."""
+    return Surroundings(
+        report=report,
+        wall_clock=wall_clock,
+        believed=believed or {},
+        driver=driver,
+        places=Places(driver_root, True, environment or {}),
+        show=show,
+        listen=listen,
+        progress=progress,
+    )
