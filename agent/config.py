@@ -40,6 +40,13 @@ class DriverCalls(Section):
     probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
 
 
+class Metrics(Section):
+    """What ``/metrics`` shows."""
+
+    npu_exporter_names: bool = False
+    """Off: beside a real NPU exporter every sum would double."""
+
+
 class AgentConfiguration(Section):
     """Everything that ``vigil agent`` can be told."""
 
@@ -52,6 +59,7 @@ class AgentConfiguration(Section):
     listen: ListenAddress | None = None
     chip_faults: ChipFaults = ChipFaults()
     driver: DriverCalls = DriverCalls()
+    metrics: Metrics = Metrics()
 
 
 def load_agent(

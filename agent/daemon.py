@@ -24,12 +24,14 @@ from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
+from agent.npu_exporter import Cards, keep_names
 from agent.publisher import Edges, Publisher
 from agent.state import Acknowledged, believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.chip_faults import ChipFaults
+from collectors.network_health import NetworkHealth
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from agent.journal_file import Remembered
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
+    from dcmi_shim.types import ChipNames
     from stores.base import Document, Store
 
 log = logging.getLogger("agent.daemon")
@@ -134,6 +137,7 @@ class Agent:
         self._progress = Stalls()
         self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
         self._readings: dict[tuple[Subject, str], float] = {}
+        self._names: dict[int, ChipNames] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._was_read = asyncio.Event()
@@ -173,7 +177,10 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
-        pages = application(self._picture, self._publisher.record)
+        shows_cards = self._configuration.metrics.npu_exporter_names
+        pages = application(
+            self._picture, self._publisher.record, self._cards if shows_cards else None
+        )
         try:
             async with serving(
                 pages,
@@ -202,7 +209,12 @@ class Agent:
                         self._progress.stalled, lambda: self._picture().not_ready, os.environ
                     ),
                 )
-                for name, make in COLLECTORS.items():
+                collectors = dict(COLLECTORS)
+                if self._configuration.metrics.npu_exporter_names:
+                    root("card names", keep_names(self._driver, self._names))
+                else:
+                    collectors.pop(NetworkHealth.name, None)
+                for name, make in collectors.items():
                     root(name, self._collect(make(**self._settings.get(name, {}))))
         except BaseExceptionGroup as group:
             causes = list(leaves(group))
@@ -333,6 +345,10 @@ class Agent:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._store.close()
+
+    def _cards(self) -> Cards:
+        faults = status.fault_statuses(self._verdicts.state, self._document.device_type)
+        return Cards(self._document.inventory, self._names, faults, self._readings)
 
     def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT

@@ -22,7 +22,7 @@ from dcmi_shim.event_queue import EventQueue
 from dcmi_shim.keeper import DriverSettings, Keeper, open_child
 from dcmi_shim.patience import Patience
 from dcmi_shim.return_codes import meaning
-from dcmi_shim.survey import survey
+from dcmi_shim.survey import chip_names, survey
 from dcmi_shim.types import Chip, StuckCall
 
 if TYPE_CHECKING:
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
     from dcmi_shim.discovery import FoundLibrary
     from dcmi_shim.process import ChildProcess, Message
-    from dcmi_shim.types import DriverEvent, DriverGap, Inventory
+    from dcmi_shim.types import ChipNames, DriverEvent, DriverGap, Inventory
 
     Call: TypeAlias = tuple[str, tuple[int, ...]]
 
 _log = logging.getLogger(__name__)
 _HEALTH = "dcmi_get_device_health"
+_NETWORK_HEALTH = "dcmi_get_device_network_health"
 _ERROR_CODES = "dcmi_get_device_errorcode_v2"
 _CRASHES = 2
 _FIRST_PROBE = 1 / 8
@@ -117,6 +118,14 @@ class Driver:
         """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
         value = await self._on_chip(_HEALTH, chip)
         return msgspec.json.decode(value, type=int | None)
+
+    async def network_health(self, chip: Chip) -> int:
+        """0 or 6: the chip reaches its network; else it does not (``spec/dcmi.md`` 4.3)."""
+        return msgspec.json.decode(await self._on_chip(_NETWORK_HEALTH, chip), type=int)
+
+    async def names(self, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
+        """What ``chip`` is called, and why not all of it is known."""
+        return await chip_names(self._ask, chip)
 
     def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
         """Fault events as they arrive. One reader only."""

@@ -29,6 +29,8 @@ _ID_MAX = 255
 _CODES = 128
 _VERSION_SIZE = 33
 _HEALTH_LIMIT = 2**31 - 1
+_NETWORK_HEALTH_MAX = 127
+_VDIE = 1
 _SUPER_POD = (12, 1)
 _SUPER_POD_LEAST = 24
 # A library that writes more than it should must not overwrite what lies behind an output.
@@ -153,16 +155,16 @@ def _chip_name(
     words = [text(bytes(field)) for field in (info.chip_type, info.chip_name, info.chip_ver)]
     if not any(words):
         raise Implausible("type, name and version of the chip are empty")
-    return answer, words[1]
+    return answer, words
 
 
 def chip_name_v2(library: Library, card: int, device: int) -> Answer:
-    """Chip name by the newer call."""
+    """Type, name and version of the chip by the newer call."""
     return _chip_name(library, "dcmi_get_device_chip_info_v2", abi.ChipInfoV2, card, device)
 
 
 def chip_name(library: Library, card: int, device: int) -> Answer:
-    """Chip name by the older call."""
+    """Type, name and version of the chip by the older call."""
     return _chip_name(library, "dcmi_get_device_chip_info", abi.ChipInfo, card, device)
 
 
@@ -171,6 +173,19 @@ def board_id(library: Library, card: int, device: int) -> Answer:
     info, address = output(abi.BoardInfo)
     answer = library.call("dcmi_get_device_board_info", card, device, address)
     return answer, None if info.board_id == _INVALID else info.board_id
+
+
+def die_words(library: Library, card: int, device: int) -> Answer:
+    """The five words that name the chip's V-die, for ever."""
+    die, address = output(abi.DieId)
+    return library.call("dcmi_get_device_die_v2", card, device, _VDIE, address), list(die.soc_die)
+
+
+def pcie_address(library: Library, card: int, device: int) -> Answer:
+    """Domain, bus, device and function on the PCIe bus."""
+    info, address = output(abi.PcieInfoAll)
+    answer = library.call("dcmi_get_device_pcie_info_v2", card, device, address)
+    return answer, [info.domain, info.bdf_busid, info.bdf_deviceid, info.bdf_funcid]
 
 
 def super_pod(library: Library, card: int, device: int) -> Answer:
@@ -201,6 +216,12 @@ def health(library: Library, card: int, device: int) -> Answer:
     return answer, within("the health", value, 0, _HEALTH_LIMIT - 1)
 
 
+def network_health(library: Library, card: int, device: int) -> Answer:
+    """What the chip's own network check found (``spec/dcmi.md`` 4.3)."""
+    answer, value = _one_int(library, "dcmi_get_device_network_health", card, device)
+    return answer, None if answer else within("the network health", value, 0, _NETWORK_HEALTH_MAX)
+
+
 def error_codes(library: Library, card: int, device: int) -> Answer:
     """Active fault codes in the driver's order."""
     count, count_at = output(c_int)
@@ -223,7 +244,10 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_chip_info_v2": chip_name_v2,
     "dcmi_get_device_chip_info": chip_name,
     "dcmi_get_device_board_info": board_id,
+    "dcmi_get_device_die_v2": die_words,
+    "dcmi_get_device_pcie_info_v2": pcie_address,
     "dcmi_get_device_info": super_pod,
     "dcmi_get_device_health": health,
+    "dcmi_get_device_network_health": network_health,
     "dcmi_get_device_errorcode_v2": error_codes,
 }

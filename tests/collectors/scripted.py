@@ -39,6 +39,7 @@ class ScriptedDriver:
         self.trouble: dict[tuple[str, int], DriverError] = {}
         self.slow_seconds: dict[tuple[str, int], float] = {}
         self.healthless: set[int] = set()
+        self.network: dict[int, int] = {}
         self.asked: list[tuple[float, str, int]] = []
         self.lists: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
         self.ends: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
@@ -62,6 +63,10 @@ class ScriptedDriver:
     async def health(self, chip: Chip) -> int | None:
         await self._ask("health", chip)
         return None if chip.logic_id in self.healthless else 0
+
+    async def network_health(self, chip: Chip) -> int:
+        await self._ask("network", chip)
+        return self.network.get(chip.logic_id, 0)
 
     async def _ask(self, query: str, chip: Chip) -> None:
         self.asked.append((asyncio.get_running_loop().time(), query, chip.logic_id))
