@@ -97,7 +97,7 @@ def test_the_recorded_faults_show_the_recorded_values(folder_node: Node) -> None
 
     def as_recorded() -> bool:
         shown = values(scraped(folder_node))
-        return {name: shown.get(name) for name in recorded} == recorded
+        return all(shown.get(name) == recorded[name] for name in recorded)
 
     folder_node.wait(as_recorded, "the values are those of the recording", seconds=15)
 
