@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent.publisher import Wanted
 from agent.render import family_of, render
+from agent.state import CHIP_SOURCE
 from contract.codes import is_code
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError
@@ -72,10 +73,10 @@ class DeviceInfoDocument:
     def _is_told(self, inventory: Inventory, state: State) -> bool:
         """Whether each chip answered or is known to be silent, so that lists are not in parts."""
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
-        if all(chip is not None and (chip.answered or chip.blind) for chip in known):
-            return any(chip is not None and chip.answered for chip in known)
+        if all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known):
+            return any(chip is not None and chip.was_read for chip in known)
         late = time.monotonic() > self._inventory_at + _PATIENCE_SECONDS
-        return late and any(chip is not None and chip.answered for chip in known)
+        return late and any(chip is not None and chip.was_read for chip in known)
 
     def _render(self, state: State, inventory: Inventory, stamp: int) -> Document:
         info = render(state, inventory, stamp, isolation=self.isolation)

@@ -75,7 +75,7 @@ def render(
         level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
         if level not in _HEALTHY and not (level is ChipLevel.PRE_SEPARATE_NPU and name in used):
             unhealthy.append(name)
-        elif known.answered and name not in used:
+        elif known.was_read and name not in used:
             free.append(name)
     super_pod_id, server_index, rack_id = _super_pod(inventory.super_pod, family)
     return DeviceInfo(

@@ -126,7 +126,7 @@ def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
             chip=chip,
             device=f"{device_type}-{chip}",
             code=fault.code,
-            level=fault.level.value,
+            level=fault.level,
             severity=None if fault.severity is None else fault.severity.word,
             device_fault=fault.device_fault,
             since_ms=fault.first_seen_ms,
