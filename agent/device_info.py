@@ -22,6 +22,7 @@ from contract.observation import (
     Subject,
     chip_subject,
 )
+from contract.switch_info import decode_switch_info
 from stores.base import Document
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class DeviceInfoDocument:
     def verify(self, document: Document) -> None:
         """Raises ``DocumentError`` if readers would refuse ``document``."""
         verify_published(document.data, self.name)
+        decode_switch_info(self.name, document.data)
 
 
 def remembered_by(found: DeviceInfo, source: str) -> tuple[Report, ...]:
