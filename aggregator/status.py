@@ -97,7 +97,7 @@ class DocumentStatus(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready."""
 
-    stalled: tuple[str, ...]
+    stalled: dict[str, float]
     not_ready: str | None
 
 
