@@ -74,7 +74,6 @@ class Publication:
     def acknowledged(self, reason: str, lag: Lag | None, begun_ms: int, now_ms: int) -> None:
         """The write begun at ``begun_ms``, which carried the change ``lag``, was acknowledged."""
         self.writes[reason, "acknowledged"] += 1
-        self.acknowledged_at_ms = now_ms
         self.stages[Stage.WRITE].observe(max(0, now_ms - begun_ms) / 1000)
         if lag is not None:
             for stage, begin, end in (

@@ -124,7 +124,7 @@ def _raised_at_ms(fault: Fault) -> int:
 
 
 def remembered_ports(found: SwitchRecord) -> tuple[Report, ...]:
-    """What a document remembers of switch ports, for an agent that has no journal of them."""
+    """What a document remembers of switch ports."""
     return tuple(
         Observation(
             SWITCH_SOURCE,

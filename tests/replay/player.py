@@ -23,7 +23,6 @@ from tests.vectors import VECTORS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stores.base import Document
 
 NODE = "node-1"
 SETTLED_SECONDS = 10.0
@@ -64,7 +63,7 @@ class _Player:
         self._state = State(NODE, "boot")
         self._driver = RecordedDriver(recording["profile"], self._wall_clock)
         self._document = DeviceInfoDocument(NODE, lambda: self._state)
-        self._unstamped: Document | None = None
+        self._content: object = None
         self._stamp = 0
         self._writing: asyncio.TimerHandle | None = None
 
@@ -110,12 +109,12 @@ class _Player:
         wanted = self._document.wanted()
         if wanted is None:
             return
-        unstamped = wanted.render(0)
-        if unstamped == self._unstamped:
+        if wanted.content == self._content:
             return
-        self._unstamped = unstamped
+        self._content = wanted.content
         self._stamp = max(self._wall_clock() // 1000, self._stamp + 1)
-        document = wanted.render(self._stamp)
+        assert wanted.stamped is not None
+        document = wanted.stamped(self._stamp)
         self._document.verify(document)
         self.shown.append(Shown(self._at_ms(), document.data, document.labels))
         done = Acknowledged(document.name, wanted.revision, self._wall_clock())
