@@ -38,6 +38,7 @@ from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
 from service.log import set_up_logging
+from service.notify import keep_told
 from service.pages import serving
 from service.stalls import Stalls
 from service.tasks import leaves, on_stop
@@ -195,6 +196,12 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
+                root(
+                    "service manager",
+                    keep_told(
+                        self._progress.stalled, lambda: self._picture().not_ready, os.environ
+                    ),
+                )
                 for name, make in COLLECTORS.items():
                     root(name, self._collect(make(**self._settings.get(name, {}))))
         except BaseExceptionGroup as group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator import intake
@@ -23,6 +24,7 @@ from aggregator.status import (
 from contract.cluster_info import cluster_device_name
 from contract.errors import StoreError, VigilError
 from service.log import set_up_logging
+from service.notify import keep_told
 from service.pages import serving
 from service.stalls import Stalls
 from service.tasks import leaves, on_stop
@@ -81,6 +83,8 @@ class Aggregator:
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
             tasks.create_task(self._merge(), name="merge")
+            told = keep_told(self.stalls.stalled, lambda: self.health().not_ready, os.environ)
+            tasks.create_task(told, name="service manager")
         raise AssertionError("the tasks never end")
 
     async def _read(self, number: int, store: Store) -> NoReturn:
@@ -180,7 +184,7 @@ class Aggregator:
 
     def health(self) -> Health:
         """The cheap part of the picture, for probes."""
-        return Health(self.stalls.stalled(), self._not_ready)
+        return Health(self.stalls.stalled(), () if self._not_ready is None else (self._not_ready,))
 
     def status(self) -> Status:
         """The picture now."""

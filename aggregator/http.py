@@ -22,8 +22,7 @@ def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> w
         return health_answer(probe().stalled)
 
     async def ready(_: web.Request) -> web.Response:
-        reason = probe().not_ready
-        return ready_answer(() if reason is None else (reason,))
+        return ready_answer(probe().not_ready)
 
     async def scrape(_: web.Request) -> web.Response:
         return metrics_answer(metrics.exposition(picture()))

@@ -81,7 +81,7 @@ def _cluster(status: Status) -> Iterator[Metric]:
         "npu_vigil_ready",
         "1 after everything known was published once.",
         [],
-        [([], float(status.health.not_ready is None))],
+        [([], float(not status.health.not_ready))],
     )
     yield _gauge(
         "npu_vigil_stalled_seconds",

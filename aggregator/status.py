@@ -98,7 +98,7 @@ class Health(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready."""
 
     stalled: dict[str, float]
-    not_ready: str | None
+    not_ready: tuple[str, ...]
 
 
 class Status(msgspec.Struct, frozen=True):
