@@ -6,7 +6,7 @@ Every option is described in ``docs/configuration.md``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -23,6 +23,10 @@ def _node_name(text: str) -> str:
     if problem is not None:
         raise ValueError(problem)
     return text
+
+
+DocumentKind: TypeAlias = Literal["device-info", "node-info"]
+"""What this agent may own: write, repair and delete."""
 
 
 class ChipFaults(Section):
@@ -50,6 +54,10 @@ class AgentConfiguration(Section):
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: ListenAddress | None = None
+    documents: Annotated[tuple[DocumentKind, ...], Field(min_length=1)] = (
+        "device-info",
+        "node-info",
+    )
     chip_faults: ChipFaults = ChipFaults()
     driver: DriverCalls = DriverCalls()
 

@@ -1,9 +1,9 @@
 """Publishes one document until the store shows it, and keeps it that way.
 
 Level-triggered: what is wanted is compared with what was acknowledged last and with what the store
-shows. What is wanted may be that there is no document.
-One request is in flight at a time; what changes meanwhile goes out together in the next
-write. The watch of the own document only says that it is time to read it again.
+shows. What is wanted may be that there is no document. One request is in flight at a time; what
+changes meanwhile goes out together in the next one. The watch of the own document only says that it
+is time to read it again.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class Publisher:
 
     def __init__(self, store: Store, namespace: str, name: str, edges: Edges) -> None:
         self.record = Publication()
+        self.name = name
         self._store = store
-        self._namespace = namespace
-        self._name = name
+        self.namespace = namespace
         self._edges = edges
         self._stamps = Stamps()
         self._woken = asyncio.Event()
@@ -143,7 +143,7 @@ class Publisher:
     async def run(self) -> NoReturn:
         """Publish until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch(), name=f"watch of {self._name}")
+            tasks.create_task(self._watch(), name=f"watch of {self.name}")
             while True:
                 self._edges.progress()
                 self._woken.clear()
@@ -206,7 +206,7 @@ class Publisher:
             if quiet < _CONFLICT_SECONDS:
                 return "conflict", _CONFLICT_SECONDS - quiet
             self.record.conflict_since_ms = None
-            log.warning("%s: nobody else writes it any more; publishing goes on", self._name)
+            log.warning("%s: nobody else writes it any more; publishing goes on", self.name)
         if self._acknowledged is None:
             return "first", 0.0
         if wanted.content != self._acknowledged.content:
@@ -254,7 +254,7 @@ class Publisher:
     async def _request(self, document: Document | None) -> str:
         """Put ``document`` in the place of what is shown, or delete that; the new version."""
         if document is None:
-            await self._store.delete(self._namespace, self._name)
+            await self._store.delete(self.namespace, self.name)
             return ""
         expected = "" if self._shown is None else self._shown.version
         return await self._store.put(document, expected=expected)
@@ -264,7 +264,7 @@ class Publisher:
         self._read_again = False
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
-                shown = await self._store.get(self._namespace, self._name)
+                shown = await self._store.get(self.namespace, self.name)
         except (StoreError, TimeoutError) as error:
             self._read_again = True
             return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
@@ -297,9 +297,8 @@ class Publisher:
         """The store shows what ``write`` wants."""
         self._acknowledged = write
         self._acknowledged_at = time.monotonic()
-        self.record.acknowledged_at_ms = self._edges.wall_clock()
-        self.record.acknowledged_stamp = None if write.document is None else write.stamp
-        self.record.acknowledged_revision = write.revision
+        stamp = None if write.document is None else write.stamp
+        self.record.agrees(self._edges.wall_clock(), stamp, write.revision)
         self._edges.on_acknowledged(write.document, write.revision)
 
     def _was_changed(self, shown: Document | None) -> None:
@@ -312,14 +311,14 @@ class Publisher:
         if self.record.conflict_since_ms is not None:
             return
         what = "deleted" if shown is None else "changed"
-        log.warning("%s: somebody else %s it; it is repaired", self._name, what)
+        log.warning("%s: somebody else %s it; it is repaired", self.name, what)
         many = len(self._foreign_at) > _FOREIGN_WRITES
         if many and now - self._foreign_at[0] < _FOREIGN_WINDOW_SECONDS:
             self.record.conflict_since_ms = self._edges.wall_clock()
             log.error(
                 "%s: conflict: somebody else wrote it %d times within a minute; it is not written "
                 "any more until nobody else did for %d minutes. Stop the other writer",
-                self._name,
+                self.name,
                 len(self._foreign_at),
                 _CONFLICT_SECONDS // 60,
             )
@@ -327,7 +326,7 @@ class Publisher:
     def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
             self.record.trouble_since_ms = self._edges.wall_clock()
-            log.error("%s: cannot be published: %s; tried until it can", self._name, reason)
+            log.error("%s: cannot be published: %s; tried until it can", self.name, reason)
         self.record.trouble = reason
 
     def _trouble(self, reason: str, *, refused: bool) -> _Pause:
@@ -342,19 +341,19 @@ class Publisher:
         self.record.trouble = self.record.trouble_since_ms = None
         if since_ms is not None:
             seconds = (self._edges.wall_clock() - since_ms) / 1000
-            log.warning("%s: the store answers again after %.1f s", self._name, seconds)
+            log.warning("%s: the store answers again after %.1f s", self.name, seconds)
 
     # The watch.
 
     async def _watch(self) -> NoReturn:
-        selection = Selection(self._namespace, self._name)
+        selection = Selection(self.namespace, self.name)
         while True:
             try:
                 async for event in self._store.watch(selection):
                     self._watched(event)
             except StoreError as error:
                 if self.record.watch_trouble is None:
-                    log.error("%s: cannot be watched: %s", self._name, error)
+                    log.error("%s: cannot be watched: %s", self.name, error)
                 self.record.watch_trouble = str(error)
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
             self._look_again()
