@@ -8,10 +8,6 @@
 #include "call.h"
 #include "faults.h"
 
-struct emulator {
-    struct attachment attachment;
-};
-
 static const char *const function_names[] = {
 #define FUNCTION(name, scope) #name,
 #include "functions.h"
@@ -263,7 +259,9 @@ DCMI_EXPORT int vigil_emulator_status(struct emulator *emulator, char *text, siz
     write_subscribers(json, &emulator->attachment, state);
     fprintf(json, "], \"hooks\": [");
     write_hooks(json, state);
-    fprintf(json, "]}");
+    fprintf(json, "], \"bmc\": ");
+    write_bmc(json, &state->bmc);
+    fprintf(json, "}");
     state_unlock(&emulator->attachment);
     fflush(json);
     bool fits = !ferror(json) && ftell(json) < (long)size;

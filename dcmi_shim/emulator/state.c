@@ -16,7 +16,7 @@
 #include "profile.h"
 
 #define STATE_MAGIC 0x314d454c47495644ULL
-#define STATE_LAYOUT 1u
+#define STATE_LAYOUT 2u
 /* Lock bytes far behind the content: one for the state, then one a subscriber. */
 #define LOCK_BASE ((off_t)1 << 40)
 
@@ -148,6 +148,7 @@ void state_reset(struct state *state)
 {
     memset(state->chips, 0, sizeof state->chips);
     memset(state->hooks, 0, sizeof state->hooks);
+    bmc_reset(&state->bmc);
     state->die_policy = 0;
     state->lose_events = 0;
     state->lose_everything = 0;
