@@ -14,6 +14,7 @@ VigilError
 │   ├── ToolFailed            it ended with an exit status other than 0, or by a signal
 │   ├── ToolSilent            it missed its deadline and was killed
 │   └── ToolNonsense          it printed something that is no answer to what was asked
+├── BmcError                  the BMC could not be asked, or answered what cannot be used
 ├── StoreError                a store refused or failed (exit status 3)
 │   ├── StoreUnavailable      no answer now; trying again makes sense
 │   ├── StoreConflict         someone else wrote in between
@@ -154,6 +155,10 @@ def quoted(text: str) -> str:
     """The beginning of what a program printed, on one line and fit for a log."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + " ..."
+
+
+class BmcError(VigilError):
+    """The BMC could not be asked through its device, or its answer cannot be used."""
 
 
 class StoreError(VigilError):
