@@ -32,6 +32,7 @@ from agent.state import Acknowledged, believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
+from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
 from collectors.table import COLLECTORS
 from contract import catalogue
@@ -130,7 +131,10 @@ class Agent:
         self._last_words = "could not start"
         self._was_stopped = False
         self._progress = Progress()
-        self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
+        self._settings = {
+            ChipFaults.name: configuration.chip_faults.model_dump(),
+            Bmc.name: configuration.bmc.model_dump(),
+        }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
@@ -192,7 +196,9 @@ class Agent:
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
                 for name, make in COLLECTORS.items():
-                    root(name, self._collect(make(**self._settings.get(name, {}))))
+                    settings = self._settings.get(name, {})
+                    if settings.pop("enabled", True):
+                        root(name, self._collect(make(**settings)))
         except BaseExceptionGroup as group:
             causes = list(_leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
