@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vigil import simulate_bmc
 from vigil.emulator import EmulatorDir, open_emulator
 
 if TYPE_CHECKING:
     from contract.levels import Severity
 
 app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
+app.add_typer(simulate_bmc.app, name="bmc")
 
 Chip = Annotated[int, typer.Argument(metavar="CHIP", help="Physical id.")]
 Code = Annotated[str, typer.Argument(metavar="CODE", help="Fault code, as 80E01801.")]

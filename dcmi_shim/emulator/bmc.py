@@ -7,7 +7,7 @@ import errno
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from contract.bmc import parse_device_type
 from contract.errors import ConfigurationError, EmulatorError, Problem
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Where: TypeAlias = Literal["reply", "ioctl", "open"]
 """Where commands hang: the BMC gives no reply, or the kernel does not return from a call."""
 
-HANGS: tuple[Where, ...] = ("reply", "ioctl", "open")
+_HANGS: tuple[str, ...] = get_args(Where)
 MAX_EVENTS_PER_REPLY = 60
 _MAX_ALARMS = 1024
 _MAX_REPLIES = 32
@@ -28,6 +28,7 @@ _REPLY_BYTES = 1024
 _TEXT_BYTES = 63
 _MAX_DELAY_MS = 3_600_000
 _UNCHANGED = -1
+_COMPLETION_CODE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{2})")
 _REQUEST = re.compile(r"(90|94)@(\*|\d{1,5})")
 
 
@@ -104,11 +105,11 @@ class EmulatedBmc:
         """Whether there is a BMC: without one neither the device nor the tool works."""
         self._set(absent=not is_present)
 
-    def hang(self, where: Where = "reply") -> None:
+    def hang(self, where: str = "reply") -> None:
         """Commands get no answer until ``ok``; ``where`` says in which call they are stuck."""
-        if where not in HANGS:
-            raise _wrong("where", f"{where!r} is none of {', '.join(HANGS)}")
-        self._set(hang=1 + HANGS.index(where))
+        if where not in _HANGS:
+            raise _wrong("where", f"{where!r} is none of {', '.join(_HANGS)}")
+        self._set(hang=1 + _HANGS.index(where))
 
     def slow(self, delay_ms: int) -> None:
         """Every command takes so much longer."""
@@ -202,6 +203,14 @@ def parse_reply(text: str) -> bytes:
     if len(reply) > _REPLY_BYTES:
         raise ValueError(f"a reply has at most {_REPLY_BYTES} bytes, not {len(reply)}")
     return reply
+
+
+def parse_completion_code(text: str) -> int:
+    """The completion code in ``text``, as ``C1``. Raises ``ValueError``."""
+    match = _COMPLETION_CODE.fullmatch(text)
+    if match is None or int(match[1], 16) == 0:
+        raise ValueError(f"{text!r} is no completion code of a failure; write one as C1")
+    return int(match[1], 16)
 
 
 def _alarm(alarm: BmcAlarm) -> _AlarmStruct:
