@@ -5,7 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct emulator;
+#include "state.h"
+
+struct emulator {
+    struct attachment attachment;
+};
 
 /* All answer 0 or an errno; what each errno means is said where it is not evident. */
 int vigil_emulator_open(const char *directory, struct emulator **emulator);
@@ -24,6 +28,14 @@ int vigil_emulator_hook(struct emulator *emulator, unsigned function, int chip, 
                         int slow_ms, int fail);
 /* CHIP -1: the hook for all chips and those of single chips. */
 int vigil_emulator_clear(struct emulator *emulator, unsigned function, int chip);
+
+/*
+ * Assertion 1: a fault of an on-board switch begins; 0: it ends; 2: a notice. EDOM: this server has
+ * no switches. ENOSPC: too many faults. ESRCH: there is no such fault.
+ */
+int vigil_emulator_switch(struct emulator *emulator, unsigned assertion, uint32_t event_type,
+                          uint32_t sub_type, uint16_t peer_device, uint16_t peer_port,
+                          uint16_t chip, uint16_t port, uint32_t severity);
 
 int vigil_emulator_lose(struct emulator *emulator, uint32_t events, uint32_t everything);
 

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 LIBRARY = Path("lib64/driver/libdcmi.so")
-_SHARED = ("state.c", "profile.c", "faults.c", "code_words.c")
+SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
+_WITH_SWITCHES = ("a3",)
+_SHARED = ("state.c", "profile.c", "faults.c", "code_words.c", "switch_faults.c")
+_FRAME = ("call.c", "subscription.c")
 _DRIVER = (
     *_SHARED,
-    "call.c",
+    *_FRAME,
     "identity.c",
     "health.c",
     "events.c",
@@ -30,7 +33,8 @@ _DRIVER = (
     "device_control.c",
     "v2.c",
 )
-_CONTROL = (*_SHARED, "control.c")
+_SWITCHES = (*_SHARED, *_FRAME, "lingqu.c")
+_CONTROL = (*_SHARED, "control.c", "switch_control.c")
 _FLAGS = (
     "-std=gnu11",
     "-O2",
@@ -50,8 +54,9 @@ def install(
 ) -> None:
     """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
 
-    The library finds its state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside
-    it here. ``without`` names functions that this driver shall not have, as real ones lack some.
+    A server with on-board switches gets their library, too. Each library finds its state by
+    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside it here. ``without`` names
+    functions that this driver shall not have, as real ones lack some.
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
     """
@@ -67,7 +72,14 @@ def install(
     try:
         _make_directories(library.parent)
         exported = [name for name in functions() if name not in without]
-        _build(library, _DRIVER, exported, ("-Wl,-soname,libdcmi.so",))
+        chips = [name for name in exported if not functions()[name].is_of_switches]
+        _build(library, _DRIVER, chips, ("-Wl,-soname,libdcmi.so",))
+        switches = library.with_name(SWITCH_LIBRARY.name)
+        if profile in _WITH_SWITCHES:
+            own = [name for name in exported if functions()[name].is_of_switches]
+            _build(switches, _SWITCHES, own, (f"-Wl,-soname,{switches.name}",))
+        else:
+            switches.unlink(missing_ok=True)
         _build_control(state)
         _write(library.parent / "emulator-dir", f"{state}\n")
     except OSError as error:

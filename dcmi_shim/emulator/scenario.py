@@ -5,13 +5,23 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never, get_args, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from contract.codes import format_code
 from contract.errors import ConfigurationError, Problem
 from contract.levels import Severity
+from contract.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from dcmi_shim.emulator.codes import parse_code
 from dcmi_shim.emulator.functions import find_function
+from dcmi_shim.emulator.switch_faults import CHIPS as SWITCH_CHIPS
+from dcmi_shim.emulator.switch_faults import SwitchFault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,11 +29,16 @@ if TYPE_CHECKING:
     from dcmi_shim.emulator.control import Emulator
 
 CHIPS = {"a2": 8, "a3": 16}
+_WITH_SWITCHES = ("a3",)
 LAST_MS = 86_400_000
 
 
 def _code(text: str) -> str:
     return format_code(parse_code(text))
+
+
+def _switch_code(text: str) -> str:
+    return format_switch_code(parse_switch_code(text))
 
 
 def _function(name: str) -> str:
@@ -34,6 +49,7 @@ def _function(name: str) -> str:
 
 
 Code = Annotated[str, AfterValidator(_code)]
+SwitchCodeText = Annotated[str, AfterValidator(_switch_code)]
 FunctionName = Annotated[str, AfterValidator(_function)]
 Chip = Annotated[int, Field(ge=0, lt=max(CHIPS.values()))]
 SeverityWord = Literal["suggestion", "minor", "major", "critical"]
@@ -60,6 +76,28 @@ class Recover(_Step):
     do: Literal["recover"]
     chip: Chip
     code: Code
+
+
+class Switch(_Step):
+    """A fault of an on-board switch begins, ends, or is announced once."""
+
+    do: Literal["switch_occur", "switch_recover", "switch_once"]
+    code: SwitchCodeText
+    chip: int = Field(ge=0, lt=SWITCH_CHIPS)
+    port: int = Field(default=NOT_APPLICABLE, ge=0, le=NOT_APPLICABLE)
+    peer_port: int = Field(default=0, ge=0, le=0xFFFF)
+    severity: SeverityWord | None = None
+
+    @model_validator(mode="after")
+    def _exists(self) -> Switch:
+        self.fault()
+        if self.do == "switch_recover" and self.severity is not None:
+            raise ValueError("a recovery has no severity")
+        return self
+
+    def fault(self) -> SwitchFault:
+        """The fault that the step is about."""
+        return SwitchFault(parse_switch_code(self.code), self.chip, self.port, self.peer_port)
 
 
 class Drop(_Step):
@@ -110,13 +148,14 @@ class Plain(_Step):
 
 
 Step = Annotated[
-    Raise | Recover | Drop | Return | Hang | Slow | Fail | Plain, Field(discriminator="do")
+    Raise | Recover | Switch | Drop | Return | Hang | Slow | Fail | Plain,
+    Field(discriminator="do"),
 ]
 
 
 _ACTIONS = frozenset(
     action
-    for kind in (Raise, Recover, Drop, Return, Hang, Slow, Fail, Plain)
+    for kind in (Raise, Recover, Switch, Drop, Return, Hang, Slow, Fail, Plain)
     for action in get_args(get_type_hints(kind)["do"])
 )
 
@@ -182,13 +221,18 @@ def _raw_steps(content: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _strange_chips(content: dict[str, Any]) -> list[Problem]:
-    """Chips that the profile does not have, and chips for functions that are not about one."""
+    """What the profile does not have, and chips for functions that are not about one."""
     profile = content.get("profile", "a2")
     chips = CHIPS.get(profile) if isinstance(profile, str) else None
     problems = []
     for index, step in _raw_steps(content):
         chip = step.get("chip")
         name = step.get("function")
+        action = step.get("do")
+        if isinstance(action, str) and action.startswith("switch_"):
+            if profile in CHIPS and profile not in _WITH_SWITCHES:
+                problems.append(Problem(f"steps[{index}].do", f"{profile} has no switches"))
+            continue
         if not isinstance(chip, int) or not 0 <= chip < max(CHIPS.values()):
             continue
         where = f"steps[{index}].chip"
@@ -226,6 +270,12 @@ def apply(step: Step, emulator: Emulator) -> None:
             emulator.once(step.chip, step.code, _severity(step.severity))
         case Recover():
             emulator.recover(step.chip, step.code)
+        case Switch(do="switch_occur"):
+            emulator.switch_occur(step.fault(), _severity(step.severity))
+        case Switch(do="switch_recover"):
+            emulator.switch_recover(step.fault())
+        case Switch():
+            emulator.switch_once(step.fault(), _severity(step.severity))
         case Drop():
             emulator.drop(step.chip, step.hard)
         case Return():
