@@ -110,8 +110,9 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         place = f"chip {chip['chip']:>2}  card {chip['card']} device {chip['device']}"
         yield f"{place}  {', '.join(words)}"
     for reader in now["subscribers"]:
-        behind = f"{reader['waiting']} waiting, {reader['dropped']} dropped"
-        yield f"subscriber {reader['pid']}: {behind}"
+        yield f"subscriber {_reader(reader)}"
+    if now["switch"] is not None:
+        yield from _switch_lines(now["switch"])
     for hook in now["hooks"]:
         where = "every chip" if hook["chip"] is None else f"chip {hook['chip']}"
         what = ["hangs"] if hook["hang"] else []
@@ -135,3 +136,27 @@ def _bmc_lines(bmc: dict[str, Any]) -> Generator[str]:
     for alarm in bmc["alarms"]:
         place = f"{device_type(alarm['type'])} {alarm['index']}"
         yield f"BMC  {alarm['code']} on {place} severity {alarm['severity']}"
+
+
+def _reader(reader: dict[str, Any]) -> str:
+    return f"{reader['pid']}: {reader['waiting']} waiting, {reader['dropped']} dropped"
+
+
+def _switch_lines(switch: dict[str, Any]) -> Generator[str]:
+    from contract.switch_codes import (
+        NOT_APPLICABLE,
+        SwitchCode,
+        format_switch_code,
+        sub_type_of,
+    )
+
+    for fault in switch["faults"]:
+        code = SwitchCode(fault["event_type"], sub_type_of(fault["sub_type"]), fault["peer"])
+        port = fault["port"]
+        place = "whole chip" if port == NOT_APPLICABLE else f"port {port}"
+        yield (
+            f"switch chip {fault['chip']} {place}  {format_switch_code(code)} "
+            f"peer port {fault['peer_port']} severity {fault['severity']}"
+        )
+    for reader in switch["processes"]:
+        yield f"switch process {_reader(reader)}"

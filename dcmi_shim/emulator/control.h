@@ -30,6 +30,14 @@ int vigil_emulator_hook(struct emulator *emulator, unsigned function, int chip, 
 /* CHIP -1: the hook for all chips and those of single chips. */
 int vigil_emulator_clear(struct emulator *emulator, unsigned function, int chip);
 
+/*
+ * Assertion 1: a fault of an on-board switch begins; 0: it ends; 2: a notice. EDOM: this server has
+ * no switches. ENOSPC: too many faults. ESRCH: there is no such fault.
+ */
+int vigil_emulator_switch(struct emulator *emulator, unsigned assertion, uint32_t event_type,
+                          uint32_t sub_type, uint16_t peer_device, uint16_t peer_port,
+                          uint16_t chip, uint16_t port, uint32_t severity);
+
 int vigil_emulator_lose(struct emulator *emulator, uint32_t events, uint32_t everything);
 
 /* The whole list of active alarms, in the BMC's order. ENOSPC: too many. */

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 LIBRARY = Path("lib64/driver/libdcmi.so")
 IPMITOOL = Path("bin/ipmitool")
 IPMI_PRELOAD = Path("lib64/driver/libvigil_ipmi_preload.so")
+SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
+_WITH_SWITCHES = ("a3",)
 _STATE = ("state.c", "place.c", "profile.c", "bmc.c")
-_SHARED = (*_STATE, "faults.c", "code_words.c")
+_SHARED = (*_STATE, "faults.c", "code_words.c", "switch_faults.c")
+_FRAME = ("call.c", "subscription.c")
 _DRIVER = (
     *_SHARED,
-    "call.c",
+    *_FRAME,
     "identity.c",
     "health.c",
     "events.c",
@@ -33,7 +36,8 @@ _DRIVER = (
     "device_control.c",
     "v2.c",
 )
-_CONTROL = (*_SHARED, "control.c", "control_bmc.c")
+_SWITCHES = (*_SHARED, *_FRAME, "lingqu.c")
+_CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c")
 _IPMITOOL = (*_STATE, "ipmitool.c")
 _IPMI_PRELOAD = (*_STATE, "ipmi_preload.c")
 _FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra")
@@ -51,8 +55,9 @@ def install(
 ) -> None:
     """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
 
-    The library finds its state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside
-    it here. ``without`` names functions that this driver shall not have, as real ones lack some.
+    A server with on-board switches gets their library, too. Each library finds its state by
+    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside it here. ``without`` names
+    functions that this driver shall not have, as real ones lack some.
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
     """
@@ -68,7 +73,14 @@ def install(
     try:
         _make_directories(library.parent)
         exported = [name for name in functions() if name not in without]
-        _build(library, _DRIVER, exported, ("-Wl,-soname,libdcmi.so",))
+        chips = [name for name in exported if not functions()[name].is_of_switches]
+        _build(library, _DRIVER, chips, ("-Wl,-soname,libdcmi.so",))
+        switches = library.with_name(SWITCH_LIBRARY.name)
+        if profile in _WITH_SWITCHES:
+            own = [name for name in exported if functions()[name].is_of_switches]
+            _build(switches, _SWITCHES, own, (f"-Wl,-soname,{switches.name}",))
+        else:
+            switches.unlink(missing_ok=True)
         preloaded = driver_root.absolute() / IPMI_PRELOAD
         _build(preloaded, _IPMI_PRELOAD, ("open*", "close", "ioctl"), ())
         _build_control(state)

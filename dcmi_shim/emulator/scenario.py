@@ -14,12 +14,22 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from contract.errors import ConfigurationError, Problem
+from contract.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from dcmi_shim.emulator.bmc_steps import BmcStep, apply_to_bmc
 from dcmi_shim.emulator.functions import find_function
 from dcmi_shim.emulator.step import Code, SeverityWord, Step, severity_of_word
+from dcmi_shim.emulator.switch_faults import CHIPS as SWITCH_CHIPS
+from dcmi_shim.emulator.switch_faults import SwitchFault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +38,11 @@ if TYPE_CHECKING:
     from dcmi_shim.emulator.control import Emulator
 
 CHIPS = {"a2": 8, "a3": 16}
+_WITH_SWITCHES = ("a3",)
+
+
+def _switch_code(text: str) -> str:
+    return format_switch_code(parse_switch_code(text))
 
 
 def _function(name: str) -> str:
@@ -37,6 +52,7 @@ def _function(name: str) -> str:
     return found.name
 
 
+SwitchCodeText = Annotated[str, AfterValidator(_switch_code)]
 FunctionName = Annotated[str, AfterValidator(_function)]
 Chip = Annotated[int, Field(ge=0, lt=max(CHIPS.values()))]
 
@@ -56,6 +72,28 @@ class Recover(Step):
     do: Literal["recover"]
     chip: Chip
     code: Code
+
+
+class Switch(Step):
+    """A fault of an on-board switch begins, ends, or is announced once."""
+
+    do: Literal["switch_occur", "switch_recover", "switch_once"]
+    code: SwitchCodeText
+    chip: int = Field(ge=0, lt=SWITCH_CHIPS)
+    port: int = Field(default=NOT_APPLICABLE, ge=0, le=NOT_APPLICABLE)
+    peer_port: int = Field(default=0, ge=0, le=0xFFFF)
+    severity: SeverityWord | None = None
+
+    @model_validator(mode="after")
+    def _exists(self) -> Switch:
+        self.fault()
+        if self.do == "switch_recover" and self.severity is not None:
+            raise ValueError("a recovery has no severity")
+        return self
+
+    def fault(self) -> SwitchFault:
+        """The fault that the step is about."""
+        return SwitchFault(parse_switch_code(self.code), self.chip, self.port, self.peer_port)
 
 
 class Drop(Step):
@@ -105,7 +143,7 @@ class Plain(Step):
     do: Literal["reset", "lose_next_event", "lose_everything_next"]
 
 
-AnyStep: TypeAlias = Raise | Recover | Drop | Return | Hang | Slow | Fail | Plain | BmcStep
+AnyStep: TypeAlias = Raise | Recover | Switch | Drop | Return | Hang | Slow | Fail | Plain | BmcStep
 
 
 _ACTIONS = frozenset(
@@ -174,13 +212,18 @@ def _raw_steps(content: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _strange_chips(content: dict[str, Any]) -> list[Problem]:
-    """Chips that the profile does not have, and chips for functions that are not about one."""
+    """What the profile does not have, and chips for functions that are not about one."""
     profile = content.get("profile", "a2")
     chips = CHIPS.get(profile) if isinstance(profile, str) else None
     problems = []
     for index, step in _raw_steps(content):
         chip = step.get("chip")
         name = step.get("function")
+        action = step.get("do")
+        if isinstance(action, str) and action.startswith("switch_"):
+            if profile in CHIPS and profile not in _WITH_SWITCHES:
+                problems.append(Problem(f"steps[{index}].do", f"{profile} has no switches"))
+            continue
         if not isinstance(chip, int) or not 0 <= chip < max(CHIPS.values()):
             continue
         where = f"steps[{index}].chip"
@@ -221,6 +264,12 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
             emulator.once(step.chip, step.code, _severity(step.severity))
         case Recover():
             emulator.recover(step.chip, step.code)
+        case Switch(do="switch_occur"):
+            emulator.switch_occur(step.fault(), _severity(step.severity))
+        case Switch(do="switch_recover"):
+            emulator.switch_recover(step.fault())
+        case Switch():
+            emulator.switch_once(step.fault(), _severity(step.severity))
         case Drop():
             emulator.drop(step.chip, step.hard)
         case Return():

@@ -49,6 +49,17 @@ bool slot_is_held(const struct attachment *attachment, unsigned slot)
     return fcntl(attachment->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+void subscribers_make_room(struct state *state, struct places places, uint64_t events)
+{
+    for (unsigned slot = places.first; slot < places.first + places.count; slot++) {
+        struct subscriber *subscriber = &state->subscribers[slot];
+        if (subscriber->token != 0 && events - subscriber->cursor >= EVENT_QUEUE) {
+            subscriber->cursor++;
+            subscriber->dropped++;
+        }
+    }
+}
+
 int state_name(struct attachment *attachment, const char *directory)
 {
     char path[PATH_MAX];
@@ -147,6 +158,7 @@ void state_unlock(struct attachment *attachment)
 void state_reset(struct state *state)
 {
     memset(state->chips, 0, sizeof state->chips);
+    memset(state->switch_faults, 0, sizeof state->switch_faults);
     memset(state->hooks, 0, sizeof state->hooks);
     bmc_reset(&state->bmc);
     state->die_policy = 0;
