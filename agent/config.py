@@ -37,6 +37,15 @@ class ChipFaults(Section):
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
 
 
+class BmcAlarms(Section):
+    """How the server's BMC is asked for its alarms."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=60)
+    device: str = "/dev/ipmi0"
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -59,6 +68,7 @@ class AgentConfiguration(Section):
         "node-info",
     )
     chip_faults: ChipFaults = ChipFaults()
+    bmc: BmcAlarms = BmcAlarms()
     driver: DriverCalls = DriverCalls()
 
 

@@ -28,6 +28,7 @@ from agent.state import believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
+from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
 from collectors.table import COLLECTORS
 from contract import catalogue
@@ -127,7 +128,10 @@ class Agent:
         self._last_words = "could not start"
         self._was_stopped = False
         self._progress = Stalls()
-        self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
+        self._settings = {
+            ChipFaults.name: configuration.chip_faults.model_dump(),
+            Bmc.name: configuration.bmc.model_dump(),
+        }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
@@ -187,7 +191,9 @@ class Agent:
                     ),
                 )
                 for name, make in COLLECTORS.items():
-                    root(name, self._collect(make(**self._settings.get(name, {}))))
+                    settings = self._settings.get(name, {})
+                    if settings.pop("enabled", True):
+                        root(name, self._collect(make(**settings)))
         except BaseExceptionGroup as group:
             causes = list(leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)

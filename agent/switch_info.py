@@ -11,12 +11,12 @@ from contract.device_info import clean_switch_info
 from contract.families import SwitchInfo
 from contract.levels import Severity, SwitchLevel
 from contract.observation import Assertion, Observation
+from contract.switch_codes import L2, format_switch_code, parse_switch_code
 from contract.switch_info import (
     SwitchEvent,
     SwitchPort,
     SwitchRecord,
     encode_switch_info,
-    event_type_of,
     port_of,
     port_subject,
 )
@@ -40,7 +40,6 @@ _STATUS = {
 }
 _PLANE_PORTS = 16
 """So many faulty ports to L2 on one switch chip are a plane that is down."""
-_L2 = 2
 _LASTING, _ONE_OFF = 1, 2
 
 
@@ -100,14 +99,14 @@ def _is_plane_down(live: Iterable[tuple[SwitchPort, Fault]]) -> bool:
     """
     ports: dict[int, set[int]] = {}
     for port, fault in live:
-        if port.peer_device == _L2 and not fault.once:
+        if port.peer_device == L2 and not fault.once:
             ports.setdefault(port.chip, set()).add(port.port)
     return any(len(down) >= _PLANE_PORTS for down in ports.values())
 
 
 def _event(port: SwitchPort, fault: Fault) -> SwitchEvent:
     return SwitchEvent(
-        event_type=event_type_of(fault.code),
+        event_type=parse_switch_code(fault.code).event_type,
         assembled_fault_code=fault.code,
         peer_port_device=port.peer_device,
         peer_port_id=port.peer_port,
@@ -150,6 +149,10 @@ def remembered_ports(found: SwitchRecord) -> tuple[Report, ...]:
 def _is_own(event: SwitchEvent) -> bool:
     """Whether ``event`` is one that could have been published; a foreign one is no memory."""
     try:
-        return event_type_of(event.assembled_fault_code) == event.event_type
+        code = parse_switch_code(event.assembled_fault_code)
     except ValueError:
         return False
+    return (
+        code.event_type == event.event_type
+        and format_switch_code(code) == event.assembled_fault_code
+    )

@@ -5,7 +5,6 @@ It has no check code. Sources: ``spec/clusterd.md`` 1.5 and 2.2.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,9 +17,6 @@ from contract.observation import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-_CODE = re.compile(r"\[0x([0-9a-f]{8}),(?:\d+|na),(?:cpu|npu|L2|na),na\]", re.ASCII)
 
 
 class SwitchEvent(GoStruct, frozen=True):
@@ -55,14 +51,6 @@ def port_of(subject: Subject) -> SwitchPort:
     """The port that ``port_subject`` made ``subject`` of; ``ValueError`` for any other subject."""
     port, peer_device, peer_port = (int(number) for number in subject.part.split("/"))
     return SwitchPort(subject.id, port, peer_device, peer_port)
-
-
-def event_type_of(code: str) -> int:
-    """``EventType`` as the text of a code has it (5.2); ``ValueError`` for what is no such text."""
-    match = _CODE.fullmatch(code)
-    if match is None:
-        raise ValueError(f"{code!r} is no code of a switch: [0x00f1fef5,155914,npu,na] is one")
-    return int(match[1], 16)
 
 
 class _Wire(GoStruct, frozen=True):

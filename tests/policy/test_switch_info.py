@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from agent.state import State
 from agent.switch_info import remembered_ports, render_switch_info, switch_info_text
@@ -10,7 +11,7 @@ from contract.device_info import SWITCH_INFO_KEY
 from contract.families import FAMILIES
 from contract.levels import Severity
 from contract.observation import NODE, Assertion, Observation, SourceBlind
-from contract.switch_info import SwitchPort, decode_switch_info, event_type_of, port_subject
+from contract.switch_info import SwitchPort, decode_switch_info, port_subject
 from tests.policy.builders import T, after
 
 AT = 1_700_000_100
@@ -146,10 +147,14 @@ def test_a_document_remembers_its_ports() -> None:
     assert render_switch_info(again, AT) == found
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["", "[0x00f1fef5,155914,npu]", "[0X00F1FEF5,155914,npu,na]", "80E01801", "[0x1,1,L2,na]"],
-)
-def test_what_is_no_code_of_a_switch_is_refused(code: str) -> None:
-    with pytest.raises(ValueError, match="no code of a switch"):
-        event_type_of(code)
+def test_what_a_foreign_document_says_of_ports_is_no_memory() -> None:
+    state = after(NEVER, [event("[0x00f1fef5,155914,npu,na]")])
+    found = render_switch_info(state, AT)
+    wrong = [
+        replace(found.events[0], assembled_fault_code="80E01801"),
+        replace(found.events[0], assembled_fault_code="[0x00F1FEF5,155914,npu,na]"),
+        replace(found.events[0], event_type=7),
+        replace(found.events[0], alarm_raised_time=0),
+    ]
+    assert remembered_ports(replace(found, events=tuple(wrong))) == ()
+    assert len(remembered_ports(found)) == 1
