@@ -10,7 +10,7 @@ from agent import metrics
 from service.pages import health_answer, json_answer, metrics_answer, ready_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from agent.npu_exporter import Cards
     from agent.publication import Publication
@@ -21,12 +21,12 @@ SOCKET_NAME = "agent.sock"
 
 def application(
     picture: Callable[[], Status],
-    record: Publication,
+    records: Mapping[str, Publication],
     cards: Callable[[], Cards] | None = None,
 ) -> web.Application:
-    """The pages. ``picture`` is taken anew for each request, and so are ``cards``.
+    """The pages. ``picture`` and ``cards`` are taken anew for each request.
 
-    Without ``cards`` there are no metrics under NPU exporter's names.
+    ``records`` are by document. Without ``cards`` there are no metrics under NPU exporter's names.
     """
 
     async def health(_: web.Request) -> web.Response:
@@ -36,7 +36,7 @@ def application(
         return ready_answer(picture().not_ready)
 
     async def scrape(_: web.Request) -> web.Response:
-        return metrics_answer(metrics.exposition(picture(), record, cards and cards()))
+        return metrics_answer(metrics.exposition(picture(), records, cards and cards()))
 
     async def status(_: web.Request) -> web.Response:
         return json_answer(picture())

@@ -158,7 +158,7 @@ def _error_codes(
 ) -> Iterator[Metric]:
     codes: dict[int, list[str]] = defaultdict(list)
     for fault in cards.faults:
-        if fault.source == ChipFaults.name and fault.code != CARD_DROP:
+        if fault.chip is not None and fault.source == ChipFaults.name and fault.code != CARD_DROP:
             codes[fault.chip].append(fault.code)
     for place in range(_CODES):
         values = {
