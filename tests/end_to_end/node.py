@@ -92,6 +92,7 @@ class Node:
         shutil.copy(built / "emulator" / CONTROL_LIBRARY, emulator_dir)
         self.emulator = Emulator(emulator_dir)
         self.emulator.start("a2")
+        self.program = "vigil"
         self.options: list[str] = []
         self.environment = {
             key: value
@@ -111,7 +112,7 @@ class Node:
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "vigil", "agent", "--node-name", self.name),
+                    *(sys.executable, "-m", self.program, "agent", "--node-name", self.name),
                     *self.place.options,
                     *("--driver-root", str(self.driver_root), "--trust-driver"),
                     *("--state-dir", str(self.state_dir)),
