@@ -16,13 +16,19 @@ import msgspec
 
 from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
 from stores import kubernetes_wire as wire
+from stores import kubernetes_writers as writers
 from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
 from stores.document_names import check_names
+from stores.kubernetes_beats import Heartbeats
 from stores.kubernetes_connection import Connection
+from stores.kubernetes_namespaces import create_namespace
+from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
+
+    from stores.base import Beat, Writer
 
 _OK = 200
 _CREATED = 201
@@ -52,6 +58,7 @@ class KubernetesStore:
     def __init__(self, url: str, kubeconfig: str | None) -> None:
         self._url = url
         self._connection = Connection(kubeconfig)
+        self._heartbeats = Heartbeats(self._connection)
 
     @property
     def url(self) -> str:
@@ -99,13 +106,15 @@ class KubernetesStore:
             if status in (_OK, _CREATED):
                 return _version(answer, what)
             if status == _NOT_FOUND:
-                await self._create_namespace(namespace, what)
+                await create_namespace(self._connection, namespace, what)
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
 
     async def _write(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        return await self._connection.request(method, path, body, headers=wire.WRITE_HEADERS)
+        return await self._connection.request(
+            method, f"{path}?{wire.FIELD_MANAGER}", body, headers=wire.WRITE_HEADERS
+        )
 
     async def delete(self, namespace: str, name: str) -> None:
         """See ``Store``."""
@@ -136,6 +145,42 @@ class KubernetesStore:
                     reason = str(error)
                     yield Interrupted(reason)
             await asyncio.sleep(backoff.next_seconds())
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        await self._heartbeats.beat(beat)
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        return await self._heartbeats.beats(node)
+
+    async def touch(self, namespace: str, name: str) -> None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{_path(namespace, name)}?{wire.FIELD_MANAGER}",
+            msgspec.json.encode({"metadata": {"annotations": {TOUCHED: touched_now()}}}),
+            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+        )
+        if status not in (_OK, _NOT_FOUND):
+            raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        what = f"read who writes ConfigMap {namespace}/{name}"
+        status, body = await self._connection.request(
+            "GET", _path(namespace, name), headers=wire.ONLY_METADATA
+        )
+        if status == _NOT_FOUND:
+            return None
+        if status != _OK:
+            raise wire.refusal(status, body, what)
+        try:
+            return writers.newest_writer(writers.decoder.decode(body).metadata.managed_fields)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StoreUnavailable(f"the answer to {what} makes no sense: {error}") from error
 
     async def close(self) -> None:
         """See ``Store``."""
@@ -197,20 +242,6 @@ class KubernetesStore:
                         raise StoreUnavailable("a watch frame is too large")
             if loop.time() - began < _SHORTEST_WATCH_SECONDS:
                 raise StoreUnavailable("the API server ended the watch at once")
-
-    async def _create_namespace(self, namespace: str, what: str) -> None:
-        body = msgspec.json.encode(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-        )
-        status, answer = await self._connection.request("POST", "/api/v1/namespaces", body)
-        if status in (_OK, _CREATED, _CONFLICT):
-            return
-        if status == _FORBIDDEN:
-            raise StoreRefused(
-                f"cannot {what}: there is no namespace {namespace} and it may not be created; "
-                f"create it (kubectl create namespace {namespace})"
-            )
-        raise wire.refusal(status, answer, f"create namespace {namespace}")
 
 
 def _path(namespace: str | None, name: str | None = None) -> str:
