@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
-from contract.configuration import ListenAddress, Section, StoreAddress, load, parse_toml
-from contract.errors import ConfigurationError, Problem
+from contract.configuration import ListenAddress, Section, StoreAddress, load
 from contract.names import node_name_problem
+from service.files import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,21 +54,6 @@ class AgentConfiguration(Section):
     driver: DriverCalls = DriverCalls()
 
 
-def read_file(path: Path) -> dict[str, object]:
-    """Read a TOML file. Raises ``ConfigurationError``."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(
-            str(path), [Problem("(file)", f"cannot be read: {error.strerror}")]
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            str(path), [Problem("(file)", f"is not UTF-8 text: {error.reason}")]
-        ) from None
-    return parse_toml(text, str(path))
-
-
 def load_agent(
     file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
 ) -> AgentConfiguration:
@@ -81,7 +66,7 @@ def load_agent(
         variables.setdefault("VIGIL_NODE_NAME", variables["NODE_NAME"])
     return load(
         AgentConfiguration,
-        file=None if file is None else read_file(file),
+        file=None if file is None else read_toml(file),
         environment=variables,
         command_line=command_line,
         source="vigil agent" if file is None else str(file),
@@ -93,6 +78,6 @@ def check_agent_file(file: Path) -> None:
 
     Raises ``ConfigurationError`` with all problems.
     """
-    content = read_file(file)
+    content = read_toml(file)
     content.setdefault("node_name", "any")
     load(AgentConfiguration, file=content, environment={}, command_line={}, source=str(file))

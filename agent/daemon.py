@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import signal
 import time
 from importlib import metadata
 from pathlib import Path
@@ -21,12 +20,10 @@ import msgspec
 
 from agent import status
 from agent.device_info import DeviceInfoDocument, remembered_by
-from agent.http import application, serving
+from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
-from agent.log import set_up_logging
-from agent.progress import Progress
 from agent.publisher import Edges, Publisher
 from agent.state import Acknowledged, believed
 from agent.state_dir import claimed, remember
@@ -40,10 +37,15 @@ from contract.observation import Gap
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
+from service.log import set_up_logging
+from service.notify import keep_told
+from service.pages import serving
+from service.stalls import Stalls
+from service.tasks import leaves, on_stop
 from stores.address import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
@@ -129,7 +131,7 @@ class Agent:
         self._started_at_ms = _wall_clock()
         self._last_words = "could not start"
         self._was_stopped = False
-        self._progress = Progress()
+        self._progress = Stalls()
         self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
         self._readings: dict[tuple[Subject, str], float] = {}
         self._listeners: list[Sink] = []
@@ -167,15 +169,18 @@ class Agent:
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
-        loop = asyncio.get_running_loop()
         stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+        on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
         pages = application(self._picture, self._publisher.record)
         try:
-            async with serving(pages, self._configuration.listen, self._configuration.state_dir):
+            async with serving(
+                pages,
+                self._configuration.listen,
+                self._configuration.state_dir,
+                socket_name=SOCKET_NAME,
+            ):
                 return await self._root_tasks(stop)
         finally:
             await self._end()
@@ -191,10 +196,16 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
+                root(
+                    "service manager",
+                    keep_told(
+                        self._progress.stalled, lambda: self._picture().not_ready, os.environ
+                    ),
+                )
                 for name, make in COLLECTORS.items():
                     root(name, self._collect(make(**self._settings.get(name, {}))))
         except BaseExceptionGroup as group:
-            causes = list(_leaves(group))
+            causes = list(leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
             cause = stopped or causes[0]
             self._last_words = f"{type(cause).__name__}: {cause}"
@@ -356,14 +367,6 @@ class Agent:
 
 def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
 
 
 async def _root(name: str, work: Awaitable[object]) -> None:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from agent.publication import Histogram, Publication
     from agent.status import Status
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 
 class _Picture(Collector):
     def __init__(self, status: Status, record: Publication) -> None:
@@ -101,7 +99,7 @@ def _driver(status: Status) -> Iterator[Metric]:
     yield stuck
     stalled = GaugeMetricFamily(
         "npu_vigil_stalled_seconds",
-        "For how long a task of the agent has made no progress.",
+        "For how long a task has made no progress.",
         labels=["task"],
     )
     for task, seconds in status.stalled.items():

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent import status
-from agent.http import application, serving
+from agent.http import application
 from agent.journal import JournalStatus
-from agent.progress import Progress
 from agent.publication import Lag, Publication
 from agent.state import Blindness, ChipState, Fault, State
-from contract.errors import ConfigurationError
 from contract.levels import ChipLevel, Severity
 from dcmi_shim.types import Chip, Inventory, StuckCall
+from service.pages import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,43 +171,3 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             "dcmi_get_device_health on chip 3 (card 3 device 0)"
         ]
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
-
-
-async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Path) -> None:
-    pages = Pages()
-    for _ in range(2):
-        async with serving(pages.application, None, tmp_path):
-            connector = aiohttp.UnixConnector(str(tmp_path / "agent.sock"))
-            async with (
-                aiohttp.ClientSession(connector=connector) as session,
-                session.get("http://agent/healthz") as response,
-            ):
-                assert response.status == 200
-            assert (tmp_path / "agent.sock").stat().st_mode & 0o777 == 0o600
-        pages = Pages()
-
-
-async def test_a_socket_path_that_is_too_long_is_only_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    deep = tmp_path / ("d" * 120)
-    async with serving(Pages().application, "127.0.0.1:0", deep):
-        assert (await fetch(deep, "/healthz"))[0] == 200
-    assert "no API on" in caplog.text
-
-
-async def test_an_address_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"--listen: cannot listen on 192\.0\.2\.1:1"):
-        async with serving(Pages().application, "192.0.2.1:1", tmp_path):
-            pass
-
-
-async def test_a_task_that_is_silent_for_too_long_is_named() -> None:
-    progress = Progress()
-    goes_on = progress.of("goes on", 0.1)
-    progress.of("stands still", 0.1)
-    progress.of("has time", 10)
-    for _ in range(4):
-        await asyncio.sleep(0.05)
-        goes_on()
-    assert list(progress.stalled()) == ["stands still"]
