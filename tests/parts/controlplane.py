@@ -27,6 +27,8 @@ _MODULE = Path(__file__).parent.parent / "controlplane"
 _UP_SECONDS = 30.0
 _ASK_SECONDS = 10.0
 _OK = 200
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
+"""Where the heartbeats are."""
 _KEPT = {"kube-root-ca.crt", "extension-apiserver-authentication"}
 
 
@@ -224,6 +226,8 @@ class ControlPlane:
                 if item["metadata"]["name"] not in _KEPT:
                     one = f"/api/v1/namespaces/{name}/configmaps/{item['metadata']['name']}"
                     self.ask("DELETE", one)
+            self.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
+        self.request("DELETE", LEASES)
         self.request("DELETE", "/api/v1/nodes")
 
     def _etcd_is_up(self) -> bool:
