@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.names import CLUSTER_NAMESPACE
+from stores.base import Beat
+from stores.directory_beats import Heartbeats
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
@@ -30,6 +32,7 @@ CODES = (
     *("80E01801", "80C98008", "80E18402", "80CD8809", "8C204E00"),
     *("80F38008", "80F3A008", "8C1F8609", "81078603", "80E3A201"),
 )
+_INTERVAL_SECONDS = 0.5
 IMPATIENT = "tests.end_to_end.impatient"
 
 
@@ -51,6 +54,7 @@ class Troubled:
         self.node.start()
         self.node.healthy()
         self.aggregator.start()
+        self._fall_silent()
         for code in CODES:
             self.node.emulator.occur(2, code)
         self.node.emulator.hang("dcmi_get_device_errorcode_v2", 3)
@@ -61,6 +65,14 @@ class Troubled:
         self._lock.enter_context(lock)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.node.emulator.occur(4, CODES[0])
+
+    def _fall_silent(self) -> None:
+        """Another node beats, and then no more."""
+        beats = Heartbeats(self._root)
+        beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 1))
+        self.node.wait(lambda: 'heartbeats{state="alive"} 1.0' in self.cluster(), "it beats", 10)
+        beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 2))
+        self.node.wait(lambda: "npu_vigil_node_lost{" in self.cluster(), "it is lost", 20)
 
     def agent(self) -> str:
         """A scrape."""
