@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from prometheus_client.core import GaugeMetricFamily
 
+from agent.npu_exporter_names import SHOWN
 from collectors.chip_faults import HEALTH, ChipFaults
-from collectors.network_health import NETWORK
 from contract.codes import CARD_DROP
 from contract.errors import DriverGone
 from contract.observation import chip_subject
@@ -50,11 +50,6 @@ _LABELS = (
 )
 _CODES = 10
 _UNNAMED = ChipNames("", "", "")
-
-_SHOWN = {
-    NETWORK: ("npu_chip_info_network_status", "the npu network health status"),
-}
-"""Reading to name and help text, where the value is the same."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ def families(cards: Cards) -> Iterator[Metric]:
         if word is not None:
             health[chip] = float(word == 0)
     yield from _gauge("npu_chip_info_health_status", "the npu health status", labels, health)
-    for reading, (name, text) in _SHOWN.items():
+    for reading, (name, text) in SHOWN.items():
         values = {
             chip: value
             for chip in cards.inventory.chips

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.vectors import VECTORS
+
+RECORDED: dict[str, Any] = json.loads((VECTORS / "npu-exporter" / "a2.json").read_text())
+"""Two scrapes of a real NPU exporter: what its metrics are, and values by metric and chip."""
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
-AGENT, AGGREGATOR, EXPORTER = "Agent", "Aggregator", "NPU exporter's names"
+AGENT, AGGREGATOR = "Agent", "Aggregator"
+EXPORTER = "NPU exporter's names"
+EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
 
 _CARD = frozenset(
     ("id", "model_name", "vdie_id", "pcie_bus_info", "namespace", "pod_name", "container_name")
