@@ -172,7 +172,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def device_fault(self) -> bool:
         """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3)."""
-        return self.subject.kind == "chip" and is_device_fault(self.severity)
+        return is_device_fault(self.severity)
 
 
 def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:
