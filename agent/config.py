@@ -33,6 +33,12 @@ class ChipFaults(Section):
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
 
 
+class Switch(Section):
+    """How the collector of on-board switches works."""
+
+    audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -51,6 +57,7 @@ class AgentConfiguration(Section):
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: ListenAddress | None = None
     chip_faults: ChipFaults = ChipFaults()
+    switch: Switch = Switch()
     driver: DriverCalls = DriverCalls()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collectors.chip_faults import ChipFaults
+from collectors.switch import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,5 +14,6 @@ if TYPE_CHECKING:
 
 COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
+    Switches.name: Switches,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""
