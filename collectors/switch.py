@@ -21,7 +21,7 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
-from contract.switch_codes import SwitchCode, format_switch_code
+from contract.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
 from contract.switch_info import SwitchPort, port_subject
 from dcmi_shim.discovery import find_library
 from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
@@ -234,7 +234,9 @@ class _Watch:
 
 def _key(event: SwitchEvent) -> Key:
     port = SwitchPort(event.chip, event.port, event.peer_device, event.peer_port)
-    code = SwitchCode(event.event_type, event.sub_type, event.peer_device)
+    # A whole chip has no peer, whatever the driver writes there.
+    peer = NOT_APPLICABLE if event.port == NOT_APPLICABLE else event.peer_device
+    code = SwitchCode(event.event_type, event.sub_type, peer)
     return port_subject(port), format_switch_code(code)
 
 
