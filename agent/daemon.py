@@ -34,6 +34,7 @@ from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
@@ -134,6 +135,7 @@ class Agent:
         self._settings = {
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
+            Switches.name: configuration.switch.model_dump(),
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._listeners: list[Sink] = []
