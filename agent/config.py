@@ -46,6 +46,12 @@ class BmcAlarms(Section):
     device: str = "/dev/ipmi0"
 
 
+class Switch(Section):
+    """How the collector of on-board switches works."""
+
+    audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -76,6 +82,7 @@ class AgentConfiguration(Section):
     )
     chip_faults: ChipFaults = ChipFaults()
     bmc: BmcAlarms = BmcAlarms()
+    switch: Switch = Switch()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
 

@@ -32,6 +32,7 @@ from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
 from collectors.network_health import NetworkHealth
+from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
@@ -135,6 +136,7 @@ class Agent:
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
             NetworkHealth.name: {"enabled": configuration.metrics.npu_exporter_names},
+            Switches.name: configuration.switch.model_dump(),
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._names: dict[int, ChipNames] = {}
