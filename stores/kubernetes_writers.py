@@ -25,11 +25,12 @@ BY_HAND = (
     "python-requests",
     "OpenAPI-Generator",
     "Go-http-client",
+    "unknown",
 )
 """What the managers of edits by people begin with: their tools, and libraries in scripts.
 
-A write without any name counts as one of these, too: every client library gives the name of its
-program by default.
+``unknown`` is what the API server calls a write that brings no name. Programs bring one: Kubernetes'
+client library gives the program's by default.
 """
 
 
@@ -59,7 +60,6 @@ def newest_writer(entries: Iterable[ManagedFields]) -> Writer | None:
         for entry in entries
         if entry.time is not None
         and "f:data" in entry.fields_v1
-        and entry.manager
         and not entry.manager.startswith(BY_HAND)
     ]
     return max(writers, key=lambda writer: writer.at_ms, default=None)
