@@ -29,7 +29,7 @@ BY_HAND = (
 )
 """What the managers of edits by people begin with: their tools, and libraries in scripts.
 
-``unknown`` is what the API server calls a write that brings no name. Programs bring one: Kubernetes'
+``unknown`` is what the API server calls a write that brings no name. Programs bring one: the usual
 client library gives the program's by default.
 """
 
