@@ -175,7 +175,7 @@ class Heartbeat:
     def _not_seen(self, error: StoreError | TimeoutError) -> bool:
         could = self.may_publish
         self._claim = not_seen(self._claim, time.monotonic())
-        self._refused = isinstance(error, StoreRefused)
+        self._refused = self._refused or isinstance(error, StoreRefused)
         if self.may_publish and not could:
             self._edges.on_permitted()
         return self._failed("heartbeats cannot be read", error)
