@@ -6,7 +6,7 @@ Every option is described in ``docs/configuration.md``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -25,12 +25,25 @@ def _node_name(text: str) -> str:
     return text
 
 
+DocumentKind: TypeAlias = Literal["device-info", "node-info"]
+"""What this agent may own: write, repair and delete."""
+
+
 class ChipFaults(Section):
     """How the chip collector works."""
 
     audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
     health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
+
+
+class BmcAlarms(Section):
+    """How the server's BMC is asked for its alarms."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=60)
+    device: str = "/dev/ipmi0"
 
 
 class DriverCalls(Section):
@@ -56,7 +69,12 @@ class AgentConfiguration(Section):
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: ListenAddress | None = None
+    documents: Annotated[tuple[DocumentKind, ...], Field(min_length=1)] = (
+        "device-info",
+        "node-info",
+    )
     chip_faults: ChipFaults = ChipFaults()
+    bmc: BmcAlarms = BmcAlarms()
     driver: DriverCalls = DriverCalls()
     heartbeat: Heartbeat = Heartbeat()
 

@@ -10,7 +10,7 @@ from agent import metrics
 from service.pages import health_answer, json_answer, metrics_answer, ready_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from agent.publication import Publication
     from agent.status import Status
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 SOCKET_NAME = "agent.sock"
 
 
-def application(picture: Callable[[], Status], record: Publication) -> web.Application:
-    """The pages. ``picture`` is taken anew for each request."""
+def application(
+    picture: Callable[[], Status], records: Mapping[str, Publication]
+) -> web.Application:
+    """The pages. ``picture`` is taken anew for each request; ``records`` are by document."""
 
     async def health(_: web.Request) -> web.Response:
         return health_answer(picture().stalled)
@@ -28,7 +30,7 @@ def application(picture: Callable[[], Status], record: Publication) -> web.Appli
         return ready_answer(picture().not_ready)
 
     async def scrape(_: web.Request) -> web.Response:
-        return metrics_answer(metrics.exposition(picture(), record))
+        return metrics_answer(metrics.exposition(picture(), records))
 
     async def status(_: web.Request) -> web.Response:
         return json_answer(picture())
