@@ -66,6 +66,12 @@ class Metrics(Section):
     """Off: beside a real NPU exporter every sum would double."""
 
 
+class Heartbeat(Section):
+    """The proof that the agent is alive."""
+
+    interval_seconds: float = Field(default=5.0, ge=0.1, le=300)
+
+
 class AgentConfiguration(Section):
     """Everything that ``vigil agent`` can be told."""
 
@@ -85,6 +91,7 @@ class AgentConfiguration(Section):
     switch: Switch = Switch()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
+    heartbeat: Heartbeat = Heartbeat()
 
 
 def load_agent(

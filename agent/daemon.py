@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent import status
+from agent import heartbeat, status
 from agent.documents import Desk, Documents
+from agent.holder import this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
 from agent.npu_exporter import Cards, keep_names
+from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from stores.base import Store
 
 log = logging.getLogger("agent.daemon")
+
+_HEARTBEAT_PATIENCE_SECONDS = 30.0
 
 
 class Stopped(Exception):
@@ -154,10 +158,29 @@ class Agent:
             wall_clock=_wall_clock,
             on_recovered=self._verdicts.snapshot,
         )
+        self._heartbeat = heartbeat.Heartbeat(
+            store,
+            configuration.node_name,
+            this_holder(configuration.state_dir),
+            configuration.heartbeat.interval_seconds,
+            heartbeat.Edges(
+                stalled=self._progress.stalled,
+                on_permitted=lambda: self._documents.wake(_wall_clock()),
+                progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
+                wall_clock=_wall_clock,
+            ),
+        )
         self._documents = Documents(
             configuration.node_name,
             configuration.documents,
-            Desk(store, self._verdicts, self._journal, self._progress, _wall_clock),
+            Desk(
+                store,
+                self._verdicts,
+                self._journal,
+                self._progress,
+                _wall_clock,
+                may_publish=lambda: self._heartbeat.may_publish,
+            ),
         )
         self._device_info = self._documents.device_info
 
@@ -193,6 +216,7 @@ class Agent:
                 root("driver", self._driver.run())
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", publisher.run())
+                root("heartbeat", self._beat())
                 root(
                     "service manager",
                     keep_told(
@@ -216,6 +240,12 @@ class Agent:
                 return 0
             raise cause from None
         raise AssertionError("root tasks end with an exception")
+
+    async def _beat(self) -> NoReturn:
+        owned = owned_by(self._configuration.node_name, self._configuration.documents)
+        progress = self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
+        await refuse_beside_others(self._store, owned, _wall_clock, progress)
+        await self._heartbeat.run()
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
@@ -324,7 +354,7 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publications, len(chips), driver),
+            not_ready=status.not_ready(publications, len(chips), driver, self._heartbeat.conflict),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),
@@ -332,6 +362,7 @@ class Agent:
             blind=status.blind_sources(node),
             driver=driver,
             publications=publications,
+            heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )
 

@@ -20,8 +20,8 @@ class StandsStill:
     """A collector that makes no progress."""
 
     name = "stands-still"
-    period_seconds = 0.05
-    deadline_seconds = 0.05
+    period_seconds = 0.5
+    deadline_seconds = 0.5
     needs: frozenset[Need] = frozenset()
 
     async def run(self, _: Surroundings) -> NoReturn:

@@ -92,7 +92,6 @@ class Node:
         shutil.copy(built / "emulator" / CONTROL_LIBRARY, emulator_dir)
         self.emulator = Emulator(emulator_dir)
         self.emulator.start("a2")
-        self.program = "vigil"
         self.options: list[str] = []
         self.environment = {
             key: value
@@ -136,12 +135,12 @@ class Node:
             for part in outer["NodeInfo"]["FaultDevList"]
         ]
 
-    def start(self) -> None:
+    def start(self, program: tuple[str, ...] = (sys.executable, "-m", "vigil")) -> None:
         """Start the agent; does not wait for anything."""
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", self.program, "agent", "--node-name", self.name),
+                    *(*program, "agent", "--node-name", self.name),
                     *self.place.options,
                     *("--driver-root", str(self.driver_root), "--trust-driver"),
                     *("--state-dir", str(self.state_dir)),

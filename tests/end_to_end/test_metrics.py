@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import subprocess
+import sys
 import time
 import urllib.parse
 import urllib.request
@@ -42,7 +43,6 @@ class Troubled:
     def __init__(self, directory: Path, built: Path) -> None:
         self._root = directory / "store"
         self.node = Node(directory / "node", built, Folder(self._root))
-        self.node.program = IMPATIENT
         self.node.environment["VIGIL_METRICS_NPU_EXPORTER_NAMES"] = "true"
         self.node.options = ["--listen", "127.0.0.1:0"]
         self.aggregator = Daemon(directory / "aggregator", "--store", f"directory:{self._root}")
@@ -51,7 +51,7 @@ class Troubled:
 
     def start(self) -> None:
         """Until all of it has happened."""
-        self.node.start()
+        self.node.start((sys.executable, "-m", IMPATIENT))
         self.node.healthy()
         self.aggregator.start()
         self._fall_silent()
