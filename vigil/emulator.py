@@ -42,12 +42,13 @@ def install(
 
     The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir says otherwise.
     """
-    from dcmi_shim.emulator.install import LIBRARY
+    from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY
     from dcmi_shim.emulator.install import install as build
 
     state = emulator_dir if emulator_dir is not None else directory / "emulator"
     build(directory, state, profile if profile is not None else "a2")
     print(f"library  {directory.absolute() / LIBRARY}")
+    print(f"tool     {directory.absolute() / HCCN_TOOL}")
     print(f"state    {state.absolute()}")
     print(f"to change the hardware: export VIGIL_EMULATOR_DIR={state.absolute()}")
 
@@ -103,6 +104,8 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         words = [f"health {chip['health']}"]
         if chip["dropped"] is not None:
             words.append(f"dropped ({chip['dropped']})")
+        if chip["link"] != "up":
+            words.append(f"link {chip['link']}")
         words += [f"{fault['code']} severity {fault['severity']}" for fault in chip["active"]]
         place = f"chip {chip['chip']:>2}  card {chip['card']} device {chip['device']}"
         yield f"{place}  {', '.join(words)}"
@@ -115,5 +118,12 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         what += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
         what += [f"answers {hook['return_code']}"] if hook["return_code"] else []
         yield f"{hook['function']} on {where}: {', '.join(what)}"
+    for tool in now["tools"]:
+        where = "every run" if tool["chip"] is None else f"runs for chip {tool['chip']}"
+        what = [word for word in ("hang", "garble", "busy", "other_chip") if tool[word]]
+        what += [f"{tool['slow_ms']} ms slower"] if tool["slow_ms"] else []
+        failing = f"exit status {tool['exit_status']} {tool['text']}".rstrip()
+        what += [failing] if tool["exit_status"] else []
+        yield f"{tool['tool']}, {where}: {', '.join(what).replace('_', '-')}"
     if now["concurrent_calls"]:
         yield f"{now['concurrent_calls']} calls while another thread of the same process was in one"

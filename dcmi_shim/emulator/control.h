@@ -25,6 +25,16 @@ int vigil_emulator_hook(struct emulator *emulator, unsigned function, int chip, 
 /* CHIP -1: the hook for all chips and those of single chips. */
 int vigil_emulator_clear(struct emulator *emulator, unsigned function, int chip);
 
+/* A link goes down with its fault, or comes up with the fault's recovery; QUIETLY: no event. */
+int vigil_emulator_link(struct emulator *emulator, int chip, int down, int quietly);
+
+/*
+ * Adds a trouble (troubles.h) to runs of TOOL. CHIP -1: whichever chip they are about; then
+ * TROUBLE_NONE ends those of single chips, too.
+ */
+int vigil_emulator_tool(struct emulator *emulator, unsigned tool, int chip, unsigned trouble,
+                        uint32_t value, const char *text);
+
 int vigil_emulator_lose(struct emulator *emulator, uint32_t events, uint32_t everything);
 
 /* JSON; ENOBUFS when it is longer than SIZE. */

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 LIBRARY = Path("lib64/driver/libdcmi.so")
-_SHARED = ("state.c", "profile.c", "faults.c", "code_words.c")
+HCCN_TOOL = Path("tools/hccn_tool")
+_SHARED = ("state.c", "profile.c", "faults.c", "links.c", "code_words.c")
 _DRIVER = (
     *_SHARED,
     "call.c",
@@ -30,16 +31,13 @@ _DRIVER = (
     "device_control.c",
     "v2.c",
 )
-_CONTROL = (*_SHARED, "control.c")
-_FLAGS = (
-    "-std=gnu11",
-    "-O2",
+_CONTROL = (*_SHARED, "control.c", "troubles.c")
+_HCCN_TOOL = (*_SHARED, "tool.c", "hccn_tool.c", "hccn_answers.c", "hccn_tables.c")
+_FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra")
+_LIBRARY_FLAGS = (
     "-fPIC",
     "-shared",
     "-fvisibility=hidden",
-    "-pthread",
-    "-Wall",
-    "-Wextra",
     "-Wl,-z,nodelete",
     "-Wl,-z,defs",
 )
@@ -50,10 +48,10 @@ def install(
 ) -> None:
     """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
 
-    The library finds its state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside
-    it here. ``without`` names functions that this driver shall not have, as real ones lack some.
-    Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
-    cannot be built or written.
+    Library and tools find their state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written
+    beside them here. ``without`` names functions that this driver shall not have, as real ones lack
+    some. Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError``
+    when it cannot be built or written.
     """
     check_profile(profile)
     unknown = [name for name in without if name not in functions()]
@@ -70,6 +68,7 @@ def install(
         _build(library, _DRIVER, exported, ("-Wl,-soname,libdcmi.so",))
         _build_control(state)
         _write(library.parent / "emulator-dir", f"{state}\n")
+        build_tool(driver_root.absolute() / HCCN_TOOL, _HCCN_TOOL, state)
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
@@ -79,6 +78,17 @@ def install(
         emulator.start(profile)
     finally:
         emulator.close()
+
+
+def build_tool(target: Path, sources: Sequence[str], state: Path) -> None:
+    """Build a command line tool that uses the hardware in ``state``. ``OSError`` if it cannot."""
+    _make_directories(target.parent)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        built = Path(scratch) / target.name
+        _compile([*_FLAGS, "-o", str(built), *(str(SOURCES / source) for source in sources)])
+        built.chmod(0o755)
+        built.replace(target)
+    _write(target.parent / "emulator-dir", f"{state}\n")
 
 
 def ensure_control(emulator_dir: Path) -> None:
@@ -128,6 +138,7 @@ def _build(
         _compile(
             [
                 *_FLAGS,
+                *_LIBRARY_FLAGS,
                 *extra,
                 f"-Wl,--version-script={symbols}",
                 "-o",

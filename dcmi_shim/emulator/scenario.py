@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    assert_never,
+    get_args,
+    get_type_hints,
+)
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from contract.codes import format_code
 from contract.errors import ConfigurationError, Problem
 from contract.levels import Severity
 from dcmi_shim.emulator.codes import parse_code
 from dcmi_shim.emulator.functions import find_function
+from dcmi_shim.emulator.tools import Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,6 +120,34 @@ class Fail(_Step):
     chip: Chip | None = None
 
 
+class Link(_Step):
+    """A network link goes down or comes up; quietly: no event tells of it."""
+
+    do: Literal["link"]
+    chip: Chip
+    state: Literal["up", "down"]
+    quietly: bool = False
+
+
+class ToolStep(_Step):
+    """Runs of a command line tool get into trouble, or are well again (``ok``)."""
+
+    do: Literal["tool"]
+    tool: str
+    trouble: str
+    chip: Chip | None = None
+    delay_ms: int | None = None
+    exit_status: int | None = None
+    text: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        problems = Trouble(**self.model_dump(exclude={"do", "at_ms"})).problems()
+        if problems:
+            raise ValueError("; ".join(map(str, problems)))
+        return self
+
+
 class Plain(_Step):
     """Everything normal again, or a loss that the next change suffers."""
 
@@ -110,13 +155,14 @@ class Plain(_Step):
 
 
 Step = Annotated[
-    Raise | Recover | Drop | Return | Hang | Slow | Fail | Plain, Field(discriminator="do")
+    Raise | Recover | Drop | Return | Hang | Slow | Fail | Link | ToolStep | Plain,
+    Field(discriminator="do"),
 ]
 
 
 _ACTIONS = frozenset(
     action
-    for kind in (Raise, Recover, Drop, Return, Hang, Slow, Fail, Plain)
+    for kind in (Raise, Recover, Drop, Return, Hang, Slow, Fail, Link, ToolStep, Plain)
     for action in get_args(get_type_hints(kind)["do"])
 )
 
@@ -238,6 +284,17 @@ def apply(step: Step, emulator: Emulator) -> None:
             emulator.slow(step.function, step.delay_ms, step.chip)
         case Fail():
             emulator.fail(step.function, step.return_code, step.chip)
+        case Link():
+            emulator.link(step.chip, up=step.state == "up", quietly=step.quietly)
+        case ToolStep():
+            emulator.tool(
+                step.tool,
+                step.trouble,
+                step.chip,
+                delay_ms=step.delay_ms,
+                exit_status=step.exit_status,
+                text=step.text,
+            )
         case Plain(do="reset"):
             emulator.reset()
         case Plain(do="lose_next_event"):
