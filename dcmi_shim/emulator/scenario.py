@@ -210,11 +210,13 @@ def _wrong(source: Path | str, problems: list[Problem]) -> ConfigurationError:
 
 def _problem(details: Any) -> Problem:
     where = ""
+    before: object = None
     for part in details["loc"]:
         if isinstance(part, int):
             where += f"[{part}]"
-        elif part not in _ACTIONS:  # pydantic names the branch of the union, too
+        elif not (isinstance(before, int) and part in _ACTIONS):  # the branch of the union
             where += f".{part}" if where else part
+        before = part
     return Problem(where or "file", details["msg"].removeprefix("Value error, "))
 
 
