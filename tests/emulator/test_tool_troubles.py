@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.errors import ConfigurationError
-from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY, install
+from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY
 from dcmi_shim.emulator.play import play
 from dcmi_shim.emulator.scenario import parse_scenario
 
@@ -186,12 +186,17 @@ def test_wrong_steps_are_named() -> None:
 CALLER = "import subprocess, sys; print(subprocess.run(sys.argv[1:], env={}, capture_output=True))"
 
 
+def _copy(server: Server, place: Path) -> list[object]:
+    """A question to another copy of the tool, with hardware of its own in ``place``."""
+    shutil.copy(_tool(server), place / "hccn_tool")
+    shutil.copy(server.emulator_dir / "state", place / "state")
+    (place / "emulator-dir").write_text(f"{place}\n")
+    return [place / "hccn_tool", "-i", "0", "-link", "-g"]
+
+
 def test_where_it_finds_its_hardware(a2: Server, tmp_path: Path) -> None:
-    install(tmp_path / "driver", tmp_path / "own")
-    other = Emulator(a2.emulator_dir)
-    other.link(0, up=False)
-    other.close()
-    command = [tmp_path / "driver" / HCCN_TOOL, "-i", "0", "-link", "-g"]
+    command = _copy(a2, tmp_path)
+    a2.emulator.link(0, up=False)
     environment = {"VIGIL_EMULATOR_DIR": str(a2.emulator_dir)}
 
     def run(command: list[Any], environment: dict[str, str]) -> bytes:
@@ -203,11 +208,9 @@ def test_where_it_finds_its_hardware(a2: Server, tmp_path: Path) -> None:
     assert b"status: UP" in run([sys.executable, "-c", CALLER, *command], {})
 
 
-def test_hardware_that_is_gone(tmp_path: Path) -> None:
-    install(tmp_path / "driver", tmp_path / "own")
-    (tmp_path / "own" / "state").unlink()
-    result = subprocess.run(
-        [tmp_path / "driver" / HCCN_TOOL, "-i", "0", "-link", "-g"], env={}, capture_output=True
-    )
+def test_hardware_that_is_gone(a2: Server, tmp_path: Path) -> None:
+    command: list[Any] = _copy(a2, tmp_path)
+    (tmp_path / "state").unlink()
+    result = subprocess.run(command, env={}, capture_output=True)
     assert (result.returncode, result.stdout) == (1, b"")
     assert b"the emulated hardware cannot be used: No such file" in result.stderr
