@@ -33,6 +33,13 @@ class ChipFaults(Section):
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
 
 
+class Links(Section):
+    """How network links are asked about."""
+
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -51,6 +58,7 @@ class AgentConfiguration(Section):
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: ListenAddress | None = None
     chip_faults: ChipFaults = ChipFaults()
+    links: Links = Links()
     driver: DriverCalls = DriverCalls()
 
 

@@ -33,6 +33,7 @@ from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
@@ -130,7 +131,10 @@ class Agent:
         self._last_words = "could not start"
         self._was_stopped = False
         self._progress = Progress()
-        self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
+        self._settings = {
+            ChipFaults.name: configuration.chip_faults.model_dump(),
+            Links.name: configuration.links.model_dump(),
+        }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,5 +14,6 @@ if TYPE_CHECKING:
 
 COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
+    Links.name: Links,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""
