@@ -80,6 +80,8 @@ static int ask(const uint8_t *request, size_t length)
     uint8_t reply[BMC_REPLY_BYTES];
     int64_t begin_ns = monotonic_ns();
     struct tool_run run = tool_begin(T_ipmitool, NO_CHIP);
+    if (run.is_busy)
+        return cannot_open(EBUSY);
     for (;;) {
         const struct bmc *bmc = &run.state->bmc;
         if (bmc->is_absent)

@@ -124,6 +124,21 @@ def test_a_hang_ends_with_its_cause(a2: Server) -> None:
     assert waiting.communicate(timeout=5)[0] == " db 07 00 00 00 00 00\n"
 
 
+def test_only_one_run_at_a_time_if_asked(a2: Server) -> None:
+    a2.emulator.tool("ipmitool", "busy")
+    a2.emulator.bmc.slow(1000)
+    first = subprocess.Popen(
+        [root_of(a2) / IPMITOOL, *events(0).split()], stdout=subprocess.PIPE, text=True
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(0.3)
+    refused = ipmitool(a2, events(0))
+    a2.emulator.bmc.ok()
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "Could not open device at /dev/ipmi0" in refused.stderr
+    assert first.communicate(timeout=5)[0] == " db 07 00 00 00 00 00\n"
+
+
 def test_the_environment_wins(a2: Server, tmp_path: Path) -> None:
     place = {"VIGIL_EMULATOR_DIR": str(tmp_path)}
     result = ipmitool(a2, events(0), place)
