@@ -33,6 +33,7 @@ from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
 from collectors.table import COLLECTORS
@@ -136,11 +137,13 @@ class Agent:
         self._last_words = "could not start"
         self._was_stopped = False
         self._progress = Stalls()
+        exporter = configuration.metrics.npu_exporter_names
         self._settings = {
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
-            NetworkHealth.name: {"enabled": configuration.metrics.npu_exporter_names},
+            NetworkHealth.name: {"enabled": exporter},
             Switches.name: configuration.switch.model_dump(),
+            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._names: dict[int, ChipNames] = {}

@@ -22,6 +22,8 @@ from dcmi_shim.emulator.scenario import parse_scenario
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.emulator.conftest import Server
 
 EVENTS = "0x30 0x94 0xDB 0x07 0x00 0x40 0x00"
@@ -122,11 +124,26 @@ def test_a_hang_ends_with_its_cause(a2: Server) -> None:
     assert waiting.communicate(timeout=5)[0] == " db 07 00 00 00 00 00\n"
 
 
+def test_only_one_run_at_a_time_if_asked(a2: Server) -> None:
+    a2.emulator.tool("ipmitool", "busy")
+    a2.emulator.bmc.slow(1000)
+    first = subprocess.Popen(
+        [root_of(a2) / IPMITOOL, *events(0).split()], stdout=subprocess.PIPE, text=True
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(0.3)
+    refused = ipmitool(a2, events(0))
+    a2.emulator.bmc.ok()
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "Could not open device at /dev/ipmi0" in refused.stderr
+    assert first.communicate(timeout=5)[0] == " db 07 00 00 00 00 00\n"
+
+
 def test_the_environment_wins(a2: Server, tmp_path: Path) -> None:
     place = {"VIGIL_EMULATOR_DIR": str(tmp_path)}
     result = ipmitool(a2, events(0), place)
     assert (result.returncode, result.stdout) == (1, "")
-    assert "No such file or directory" in result.stderr
+    assert "the emulated hardware cannot be used: No such file or directory" in result.stderr
 
 
 def alarms_in(replies: dict[str, str]) -> list[BmcAlarm]:
@@ -177,10 +194,11 @@ def ask(
     environment = {"LD_PRELOAD": str(root_of(server) / IPMI_PRELOAD)}
     if device != "/dev/ipmi0":
         environment["VIGIL_IPMI_DEVICE"] = device
-    command = [client, device, str(wait_ms), *request.split()]
-    return subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, text=True, check=False, timeout=10
-    ).stdout
+    command = [str(client), device, str(wait_ms), *request.split()]
+    result = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=10
+    )
+    return result.stdout
 
 
 REQUEST = "30 94 db 07 00 40 00 00 00 0e ff"
@@ -254,7 +272,7 @@ def test_status(a2: Server) -> None:
 
 def test_wrong_values(a2: Server) -> None:
     bmc = a2.emulator.bmc
-    wrong = [
+    wrong: list[Callable[[], None]] = [
         lambda: bmc.occur(BmcAlarm("2800", "Fan")),
         lambda: bmc.occur(BmcAlarm("28000009", "Fun")),
         lambda: bmc.occur(BmcAlarm("28000009", "Fan", 256)),

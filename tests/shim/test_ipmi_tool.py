@@ -79,6 +79,22 @@ async def test_its_troubles(bmc_server: tuple[Path, Emulator], hardware: Emulato
     assert await bmc.alarms(None) == ()
 
 
+async def test_the_troubles_of_tools(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
+    bmc = ipmi((bmc_server[0] / IPMITOOL).parent, 0.5)
+    hardware.tool("ipmitool", "garble")
+    with pytest.raises(ToolNonsense, match="printed no reply"):
+        await bmc.alarms(None)
+    hardware.tool("ipmitool", "ok")
+    hardware.tool("ipmitool", "fail", exit_status=3, text="no such luck")
+    with pytest.raises(ToolFailed, match="exit status 3: no such luck"):
+        await bmc.alarms(None)
+    hardware.tool("ipmitool", "hang")
+    with pytest.raises(ToolSilent, match=r"no answer within 0.5 s"):
+        await bmc.alarms(None)
+    hardware.tool("ipmitool", "ok")
+    assert await bmc.alarms(None) == ()
+
+
 def script(place: Path, text: str) -> None:
     tool = place / "ipmitool"
     tool.write_text(f"#!/bin/sh\n{text}\n")
