@@ -1,6 +1,7 @@
 """From reports to faults and levels: a pure function with the time passed in.
 
-The rules are those of ``docs/architecture.md`` ("The policy"); levels come from the catalogue
+The rules are those of ``docs/architecture.md`` ("The policy") and the same for chips, switch ports
+and parts of the server; only who judges differs. Levels come from the catalogue
 (``spec/device-plugin.md`` 2.4 and 2.7, without the defects K07, K08 and K10 of its section 9).
 """
 
@@ -22,9 +23,10 @@ from agent.state import (
     Ended,
     Fault,
     State,
+    SubjectState,
 )
 from contract.codes import RESET_FINISHED
-from contract.names import DEVICE_INFO_PREFIX
+from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Assertion,
     Gap,
@@ -33,14 +35,13 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
     Subject,
-    chip_subject,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from contract.catalogue import Catalogue
-    from contract.levels import ChipLevel
+    from contract.catalogue import Catalogue, Verdict
+    from contract.levels import Severity
 
 Input: TypeAlias = Report | Acknowledged
 
@@ -69,8 +70,8 @@ class _Draft:
         fault: Fault,
         at_ms: int,
         because: str,
-        old: ChipLevel | None = None,
-        new: ChipLevel | None = None,
+        old: str | None = None,
+        new: str | None = None,
     ) -> None:
         self.changes.append(
             Change(
@@ -88,39 +89,80 @@ def step(
     changed.
     """
     draft = _Draft(state, tables, state.revision)
-    chips = dict(state.chips)
-    deadline_ms = _deadline_ms(chips)
+    subjects = dict(state.subjects())
+    deadline_ms = _deadline_ms(subjects.values())
     for item in inputs:
         if deadline_ms is not None and deadline_ms <= _time_of(item):
-            chips = _expire(chips, _time_of(item), draft)
-            deadline_ms = _deadline_ms(chips)
+            subjects = _expire(subjects, _time_of(item), draft)
+            deadline_ms = _deadline_ms(subjects.values())
         if isinstance(item, Acknowledged):
-            if item.document.startswith(DEVICE_INFO_PREFIX):
-                chips = {chip: _acknowledge(known, item) for chip, known in chips.items()}
-                deadline_ms = _deadline_ms(chips)
+            subjects = {
+                subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
+                for subject, known in subjects.items()
+            }
+            deadline_ms = _deadline_ms(subjects.values())
             continue
-        if isinstance(item, Gap) or item.subject.kind != "chip":
-            continue  # after a gap an audit repairs what was missed
-        before = chips.get(item.subject.id, _NEVER_SEEN)
+        if isinstance(item, Gap):
+            continue  # an audit repairs what was missed
+        before = subjects.get(item.subject) or state.of(item.subject)
         after = _apply(before, item, draft)
         if after is not before:
-            chips[item.subject.id] = after
+            subjects[item.subject] = after
             draft.revision += 1
             deadline_ms = _sooner(deadline_ms, after, item)
     if deadline_ms is not None and deadline_ms <= now_ms:
-        chips = _expire(chips, now_ms, draft)
-    if draft.revision == state.revision and chips == state.chips:
-        return state, tuple(draft.changes)
-    return replace(state, revision=draft.revision, chips=chips), tuple(draft.changes)
+        subjects = _expire(subjects, now_ms, draft)
+    return _state_of(draft, subjects), tuple(draft.changes)
 
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
     del tables  # the shipped rules that wait for a time come with the customisation
-    return _deadline_ms(state.chips)
+    return _deadline_ms(known for _, known in state.subjects())
 
 
-_NEVER_SEEN = ChipState()
+def _state_of(draft: _Draft, subjects: Mapping[Subject, SubjectState]) -> State:
+    """The state with ``subjects``: the very same one when nothing changed."""
+    chips = {
+        subject.id: known for subject, known in subjects.items() if isinstance(known, ChipState)
+    }
+    others = {
+        str(subject): known
+        for subject, known in subjects.items()
+        if not isinstance(known, ChipState) and known != _FORGOTTEN
+    }
+    old = draft.state
+    if draft.revision == old.revision and chips == old.chips and others == old.others:
+        return old
+    return replace(old, revision=draft.revision, chips=chips, others=others)
+
+
+_FORGOTTEN = SubjectState()
+
+
+def _is_shown(subject: Subject, document: str) -> bool:
+    """Whether faults of ``subject`` are shown in ``document`` (its name)."""
+    return document.startswith(NODE_INFO_PREFIX if subject.kind == "host" else DEVICE_INFO_PREFIX)
+
+
+def is_one_off_waiting(state: State, document: str) -> bool:
+    """Whether a one-off fault has yet to be acknowledged with ``document`` (its name)."""
+    return any(
+        fault.once and fault.acknowledged_at_ms is None
+        for subject, known in state.subjects()
+        if _is_shown(subject, document)
+        for fault in known.faults.values()
+    )
+
+
+def _judge(tables: Catalogue, subject: Subject, code: str, severity: Severity | None) -> Verdict:
+    """The level of a code on a subject of its kind, and why."""
+    match subject.kind:
+        case "chip":
+            return tables.judge(code, severity)
+        case "switch":
+            return tables.judge_switch(code)
+    return tables.judge_node(code)
 
 
 def _time_of(item: Input) -> int:
@@ -141,13 +183,13 @@ def _due_ms(fault: Fault) -> int | None:
     return None if at_ms is None else at_ms + wait_ms
 
 
-def _deadline_ms(chips: Mapping[int, ChipState]) -> int | None:
-    dues = (_due_ms(fault) for known in chips.values() for fault in known.faults.values())
+def _deadline_ms(subjects: Iterable[SubjectState]) -> int | None:
+    dues = (_due_ms(fault) for known in subjects for fault in known.faults.values())
     return min((due for due in dues if due is not None), default=None)
 
 
 def _sooner(
-    deadline_ms: int | None, known: ChipState, item: Observation | SourceBlind | SourceAnswered
+    deadline_ms: int | None, known: SubjectState, item: Observation | SourceBlind | SourceAnswered
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
     fault = known.faults.get(item.code) if isinstance(item, Observation) else None
@@ -155,10 +197,12 @@ def _sooner(
     return min((due for due in dues if due is not None), default=None)
 
 
-def _expire(chips: Mapping[int, ChipState], now_ms: int, draft: _Draft) -> dict[int, ChipState]:
+def _expire(
+    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: _Draft
+) -> dict[Subject, SubjectState]:
     """End one-off faults that every reader had time to see, and doubts that nothing cleared."""
-    left = dict(chips)
-    for chip, known in chips.items():
+    left = dict(subjects)
+    for subject, known in subjects.items():
         for fault in known.faults.values():
             due_ms = _due_ms(fault)
             if due_ms is None or due_ms > now_ms:
@@ -168,16 +212,16 @@ def _expire(chips: Mapping[int, ChipState], now_ms: int, draft: _Draft) -> dict[
                 if fault.once
                 else "its recovery looked older than it, but no audit found it since"
             )
-            draft.note(ChangeKind.ENDED, chip_subject(chip), fault, due_ms, because, fault.level)
+            draft.note(ChangeKind.ENDED, subject, fault, due_ms, because, fault.level)
             known = replace(known, faults=_without(known.faults, fault.code))
             if not fault.once:
                 ended = Ended(due_ms, replace(fault, doubted_at_ms=None))
                 known = replace(known, ended=known.ended | {fault.code: ended})
-        left[chip] = known
+        left[subject] = known
     return left
 
 
-def _acknowledge(known: ChipState, item: Acknowledged) -> ChipState:
+def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
     for fault in known.faults.values():
         shown = fault.once and fault.revision <= item.state_revision
         if shown and fault.acknowledged_at_ms is None:
@@ -187,8 +231,8 @@ def _acknowledge(known: ChipState, item: Acknowledged) -> ChipState:
 
 
 def _apply(
-    known: ChipState, item: Observation | SourceBlind | SourceAnswered, draft: _Draft
-) -> ChipState:
+    known: SubjectState, item: Observation | SourceBlind | SourceAnswered, draft: _Draft
+) -> SubjectState:
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
@@ -200,7 +244,7 @@ def _apply(
         answered = tuple(sorted({*known.answered, item.source}))
         blind = {source: why for source, why in known.blind.items() if source != item.source}
         return replace(known, answered=answered, blind=blind)
-    if item.code == RESET_FINISHED:
+    if item.code == RESET_FINISHED and item.subject.kind == "chip":
         return known  # it asks for an audit; it is no fault
     held = known.faults.get(item.code)
     match item.assertion:
@@ -215,12 +259,14 @@ def _apply(
         case Assertion.ABSENT:
             if held is None or held.once:
                 return known
-            because = "the driver does not list it any more"
+            because = "its source does not list it any more"
             draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
             return replace(known, faults=_without(known.faults, held.code))
 
 
-def _occur(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _occur(
+    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+) -> SubjectState:
     if held is not None:
         if is_before(item, held.serial, held.raised_at_ms):
             return known
@@ -242,7 +288,9 @@ def _occur(known: ChipState, held: Fault | None, item: Observation, draft: _Draf
     return _begin(known, _new_fault(item, draft), item, draft)
 
 
-def _once(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _once(
+    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+) -> SubjectState:
     if held is None:
         return _begin(known, replace(_new_fault(item, draft), once=True), item, draft)
     because = "a one-off event of a code that holds already"
@@ -252,7 +300,9 @@ def _once(known: ChipState, held: Fault | None, item: Observation, draft: _Draft
     return known
 
 
-def _present(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _present(
+    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+) -> SubjectState:
     if held is not None:
         return _update(known, held, held, item, draft, "is listed by the driver")
     ended = known.ended.get(item.code)
@@ -270,7 +320,9 @@ def _present(known: ChipState, held: Fault | None, item: Observation, draft: _Dr
     )
 
 
-def _recover(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _recover(
+    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+) -> SubjectState:
     if held is None:
         ended = known.ended.get(item.code)
         if ended is not None and is_recent(ended, item.seen_at_ms):
@@ -291,11 +343,14 @@ def _recover(known: ChipState, held: Fault | None, item: Observation, draft: _Dr
 
 
 def _new_fault(item: Observation, draft: _Draft) -> Fault:
-    """The first moment of an episode. What a poll says of the severity does not count."""
-    severity = None if item.assertion is Assertion.PRESENT else item.severity
-    if severity is None:
-        severity = draft.tables.severity_of(item.code)
-    verdict = draft.tables.judge(item.code, severity)
+    """The first moment of an episode. What a poll says of a chip's severity does not count."""
+    severity = item.severity
+    if item.subject.kind == "chip":
+        if item.assertion is Assertion.PRESENT:
+            severity = None
+        if severity is None:
+            severity = draft.tables.severity_of(item.code)
+    verdict = _judge(draft.tables, item.subject, item.code, severity)
     return Fault(
         code=item.code,
         episode=_episode(item, draft),
@@ -310,7 +365,7 @@ def _new_fault(item: Observation, draft: _Draft) -> Fault:
     )
 
 
-def _begin(known: ChipState, fault: Fault, item: Observation, draft: _Draft) -> ChipState:
+def _begin(known: SubjectState, fault: Fault, item: Observation, draft: _Draft) -> SubjectState:
     draft.note(
         ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
     )
@@ -318,14 +373,14 @@ def _begin(known: ChipState, fault: Fault, item: Observation, draft: _Draft) -> 
 
 
 def _update(
-    known: ChipState, held: Fault, seen: Fault, item: Observation, draft: _Draft, what: str
-) -> ChipState:
+    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: _Draft, what: str
+) -> SubjectState:
     """A code that holds was seen again: it lasts without doubt, maybe with another severity."""
     fault = replace(seen, once=False, acknowledged_at_ms=None, doubted_at_ms=None)
     if fault == held:
         return known
     if fault.severity != held.severity:
-        verdict = draft.tables.judge(fault.code, fault.severity)
+        verdict = _judge(draft.tables, item.subject, fault.code, fault.severity)
         fault = replace(fault, level=verdict.level, because=verdict.because)
     if fault.level != held.level or fault.severity != held.severity or held.once:
         because = f"a one-off event before, it {what}" if held.once else fault.because
@@ -341,7 +396,7 @@ def _update(
     return replace(known, faults=known.faults | {fault.code: fault})
 
 
-def _remember(known: ChipState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
+def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
     kept = {code: ended for code, ended in known.ended.items() if is_recent(ended, item.seen_at_ms)}
     kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
     return kept

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.state import ChipState, State
+from agent.switch_info import switch_info_text
 from contract.codes import is_network
 from contract.device_info import (
     CARD_NETWORK_UNHEALTHY,
@@ -16,7 +17,6 @@ from contract.device_info import (
     DeviceFault,
     DeviceInfo,
     TimeAndLevel,
-    clean_switch_info,
 )
 from contract.errors import DriverError
 from contract.families import FAMILIES
@@ -75,7 +75,7 @@ def render(
         level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
         if level not in _HEALTHY and not (level is ChipLevel.PRE_SEPARATE_NPU and name in used):
             unhealthy.append(name)
-        elif known.answered and name not in used:
+        elif known.was_read and name not in used:
             free.append(name)
     super_pod_id, server_index, rack_id = _super_pod(inventory.super_pod, family)
     return DeviceInfo(
@@ -91,7 +91,7 @@ def render(
         rack_id=rack_id,
         manually_separated=isolation.names,
         upgrade_reasons=isolation.reasons,
-        switch_info=clean_switch_info(family, update_time),
+        switch_info=switch_info_text(state, family, update_time),
     )
 
 

@@ -14,11 +14,17 @@ from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
 from contract.observation import Subject, chip_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+CHIP_SOURCE = "chip-faults"
+"""The source that reads a chip itself: without its answer nothing is known of the chip."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A code that holds on a chip now.
+    """A code that holds on a subject now.
+
+    ``level`` is a word of the subject's kind (``ChipLevel``, ``SwitchLevel``, ``NodeLevel``); it
+    is empty for a code of a switch or a host part that is in no table.
 
     ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
     ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
@@ -29,7 +35,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str
     episode: str
     source: str
-    level: ChipLevel
+    level: str
     because: str
     first_seen_ms: int
     revision: int
@@ -65,22 +71,34 @@ class Blindness(msgspec.Struct, frozen=True):
     reason: str
 
 
-class ChipState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One chip. ``faults`` are in order of arrival; ``blind`` and ``answered`` are by source."""
+class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of one subject.
+
+    ``faults`` are in order of arrival; ``blind`` and ``answered`` are by source.
+    """
 
     faults: dict[str, Fault] = {}
     ended: dict[str, Ended] = {}
     blind: dict[str, Blindness] = {}
     answered: tuple[str, ...] = ()
 
+
+class ChipState(SubjectState, frozen=True, omit_defaults=True):
+    """What is known of one chip."""
+
     @property
     def level(self) -> ChipLevel:
         """The most serious level of its codes, known and unknown alike."""
-        return most_serious(fault.level for fault in self.faults.values())
+        return most_serious(ChipLevel(fault.level) for fault in self.faults.values())
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the chip itself ever answered; its network tool does not count."""
+        return CHIP_SOURCE in self.answered
 
 
 class State(msgspec.Struct, frozen=True):
-    """All chips, by physical id.
+    """All chips, by physical id, and all other subjects, by their text (``subject_of``).
 
     ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
     fault) does not count, so the same inputs lead to the same revision however they were batched.
@@ -90,6 +108,30 @@ class State(msgspec.Struct, frozen=True):
     boot_id: str
     revision: int = 0
     chips: dict[int, ChipState] = {}
+    others: dict[str, SubjectState] = {}
+
+    def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
+        """Everything that is known: chips first, then the others, each as they came."""
+        for chip, known in self.chips.items():
+            yield chip_subject(chip), known
+        for text, other in self.others.items():
+            yield subject_of(text), other
+
+    def of(self, subject: Subject) -> SubjectState:
+        """What is known of ``subject``, maybe nothing."""
+        if subject.kind == "chip":
+            return self.chips.get(subject.id, _UNKNOWN_CHIP)
+        return self.others.get(str(subject), _UNKNOWN)
+
+
+_UNKNOWN_CHIP = ChipState()
+_UNKNOWN = SubjectState()
+
+
+def subject_of(text: str) -> Subject:
+    """The subject that ``str`` made ``text`` of."""
+    kind, number, *part = text.split(" ", 2)
+    return Subject(kind, int(number), *part)
 
 
 class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
@@ -123,8 +165,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     episode: str
     at_ms: int
     because: str
-    old_level: ChipLevel | None = None
-    new_level: ChipLevel | None = None
+    old_level: str | None = None
+    new_level: str | None = None
     severity: Severity | None = None
 
     @property
@@ -136,8 +178,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:
     """What a collector is told at start: its lasting faults and when each was first seen."""
     return {
-        (chip_subject(chip), fault.code): fault.first_seen_ms
-        for chip, known in state.chips.items()
+        (subject, fault.code): fault.first_seen_ms
+        for subject, known in state.subjects()
         for fault in known.faults.values()
         if fault.source == source and not fault.once
     }

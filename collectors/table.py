@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
 from collectors.switch import Switches
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
+    Bmc.name: Bmc,
     Switches.name: Switches,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""

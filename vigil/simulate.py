@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vigil import simulate_bmc
 from vigil.emulator import EmulatorDir, open_emulator
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dcmi_shim.emulator.switch_faults import SwitchFault
 
 app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
+app.add_typer(simulate_bmc.app, name="bmc")
 
 Chip = Annotated[int, typer.Argument(metavar="CHIP", help="Physical id.")]
 Code = Annotated[str, typer.Argument(metavar="CODE", help="Fault code, as 80E01801.")]

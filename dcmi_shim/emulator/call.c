@@ -41,29 +41,12 @@ static int code_of_access(enum function function, int error)
     return is_of_switches(function) ? LQ_DEVICE_OPEN_FAILED : code_of_error(error);
 }
 
-/* Where the state is: $VIGIL_EMULATOR_DIR, else what `emulator-dir` beside this library says. */
 static int find_state(void)
 {
-    char directory[PATH_MAX];
-    const char *named = getenv("VIGIL_EMULATOR_DIR");
-    if (named != NULL && named[0] != '\0')
-        return state_name(&attachment, named);
     Dl_info self;
     if (dladdr((void *)&attachment, &self) == 0 || self.dli_fname == NULL)
         return ENOENT;
-    char beside[PATH_MAX];
-    const char *slash = strrchr(self.dli_fname, '/');
-    int length = slash == NULL ? 0 : (int)(slash - self.dli_fname + 1);
-    snprintf(beside, sizeof beside, "%.*semulator-dir", length, self.dli_fname);
-    FILE *file = fopen(beside, "re");
-    if (file == NULL)
-        return errno;
-    bool read = fgets(directory, sizeof directory, file) != NULL;
-    fclose(file);
-    if (!read)
-        return ENOENT;
-    directory[strcspn(directory, "\n")] = '\0';
-    return state_name(&attachment, directory);
+    return state_find(&attachment, self.dli_fname);
 }
 
 /* The interface must not be entered by two threads of a process at once (spec/dcmi.md 12). */

@@ -270,7 +270,9 @@ DCMI_EXPORT int vigil_emulator_status(struct emulator *emulator, char *text, siz
         fprintf(json, "], \"switch\": null, \"hooks\": [");
     }
     write_hooks(json, state);
-    fprintf(json, "]}");
+    fprintf(json, "], \"bmc\": ");
+    write_bmc(json, &state->bmc);
+    fprintf(json, "}");
     state_unlock(&emulator->attachment);
     fflush(json);
     bool fits = !ferror(json) && ftell(json) < (long)size;

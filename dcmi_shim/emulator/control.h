@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "state.h"
 
@@ -38,6 +39,23 @@ int vigil_emulator_switch(struct emulator *emulator, unsigned assertion, uint32_
                           uint16_t chip, uint16_t port, uint32_t severity);
 
 int vigil_emulator_lose(struct emulator *emulator, uint32_t events, uint32_t everything);
+
+/* The whole list of active alarms, in the BMC's order. ENOSPC: too many. */
+int vigil_emulator_bmc_alarms(struct emulator *emulator, const struct alarm *alarms,
+                              unsigned count);
+/* One alarm is known by its code, subject type and index. ENOSPC, ESRCH as above. */
+int vigil_emulator_bmc_occur(struct emulator *emulator, const struct alarm *alarm);
+int vigil_emulator_bmc_recover(struct emulator *emulator, const struct alarm *alarm);
+/* A negative value leaves that part of the BMC as it is. */
+int vigil_emulator_bmc_set(struct emulator *emulator, int absent, int hang, int delay_ms,
+                           int completion_code, int events_per_reply);
+/* NULL leaves a text as it is. */
+int vigil_emulator_bmc_label(struct emulator *emulator, const char *serial,
+                             const char *manufacturer);
+/* Replies that are played as they stand, first match first. ENOSPC: too many. */
+int vigil_emulator_bmc_replies(struct emulator *emulator, const struct played_reply *replies,
+                               unsigned count);
+void write_bmc(FILE *json, const struct bmc *bmc);
 
 /* JSON; ENOBUFS when it is longer than SIZE. */
 int vigil_emulator_status(struct emulator *emulator, char *json, size_t size);

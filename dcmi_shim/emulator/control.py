@@ -12,6 +12,8 @@ from contract.codes import format_code
 from contract.errors import ConfigurationError, EmulatorError, Problem
 from contract.levels import Severity
 from contract.switch_codes import format_switch_code
+from dcmi_shim.emulator.bmc import EmulatedBmc
+from dcmi_shim.emulator.bmc import signatures as bmc_signatures
 from dcmi_shim.emulator.codes import parse_code, severity_of
 from dcmi_shim.emulator.functions import Function, find_function
 
@@ -45,6 +47,7 @@ class Emulator:
         )
         if result != 0:
             raise EmulatorError(f"emulator directory {emulator_dir}: {os.strerror(result)}")
+        self.bmc = EmulatedBmc(self._ask, lambda result: self._check(result, None))
 
     def close(self) -> None:
         """Let go of the state file; the hardware stays as it is."""
@@ -239,6 +242,7 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
         "switch": [handle, unsigned, number, number, short, short, short, short, number],
         "lose": [handle, number, number],
         "status": [handle, ctypes.c_char_p, ctypes.c_size_t],
+        **bmc_signatures(handle),
     }
     for name, arguments in signatures.items():
         function = getattr(library, f"vigil_emulator_{name}")

@@ -160,6 +160,7 @@ void state_reset(struct state *state)
     memset(state->chips, 0, sizeof state->chips);
     memset(state->switch_faults, 0, sizeof state->switch_faults);
     memset(state->hooks, 0, sizeof state->hooks);
+    bmc_reset(&state->bmc);
     state->die_policy = 0;
     state->lose_events = 0;
     state->lose_everything = 0;

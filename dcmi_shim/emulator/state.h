@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bmc.h"
 #include "dcmi_abi.h"
 #include "lingqu_abi.h"
 
@@ -116,6 +117,7 @@ struct state {
     struct chip_state chips[MAX_CHIPS];
     struct hook hooks[FUNCTION_COUNT][1 + MAX_CHIPS]; /* index 0: every chip */
     struct queued_event queue[EVENT_QUEUE];
+    struct bmc bmc;
     uint64_t switch_events; /* queued so far; event n is at n % EVENT_QUEUE */
     struct switch_fault switch_faults[MAX_SWITCH_FAULTS];
     struct LqDcmiEvent switch_queue[EVENT_QUEUE];
@@ -138,6 +140,12 @@ int64_t monotonic_ns(void);
 
 /* Names DIRECTORY's state file. Answers 0 or ENAMETOOLONG. */
 int state_name(struct attachment *attachment, const char *directory);
+
+/*
+ * Names the state that PROGRAM, a library or a tool, works on: $VIGIL_EMULATOR_DIR, else what the
+ * file `emulator-dir` beside it says. Answers 0 or an errno.
+ */
+int state_find(struct attachment *attachment, const char *program);
 
 /* Opens the file when needed, locks it and checks it. Answers 0 or an errno; only 0 is locked. */
 int state_lock(struct attachment *attachment, struct state **state);

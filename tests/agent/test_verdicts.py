@@ -15,12 +15,14 @@ from agent.state import Acknowledged, State
 from agent.verdicts import Verdicts, restore
 from contract import catalogue
 from contract.names import device_info_name
+from contract.observation import NODE as NODE_SUBJECT
 from contract.observation import (
     Assertion,
     Observation,
     SourceAnswered,
     SourceBlind,
     chip_subject,
+    host_subject,
 )
 
 if TYPE_CHECKING:
@@ -97,6 +99,17 @@ async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int
     assert not whole.chips[4].faults
     assert whole.chips[3].blind
     assert Life(tmp_path, clock).verdicts.state == whole
+
+
+async def test_a_restart_remembers_alarms_but_not_that_the_bmc_answered(tmp_path: Path) -> None:
+    clock, fan = Clock(), host_subject("Fan", 3)
+    alarm = Observation("bmc", fan, "06000025", Assertion.PRESENT, clock())
+    life = Life(tmp_path, clock)
+    await life.take(SourceAnswered("bmc", NODE_SUBJECT, clock()), alarm)
+    assert life.verdicts.state.of(NODE_SUBJECT).answered == ("bmc",)
+    again = Life(tmp_path, clock).verdicts.state
+    assert again.of(NODE_SUBJECT).answered == ()
+    assert again.of(fan) == life.verdicts.state.of(fan)
 
 
 async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Plays a recording of the real device plugin: collector, policy and document, no I/O.
 
-It runs in virtual time. Every document is taken as written and acknowledged at once.
+It runs in virtual time. Every document is acknowledged when it is written.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from agent.state import Acknowledged, State
 from collectors.chip_faults import ChipFaults
 from contract.catalogue import shipped
 from tests.parts.surroundings import surroundings
-from tests.replay.driver import RecordedDriver
+from tests.replay.driver import RecordedDriver, switch_report
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stores.base import Document
 
 NODE = "node-1"
 SETTLED_SECONDS = 10.0
+WRITE_SECONDS = 2**-7
+"""How long after a change its document is in the store: a commit and a write on this machine.
+What changes meanwhile goes out with it."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,9 @@ class _Player:
         self._state = State(NODE, "boot")
         self._driver = RecordedDriver(recording["profile"], self._wall_clock)
         self._document = DeviceInfoDocument(NODE, lambda: self._state)
-        self._unstamped: Document | None = None
+        self._content: object = None
         self._stamp = 0
+        self._writing: asyncio.TimerHandle | None = None
 
     def _at_ms(self) -> int:
         return round((self._loop.time() - self._begin) * 1000)
@@ -79,6 +82,8 @@ class _Player:
                 if do["do"] == "start-agent":
                     assert collector is None, "one start is what these recordings have"
                     collector = tasks.create_task(self._collect())
+                elif do["do"] == "switch":
+                    self._take_in([switch_report(do, self._wall_clock())])
                 else:
                     self._driver.do(do)
             await asyncio.sleep(SETTLED_SECONDS)
@@ -93,21 +98,23 @@ class _Player:
 
     def _take_in(self, inputs: Sequence[Input]) -> None:
         self._state, _ = step(self._state, inputs, self._wall_clock(), shipped())
-        self._publish()
+        if self._writing is None:
+            self._writing = self._loop.call_later(WRITE_SECONDS, self._publish)
         deadline_ms = next_deadline_ms(self._state, shipped())
         if deadline_ms is not None:
             self._loop.call_later((deadline_ms - self._wall_clock()) / 1000, self._take_in, ())
 
     def _publish(self) -> None:
+        self._writing = None
         wanted = self._document.wanted()
         if wanted is None:
             return
-        unstamped = wanted.render(0)
-        if unstamped == self._unstamped:
+        if wanted.content == self._content:
             return
-        self._unstamped = unstamped
+        self._content = wanted.content
         self._stamp = max(self._wall_clock() // 1000, self._stamp + 1)
-        document = wanted.render(self._stamp)
+        assert wanted.stamped is not None
+        document = wanted.stamped(self._stamp)
         self._document.verify(document)
         self.shown.append(Shown(self._at_ms(), document.data, document.labels))
         done = Acknowledged(document.name, wanted.revision, self._wall_clock())
