@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from agent import durations
 from agent.event_order import is_before, is_over, is_recent
 from agent.state import (
+    CHIP_SOURCE,
+    LINK_SOURCE,
     Acknowledged,
+    Adopted,
     Blindness,
     Change,
     ChangeKind,
@@ -24,8 +28,11 @@ from agent.state import (
     Fault,
     State,
     SubjectState,
+    Upgrade,
 )
-from contract.codes import RESET_FINISHED
+from contract.catalogue import Verdict
+from contract.codes import RESET_FINISHED, is_network
+from contract.levels import ChipLevel, most_serious
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Assertion,
@@ -36,22 +43,24 @@ from contract.observation import (
     SourceBlind,
     Subject,
 )
+from contract.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from contract.catalogue import Catalogue, Verdict
+    from contract.catalogue import Catalogue
     from contract.levels import Severity
 
-Input: TypeAlias = Report | Acknowledged
+Input: TypeAlias = Report | Acknowledged | Adopted
 
 ONCE_VISIBLE_MS = 5_000
 """How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
 
 
 DOUBT_MS = 6_000
-"""How long an audit has to confirm a fault whose recovery looked older than its occurrence.
-Audits are asked 2 s after the last event and answer within 2 s."""
+"""How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
+tool one that the driver does not list. Both are asked 2 s after the last event and answer within
+2 s."""
 
 
 @dataclass
@@ -75,8 +84,32 @@ class _Draft:
     ) -> None:
         self.changes.append(
             Change(
-                kind, subject, fault.code, fault.episode, at_ms, because, old, new, fault.severity
+                kind,
+                subject,
+                fault.code,
+                fault.episode,
+                at_ms,
+                because,
+                old,
+                new,
+                fault.severity,
+                fault.device_fault,
             )
+        )
+
+    def note_upgrade(
+        self,
+        kind: ChangeKind,
+        subject: Subject,
+        upgrade: Upgrade,
+        at_ms: int,
+        because: str,
+        old: str | None,
+        new: str | None,
+    ) -> None:
+        code, episode, severity = upgrade.code, upgrade.episode, upgrade.severity
+        self.changes.append(
+            Change(kind, subject, code, episode, at_ms, because, old, new, severity)
         )
 
 
@@ -90,17 +123,17 @@ def step(
     """
     draft = _Draft(state, tables, state.revision)
     subjects = dict(state.subjects())
-    deadline_ms = _deadline_ms(subjects.values())
+    deadline_ms = _deadline_ms(subjects.values(), tables)
     for item in inputs:
         if deadline_ms is not None and deadline_ms <= _time_of(item):
             subjects = _expire(subjects, _time_of(item), draft)
-            deadline_ms = _deadline_ms(subjects.values())
+            deadline_ms = _deadline_ms(subjects.values(), tables)
         if isinstance(item, Acknowledged):
             subjects = {
                 subject: _acknowledge(known, item) if _is_shown(subject, item) else known
                 for subject, known in subjects.items()
             }
-            deadline_ms = _deadline_ms(subjects.values())
+            deadline_ms = _deadline_ms(subjects.values(), tables)
             continue
         if isinstance(item, Gap):
             continue  # an audit repairs what was missed
@@ -109,7 +142,7 @@ def step(
         if after is not before:
             subjects[item.subject] = after
             draft.revision += 1
-            deadline_ms = _sooner(deadline_ms, after, item)
+            deadline_ms = _sooner(deadline_ms, after, item, tables)
     if deadline_ms is not None and deadline_ms <= now_ms:
         subjects = _expire(subjects, now_ms, draft)
     return _state_of(draft, subjects), tuple(draft.changes)
@@ -117,8 +150,7 @@ def step(
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
-    del tables  # the shipped rules that wait for a time come with the customisation
-    return _deadline_ms(known for _, known in state.subjects())
+    return _deadline_ms((known for _, known in state.subjects()), tables)
 
 
 def _state_of(draft: _Draft, subjects: Mapping[Subject, SubjectState]) -> State:
@@ -146,11 +178,19 @@ def _is_shown(subject: Subject, item: Acknowledged) -> bool:
     return item.document.startswith(prefix)
 
 
-def _judge(tables: Catalogue, subject: Subject, code: str, severity: Severity | None) -> Verdict:
-    """The level of a code on a subject of its kind, and why."""
+def _judge(
+    tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
+) -> Verdict:
+    """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
     match subject.kind:
         case "chip":
-            return tables.judge(code, severity)
+            assert isinstance(known, ChipState)
+            verdict = tables.judge(code, severity)
+            for upgrade in known.upgrades:
+                level = ChipLevel(verdict.level)
+                if upgrade.code == code and most_serious([upgrade.level, level]) is not level:
+                    verdict = Verdict(upgrade.level, upgrade.because)
+            return verdict
         case "switch":
             return tables.judge_switch(code)
     return tables.judge_node(code)
@@ -165,8 +205,10 @@ def _time_of(item: Input) -> int:
     return item.at_ms
 
 
-def _due_ms(fault: Fault) -> int | None:
+def _end_ms(fault: Fault | None) -> int | None:
     """When time alone ends ``fault``."""
+    if fault is None:
+        return None
     if fault.once:
         at_ms, wait_ms = fault.acknowledged_at_ms, ONCE_VISIBLE_MS
     else:
@@ -174,42 +216,138 @@ def _due_ms(fault: Fault) -> int | None:
     return None if at_ms is None else at_ms + wait_ms
 
 
-def _deadline_ms(subjects: Iterable[SubjectState]) -> int | None:
-    dues = (_due_ms(fault) for known in subjects for fault in known.faults.values())
-    return min((due for due in dues if due is not None), default=None)
+def _due_ms(known: SubjectState, code: str, tables: Catalogue) -> int | None:
+    """When time alone changes what is known of ``code``."""
+    end_ms = _end_ms(known.faults.get(code))
+    if not isinstance(known, ChipState):
+        return end_ms
+    rule_ms = durations.due_ms(known, code, tables.durations)
+    return min((due for due in (end_ms, rule_ms) if due is not None), default=None)
+
+
+def _next_due(known: SubjectState, tables: Catalogue) -> tuple[int, str] | None:
+    """What time alone changes next of one subject: when, and which code."""
+    codes = set(known.faults)
+    if isinstance(known, ChipState):
+        codes.update(upgrade.code for upgrade in known.upgrades)
+    dues = ((_due_ms(known, code, tables), code) for code in codes)
+    return min(((due, code) for due, code in dues if due is not None), default=None)
+
+
+def _deadline_ms(subjects: Iterable[SubjectState], tables: Catalogue) -> int | None:
+    dues = (_next_due(known, tables) for known in subjects)
+    return min((due[0] for due in dues if due is not None), default=None)
 
 
 def _sooner(
-    deadline_ms: int | None, known: SubjectState, item: Observation | SourceBlind | SourceAnswered
+    deadline_ms: int | None,
+    known: SubjectState,
+    item: Observation | SourceBlind | SourceAnswered | Adopted,
+    tables: Catalogue,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
-    fault = known.faults.get(item.code) if isinstance(item, Observation) else None
-    dues = (deadline_ms, None if fault is None else _due_ms(fault))
-    return min((due for due in dues if due is not None), default=None)
+    due = None
+    if isinstance(item, (Observation, Adopted)):
+        due = _due_ms(known, item.code, tables)
+    return min((due for due in (deadline_ms, due) if due is not None), default=None)
 
 
 def _expire(
     subjects: Mapping[Subject, SubjectState], now_ms: int, draft: _Draft
 ) -> dict[Subject, SubjectState]:
-    """End one-off faults that every reader had time to see, and doubts that nothing cleared."""
+    """Let all that time alone changes happen, up to ``now_ms``."""
     left = dict(subjects)
     for subject, known in subjects.items():
-        for fault in known.faults.values():
-            due_ms = _due_ms(fault)
-            if due_ms is None or due_ms > now_ms:
-                continue
-            because = (
-                "a one-off event, published long enough to be seen"
-                if fault.once
-                else "its recovery looked older than it, but no audit found it since"
-            )
-            draft.note(ChangeKind.ENDED, subject, fault, due_ms, because, fault.level)
-            known = replace(known, faults=_without(known.faults, fault.code))
-            if not fault.once:
-                ended = Ended(due_ms, replace(fault, doubted_at_ms=None))
-                known = replace(known, ended=known.ended | {fault.code: ended})
+        while (due := _next_due(known, draft.tables)) is not None and due[0] <= now_ms:
+            due_ms, code = due
+            fault = known.faults.get(code)
+            if fault is not None and _end_ms(fault) == due_ms:
+                known = _end_by_time(known, subject, fault, due_ms, draft)
+            else:
+                assert isinstance(known, ChipState)
+                known = _apply_rule(known, subject, code, due_ms or now_ms, draft)
         left[subject] = known
     return left
+
+
+def _end_by_time(
+    known: SubjectState, subject: Subject, fault: Fault, at_ms: int, draft: _Draft
+) -> SubjectState:
+    """End a one-off fault that every reader had time to see, or a doubt that nothing cleared."""
+    if fault.once:
+        because = "a one-off event, published long enough to be seen"
+        return _end(known, subject, fault, at_ms, because, draft)
+    because = "its recovery looked older than it, but no audit found it since"
+    if not fault.said_by:
+        because = "the driver does not list it, and nobody else found it since"
+    gone_ms = fault.doubted_at_ms
+    known = _end(known, subject, fault, at_ms, because, draft, gone_ms)
+    if not fault.said_by:
+        return known
+    ended = Ended(at_ms, replace(fault, doubted_at_ms=None))
+    return replace(known, ended=known.ended | {fault.code: ended})
+
+
+def _end(
+    known: SubjectState,
+    subject: Subject,
+    fault: Fault,
+    at_ms: int,
+    because: str,
+    draft: _Draft,
+    gone_ms: int | None = None,
+) -> SubjectState:
+    """End ``fault``; a lasting one is gone since ``gone_ms`` (``at_ms`` if not told)."""
+    known = replace(known, faults=_without(known.faults, fault.code))
+    if isinstance(known, ChipState) and not fault.once:
+        known = durations.gone(known, fault.code, at_ms if gone_ms is None else gone_ms)
+    kept = _level_of(known, fault.code)
+    draft.note(ChangeKind.ENDED, subject, fault, at_ms, because, fault.level, kept)
+    return known
+
+
+def _apply_rule(
+    known: ChipState, subject: Subject, code: str, at_ms: int, draft: _Draft
+) -> ChipState:
+    """The duration rule of ``code`` fires, releases, or is another one by now."""
+    policy, fault = draft.tables.durations.get(code), known.faults.get(code)
+    upgrade = known.upgrade_of(code, FAULT_DURATION)
+    old = _level_of(known, code)
+    if upgrade is None:
+        assert policy is not None
+        assert fault is not None
+        known = durations.upgraded(known, fault, policy)
+        upgrade = known.upgrade_of(code, FAULT_DURATION)
+        assert upgrade is not None
+        kind, because = ChangeKind.UPGRADED, upgrade.because
+    elif policy is None:
+        known = durations.released(known, upgrade)
+        kind, because = ChangeKind.RELEASED, f"no {FAULT_DURATION} rule names {code} any more"
+    elif policy.level is not upgrade.level:
+        known = durations.relevelled(known, upgrade, policy)
+        kind, because = ChangeKind.UPGRADED, f"the {FAULT_DURATION} rule has another level now"
+    else:
+        known = durations.released(known, upgrade)
+        seconds = policy.recover_timeout_ms / 1000
+        kind = ChangeKind.RELEASED
+        because = f"{code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
+    if fault is not None:
+        verdict = _judge(draft.tables, known, subject, code, fault.severity)
+        fault = replace(fault, level=verdict.level, because=verdict.because)
+        known = replace(known, faults=known.faults | {code: fault})
+    draft.note_upgrade(kind, subject, upgrade, at_ms, because, old, _level_of(known, code))
+    return known
+
+
+def _level_of(known: SubjectState, code: str) -> str | None:
+    """The level that ``code`` has on the subject, be it by a rule alone."""
+    fault = known.faults.get(code)
+    if not isinstance(known, ChipState):
+        return None if fault is None else fault.level
+    levels = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
+    if fault is not None:
+        levels.append(ChipLevel(fault.level))
+    return most_serious(levels) if levels else None
 
 
 def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
@@ -222,8 +360,10 @@ def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
 
 
 def _apply(
-    known: SubjectState, item: Observation | SourceBlind | SourceAnswered, draft: _Draft
+    known: SubjectState, item: Observation | SourceBlind | SourceAnswered | Adopted, draft: _Draft
 ) -> SubjectState:
+    if isinstance(item, Adopted):
+        return _adopt(known, item, draft)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
@@ -248,11 +388,64 @@ def _apply(
         case Assertion.RECOVER:
             return _recover(known, held, item, draft)
         case Assertion.ABSENT:
-            if held is None or held.once:
-                return known
-            because = "its source does not list it any more"
-            draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
-            return replace(known, faults=_without(known.faults, held.code))
+            return _absent(known, held, item, draft)
+
+
+def _adopt(known: SubjectState, item: Adopted, draft: _Draft) -> SubjectState:
+    """Take over an upgrade that is in nobody's journal: its time stays, its end is ours."""
+    policy = draft.tables.durations.get(item.code)
+    if not isinstance(known, ChipState) or policy is None or item.kind != FAULT_DURATION:
+        return known
+    if known.upgrade_of(item.code, FAULT_DURATION) is not None:
+        return known
+    fault = known.faults.get(item.code)
+    because = f"{item.code} was upgraded before ({FAULT_DURATION})"
+    upgrade = Upgrade(
+        item.code,
+        FAULT_DURATION,
+        policy.level,
+        item.upgraded_at_ms,
+        because,
+        _episode(item, item.at_ms, draft) if fault is None else fault.episode,
+        draft.tables.severity_of(item.code) if fault is None else fault.severity,
+        item.at_ms if fault is None or fault.once else None,
+    )
+    old = _level_of(known, item.code)
+    known = durations.adopted(known, upgrade)
+    if fault is not None:
+        verdict = _judge(draft.tables, known, item.subject, item.code, fault.severity)
+        fault = replace(fault, level=verdict.level, because=verdict.because)
+        known = replace(known, faults=known.faults | {item.code: fault})
+    new = _level_of(known, item.code)
+    draft.note_upgrade(ChangeKind.UPGRADED, item.subject, upgrade, item.at_ms, because, old, new)
+    return known
+
+
+def _absent(
+    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+) -> SubjectState:
+    """One witness takes its word back; with the last one the fault ends.
+
+    A driver that tells of links but does not list them is not the last one while the tool may find
+    the link down, which takes it a moment.
+    """
+    if held is None or held.once or item.source not in held.said_by:
+        return known
+    left = tuple(source for source in held.said_by if source != item.source)
+    tool_may_find_it = (
+        item.source == CHIP_SOURCE
+        and is_network(item.code)
+        and LINK_SOURCE in known.answered
+        and LINK_SOURCE not in known.blind
+    )
+    if not left and not tool_may_find_it:
+        because = "its source does not list it any more"
+        return _end(known, item.subject, held, item.seen_at_ms, because, draft)
+    doubted_at_ms = held.doubted_at_ms
+    if not left and doubted_at_ms is None:
+        doubted_at_ms = item.seen_at_ms
+    held = replace(held, witnesses=left, doubted_at_ms=doubted_at_ms)
+    return replace(known, faults=known.faults | {held.code: held})
 
 
 def _occur(
@@ -269,21 +462,24 @@ def _occur(
     if ended is not None and is_over(item, ended):
         if ended.fault is not None:
             return known  # reported twice, once after its recovery
-        fault = _new_fault(item, draft)
+        fault = _new_fault(known, item, draft)
         draft.note(
             ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
         )
         because = "its recovery was reported before it"
-        draft.note(ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level)
+        kept = _level_of(known, item.code)
+        draft.note(
+            ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level, kept
+        )
         return replace(known, ended=known.ended | {item.code: replace(ended, fault=fault)})
-    return _begin(known, _new_fault(item, draft), item, draft)
+    return _begin(known, _new_fault(known, item, draft), item, draft)
 
 
 def _once(
     known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
 ) -> SubjectState:
     if held is None:
-        return _begin(known, replace(_new_fault(item, draft), once=True), item, draft)
+        return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
     because = "a one-off event of a code that holds already"
     draft.note(
         ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
@@ -295,19 +491,29 @@ def _present(
     known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
 ) -> SubjectState:
     if held is not None:
-        return _update(known, held, held, item, draft, "is listed by the driver")
+        return _update(known, held, held, item, draft, f"is {_found_by(item)}")
     ended = known.ended.get(item.code)
     if ended is None or ended.fault is None or not is_recent(ended, item.seen_at_ms):
-        return _begin(known, _new_fault(item, draft), item, draft)
-    fault = replace(ended.fault, revision=draft.revision + 1)
-    because = f"{item.code} was reported recovered and is still listed by the driver"
-    draft.note(
-        ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, None, fault.level
+        return _begin(known, _new_fault(known, item, draft), item, draft)
+    fault = ended.fault
+    verdict = _judge(draft.tables, known, item.subject, fault.code, fault.severity)
+    fault = replace(
+        fault,
+        level=verdict.level,
+        because=verdict.because,
+        revision=draft.revision + 1,
+        witnesses=_witnesses(fault, (item.source,)),
     )
-    return replace(
-        known,
-        faults=known.faults | {item.code: fault},
-        ended=_without(known.ended, item.code),
+    because = f"{item.code} was reported recovered and is still {_found_by(item)}"
+    old = _level_of(known, item.code)
+    draft.note(ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, old, fault.level)
+    return _there(
+        replace(
+            known,
+            faults=known.faults | {item.code: fault},
+            ended=_without(known.ended, item.code),
+        ),
+        item.code,
     )
 
 
@@ -327,13 +533,24 @@ def _recover(
         doubted = replace(held, doubted_at_ms=item.seen_at_ms)
         return replace(known, faults=known.faults | {held.code: doubted})
     because = "the driver reported its recovery"
-    draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
-    return replace(
-        known, faults=_without(known.faults, held.code), ended=_remember(known, item, held)
-    )
+    known = _end(known, item.subject, held, item.seen_at_ms, because, draft)
+    return replace(known, ended=_remember(known, item, held))
 
 
-def _new_fault(item: Observation, draft: _Draft) -> Fault:
+def _found_by(item: Observation) -> str:
+    return "listed by the driver" if item.source == CHIP_SOURCE else f"found by {item.source}"
+
+
+def _witnesses(fault: Fault, sources: tuple[str, ...]) -> tuple[str, ...] | None:
+    """How ``sources`` are written into ``fault``."""
+    return None if sources == (fault.source,) else sources
+
+
+def _there(known: SubjectState, code: str) -> SubjectState:
+    return durations.there(known, code) if isinstance(known, ChipState) else known
+
+
+def _new_fault(known: SubjectState, item: Observation, draft: _Draft) -> Fault:
     """The first moment of an episode. What a poll says of a chip's severity does not count."""
     severity = item.severity
     if item.subject.kind == "chip":
@@ -341,10 +558,10 @@ def _new_fault(item: Observation, draft: _Draft) -> Fault:
             severity = None
         if severity is None:
             severity = draft.tables.severity_of(item.code)
-    verdict = _judge(draft.tables, item.subject, item.code, severity)
+    verdict = _judge(draft.tables, known, item.subject, item.code, severity)
     return Fault(
         code=item.code,
-        episode=_episode(item, draft),
+        episode=_episode(item, item.seen_at_ms, draft),
         source=item.source,
         level=verdict.level,
         because=verdict.because,
@@ -357,21 +574,33 @@ def _new_fault(item: Observation, draft: _Draft) -> Fault:
 
 
 def _begin(known: SubjectState, fault: Fault, item: Observation, draft: _Draft) -> SubjectState:
+    old = _level_of(known, fault.code)
     draft.note(
-        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
+        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
     )
-    return replace(known, faults=known.faults | {fault.code: fault})
+    known = replace(known, faults=known.faults | {fault.code: fault})
+    return known if fault.once else _there(known, fault.code)
 
 
 def _update(
     known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: _Draft, what: str
 ) -> SubjectState:
-    """A code that holds was seen again: it lasts without doubt, maybe with another severity."""
-    fault = replace(seen, once=False, acknowledged_at_ms=None, doubted_at_ms=None)
+    """A code that holds was seen again: it lasts without doubt, maybe with another severity or
+    another witness."""
+    said_by = () if held.once else held.said_by
+    if item.source not in said_by:
+        said_by = (*said_by, item.source)
+    fault = replace(
+        seen,
+        once=False,
+        acknowledged_at_ms=None,
+        doubted_at_ms=None,
+        witnesses=_witnesses(held, said_by),
+    )
     if fault == held:
         return known
     if fault.severity != held.severity:
-        verdict = _judge(draft.tables, item.subject, fault.code, fault.severity)
+        verdict = _judge(draft.tables, known, item.subject, fault.code, fault.severity)
         fault = replace(fault, level=verdict.level, because=verdict.because)
     if fault.level != held.level or fault.severity != held.severity or held.once:
         because = f"a one-off event before, it {what}" if held.once else fault.because
@@ -384,7 +613,7 @@ def _update(
             held.level,
             fault.level,
         )
-    return replace(known, faults=known.faults | {fault.code: fault})
+    return _there(replace(known, faults=known.faults | {fault.code: fault}), fault.code)
 
 
 def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
@@ -393,14 +622,14 @@ def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> di
     return kept
 
 
-def _episode(item: Observation, draft: _Draft) -> str:
+def _episode(item: Observation | Adopted, at_ms: int, draft: _Draft) -> str:
     parts = (
         draft.state.node,
         str(item.subject),
         item.code,
         draft.state.boot_id,
         str(draft.revision + 1),
-        str(item.seen_at_ms),
+        str(at_ms),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
