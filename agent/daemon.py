@@ -141,7 +141,9 @@ class Agent:
         self._remembered = remembered
         state = restore(remembered, configuration.node_name, _boot_id(), tables)
         self._verdicts = Verdicts(state, tables, _wall_clock, self._changed)
-        self._document = DeviceInfoDocument(configuration.node_name, lambda: self._verdicts.state)
+        self._document = DeviceInfoDocument(
+            configuration.node_name, lambda: self._verdicts.state, tables
+        )
         self._journal = Journal(
             configuration.state_dir,
             first_sequence=remembered.last_sequence + 1,

@@ -8,26 +8,35 @@ from typing import TYPE_CHECKING
 
 from agent.publisher import Wanted
 from agent.render import family_of, render
-from agent.state import CHIP_SOURCE
+from agent.state import CHIP_SOURCE, Adopted
 from contract.codes import is_code
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError
-from contract.isolation import Isolation, read_isolation, released, without
+from contract.isolation import (
+    Isolation,
+    read_isolation,
+    reasons_of,
+    released,
+    without,
+    without_own_reasons,
+)
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from contract.observation import (
     Assertion,
     Observation,
-    Report,
     SourceAnswered,
     Subject,
     chip_subject,
 )
+from contract.policies import FAULT_DURATION
 from stores.base import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent.policy import Input
     from agent.state import State
+    from contract.catalogue import Catalogue
     from contract.device_info import DeviceInfo
     from dcmi_shim.types import Inventory
 
@@ -39,10 +48,11 @@ _PATIENCE_SECONDS = 1.5
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered."""
 
-    def __init__(self, node: str, state: Callable[[], State]) -> None:
+    def __init__(self, node: str, state: Callable[[], State], tables: Catalogue) -> None:
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
+        self._tables = tables
         self.isolation = Isolation()
         self._inventory: Inventory | None = None
         self._inventory_at = 0.0
@@ -90,7 +100,9 @@ class DeviceInfoDocument:
         """
         if existing is None:
             return None
-        self.isolation = read_isolation(existing.data, self.name)
+        self.isolation = without_own_reasons(
+            read_isolation(existing.data), FAULT_DURATION, self._tables.durations
+        )
         try:
             return decode(existing.data, self.name)
         except DocumentError as error:
@@ -118,12 +130,12 @@ class DeviceInfoDocument:
         verify_published(document.data, self.name)
 
 
-def remembered_by(found: DeviceInfo, source: str) -> tuple[Report, ...]:
+def remembered_by(found: DeviceInfo, source: str) -> tuple[Input, ...]:
     """What a document remembers of chips, for an agent that has no journal of them.
 
     Audits then find out what is not true any more.
     """
-    reports: list[Report] = []
+    reports: list[Input] = []
     for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
         subject = _subject(name)
         if subject is not None:
@@ -135,6 +147,16 @@ def remembered_by(found: DeviceInfo, source: str) -> tuple[Report, ...]:
                 Observation(source, subject, code, Assertion.PRESENT, entry.fault_time)
                 for code, entry in (fault.fault_time_and_level_map or {}).items()
                 if is_code(code) and entry.fault_time > 0
+            ]
+    for name, reasons in reasons_of(found.upgrade_reasons, FAULT_DURATION).items():
+        subject = _subject(name)
+        if subject is not None:
+            reports += [
+                Adopted(
+                    subject, code, FAULT_DURATION, reason.upgrade_time, found.update_time * 1000
+                )
+                for code, reason in reasons.items()
+                if reason.upgrade_time > 0
             ]
     return tuple(reports)
 

@@ -60,7 +60,7 @@ class _Player:
         self._started_ms = recording["started_ms"]
         self._state = State(NODE, "boot")
         self._driver = RecordedDriver(recording["profile"], self._wall_clock)
-        self._document = DeviceInfoDocument(NODE, lambda: self._state)
+        self._document = DeviceInfoDocument(NODE, lambda: self._state, shipped())
         self._unstamped: Document | None = None
         self._stamp = 0
 
