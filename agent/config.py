@@ -6,13 +6,13 @@ Every option is described in ``docs/configuration.md``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from contract.configuration import ListenAddress, Section, StoreAddress, load, parse_toml
-from contract.errors import ConfigurationError, Problem
+from contract.configuration import ListenAddress, Section, StoreAddress, load
 from contract.names import node_name_problem
+from service.files import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,12 +25,25 @@ def _node_name(text: str) -> str:
     return text
 
 
+DocumentKind: TypeAlias = Literal["device-info", "node-info"]
+"""What this agent may own: write, repair and delete."""
+
+
 class ChipFaults(Section):
     """How the chip collector works."""
 
     audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
     health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
+
+
+class BmcAlarms(Section):
+    """How the server's BMC is asked for its alarms."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=60)
+    device: str = "/dev/ipmi0"
 
 
 class DriverCalls(Section):
@@ -50,23 +63,13 @@ class AgentConfiguration(Section):
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: ListenAddress | None = None
+    documents: Annotated[tuple[DocumentKind, ...], Field(min_length=1)] = (
+        "device-info",
+        "node-info",
+    )
     chip_faults: ChipFaults = ChipFaults()
+    bmc: BmcAlarms = BmcAlarms()
     driver: DriverCalls = DriverCalls()
-
-
-def read_file(path: Path) -> dict[str, object]:
-    """Read a TOML file. Raises ``ConfigurationError``."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(
-            str(path), [Problem("(file)", f"cannot be read: {error.strerror}")]
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            str(path), [Problem("(file)", f"is not UTF-8 text: {error.reason}")]
-        ) from None
-    return parse_toml(text, str(path))
 
 
 def load_agent(
@@ -81,7 +84,7 @@ def load_agent(
         variables.setdefault("VIGIL_NODE_NAME", variables["NODE_NAME"])
     return load(
         AgentConfiguration,
-        file=None if file is None else read_file(file),
+        file=None if file is None else read_toml(file),
         environment=variables,
         command_line=command_line,
         source="vigil agent" if file is None else str(file),
@@ -93,6 +96,6 @@ def check_agent_file(file: Path) -> None:
 
     Raises ``ConfigurationError`` with all problems.
     """
-    content = read_file(file)
+    content = read_toml(file)
     content.setdefault("node_name", "any")
     load(AgentConfiguration, file=content, environment={}, command_line={}, source=str(file))

@@ -93,7 +93,7 @@ class _Draft:
                 old,
                 new,
                 fault.severity,
-                fault.device_fault,
+                fault.device_fault and subject.kind == "chip",
             )
         )
 
@@ -130,7 +130,7 @@ def step(
             deadline_ms = _deadline_ms(subjects.values(), tables)
         if isinstance(item, Acknowledged):
             subjects = {
-                subject: _acknowledge(known, item) if _is_shown(subject, item) else known
+                subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
                 for subject, known in subjects.items()
             }
             deadline_ms = _deadline_ms(subjects.values(), tables)
@@ -172,10 +172,19 @@ def _state_of(draft: _Draft, subjects: Mapping[Subject, SubjectState]) -> State:
 _FORGOTTEN = SubjectState()
 
 
-def _is_shown(subject: Subject, item: Acknowledged) -> bool:
-    """Whether faults of ``subject`` are shown in the document that was acknowledged."""
-    prefix = NODE_INFO_PREFIX if subject.kind == "host" else DEVICE_INFO_PREFIX
-    return item.document.startswith(prefix)
+def _is_shown(subject: Subject, document: str) -> bool:
+    """Whether faults of ``subject`` are shown in ``document`` (its name)."""
+    return document.startswith(NODE_INFO_PREFIX if subject.kind == "host" else DEVICE_INFO_PREFIX)
+
+
+def is_one_off_waiting(state: State, document: str) -> bool:
+    """Whether a one-off fault has yet to be acknowledged with ``document`` (its name)."""
+    return any(
+        fault.once and fault.acknowledged_at_ms is None
+        for subject, known in state.subjects()
+        if _is_shown(subject, document)
+        for fault in known.faults.values()
+    )
 
 
 def _judge(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.state import ChipState, State
+from agent.switch_info import switch_info_text
 from contract.codes import is_network
 from contract.device_info import (
     CARD_NETWORK_UNHEALTHY,
@@ -16,7 +17,6 @@ from contract.device_info import (
     DeviceFault,
     DeviceInfo,
     TimeAndLevel,
-    clean_switch_info,
 )
 from contract.errors import DriverError
 from contract.families import FAMILIES
@@ -91,7 +91,7 @@ def render(
         rack_id=rack_id,
         manually_separated=isolation.names,
         upgrade_reasons=with_own_reasons(isolation.reasons, _own_reasons(state, family)),
-        switch_info=clean_switch_info(family, update_time),
+        switch_info=switch_info_text(state, family, update_time),
     )
 
 

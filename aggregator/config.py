@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from contract.configuration import ListenAddress, Section, StoreAddress, load, parse_toml
-from contract.errors import ConfigurationError, Problem
+from contract.configuration import ListenAddress, Section, StoreAddress, load
+from service.files import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,20 +42,8 @@ def load_aggregator(
     """Merge and check all layers. Raises ``ConfigurationError`` with every problem."""
     return load(
         AggregatorConfiguration,
-        file=None if file is None else _read(file),
+        file=None if file is None else read_toml(file),
         environment=environment,
         command_line=command_line,
         source="vigil aggregator" if file is None else str(file),
     )
-
-
-def _read(file: Path) -> dict[str, object]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
-    except UnicodeDecodeError as error:
-        problem = f"is not UTF-8 text: {error.reason}"
-    else:
-        return parse_toml(text, str(file))
-    raise ConfigurationError(str(file), [Problem("(file)", problem)])

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
+import os
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator import intake
-from aggregator.http import application, serving
+from aggregator.http import application
 from aggregator.moment import Clock, system_clock
 from aggregator.pipeline import Pipeline
 from aggregator.publisher import Publisher
-from aggregator.stalls import Stalls
 from aggregator.status import (
     Health,
     Status,
@@ -24,6 +23,11 @@ from aggregator.status import (
 )
 from contract.cluster_info import cluster_device_name
 from contract.errors import StoreError, VigilError
+from service.log import set_up_logging
+from service.notify import keep_told
+from service.pages import serving
+from service.stalls import Stalls
+from service.tasks import leaves, on_stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,7 +56,7 @@ class Aggregator:
     ) -> None:
         self._clock = clock
         self._stores = stores
-        self.stalls = Stalls(clock)
+        self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.pipeline = Pipeline(tuple(stores), touch_period_seconds)
         self.publishers = tuple(
             Publisher(
@@ -79,6 +83,8 @@ class Aggregator:
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
             tasks.create_task(self._merge(), name="merge")
+            told = keep_told(self.stalls.stalled, lambda: self.health().not_ready, os.environ)
+            tasks.create_task(told, name="service manager")
         raise AssertionError("the tasks never end")
 
     async def _read(self, number: int, store: Store) -> NoReturn:
@@ -178,7 +184,7 @@ class Aggregator:
 
     def health(self) -> Health:
         """The cheap part of the picture, for probes."""
-        return Health(self.stalls.stalled(), self._not_ready)
+        return Health(self.stalls.stalled(), () if self._not_ready is None else (self._not_ready,))
 
     def status(self) -> Status:
         """The picture now."""
@@ -196,9 +202,7 @@ class Aggregator:
 
 def run(configuration: AggregatorConfiguration) -> None:
     """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    set_up_logging()
     asyncio.run(_run(configuration))
 
 
@@ -226,23 +230,13 @@ async def _run(configuration: AggregatorConfiguration) -> None:
 async def _until_told(aggregator: Aggregator) -> None:
     """Run until a signal; an error of a root task is raised as itself."""
     task = asyncio.ensure_future(aggregator.run())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+    on_stop(task.cancel)
     try:
         await task
     except asyncio.CancelledError:
         _log.info("told to stop")
     except BaseExceptionGroup as group:
-        for error in _leaves(group):
+        for error in leaves(group):
             if isinstance(error, VigilError):
                 raise error from group
         raise
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from aggregator.status import Status
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted")
 
 
@@ -83,13 +81,13 @@ def _cluster(status: Status) -> Iterator[Metric]:
         "npu_vigil_ready",
         "1 after everything known was published once.",
         [],
-        [([], float(status.health.not_ready is None))],
+        [([], float(not status.health.not_ready))],
     )
     yield _gauge(
-        "npu_vigil_stalled_loops",
-        "Loops that have been busy with one thing for more than a minute.",
-        [],
-        [([], float(len(status.health.stalled)))],
+        "npu_vigil_stalled_seconds",
+        "For how long a task has made no progress.",
+        ["task"],
+        (([task], seconds) for task, seconds in status.health.stalled.items()),
     )
 
 

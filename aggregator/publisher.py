@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aggregator.moment import Clock
     from aggregator.shards import Value
-    from aggregator.stalls import Stalls
+    from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 
 _log = logging.getLogger(__name__)

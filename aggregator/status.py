@@ -97,8 +97,8 @@ class DocumentStatus(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready."""
 
-    stalled: tuple[str, ...]
-    not_ready: str | None
+    stalled: dict[str, float]
+    not_ready: tuple[str, ...]
 
 
 class Status(msgspec.Struct, frozen=True):

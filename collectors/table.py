@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
 
 if TYPE_CHECKING:
@@ -13,5 +14,6 @@ if TYPE_CHECKING:
 
 COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
+    Bmc.name: Bmc,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""

@@ -37,6 +37,10 @@ def agent(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
     ] = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(metavar="KINDS", help="What to publish: device-info,node-info (default)."),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
@@ -56,5 +60,6 @@ def agent(
         "trust_driver": trust_driver,
         "state_dir": state_dir,
         "listen": listen,
+        "documents": documents,
     }
     raise typer.Exit(run(load_agent(config, os.environ, options)))

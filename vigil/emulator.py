@@ -42,12 +42,15 @@ def install(
 
     The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir says otherwise.
     """
-    from dcmi_shim.emulator.install import LIBRARY
+    from dcmi_shim.emulator.install import IPMI_PRELOAD, IPMITOOL, LIBRARY
     from dcmi_shim.emulator.install import install as build
 
     state = emulator_dir if emulator_dir is not None else directory / "emulator"
     build(directory, state, profile if profile is not None else "a2")
     print(f"library  {directory.absolute() / LIBRARY}")
+    print(
+        f"ipmitool {directory.absolute() / IPMITOOL} (on PATH, or LD_PRELOAD={IPMI_PRELOAD.name})"
+    )
     print(f"state    {state.absolute()}")
     print(f"to change the hardware: export VIGIL_EMULATOR_DIR={state.absolute()}")
 
@@ -107,13 +110,53 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         place = f"chip {chip['chip']:>2}  card {chip['card']} device {chip['device']}"
         yield f"{place}  {', '.join(words)}"
     for reader in now["subscribers"]:
-        behind = f"{reader['waiting']} waiting, {reader['dropped']} dropped"
-        yield f"subscriber {reader['pid']}: {behind}"
+        yield f"subscriber {_reader(reader)}"
+    if now["switch"] is not None:
+        yield from _switch_lines(now["switch"])
     for hook in now["hooks"]:
         where = "every chip" if hook["chip"] is None else f"chip {hook['chip']}"
         what = ["hangs"] if hook["hang"] else []
         what += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
         what += [f"answers {hook['return_code']}"] if hook["return_code"] else []
         yield f"{hook['function']} on {where}: {', '.join(what)}"
+    yield from _bmc_lines(now["bmc"])
     if now["concurrent_calls"]:
         yield f"{now['concurrent_calls']} calls while another thread of the same process was in one"
+
+
+def _bmc_lines(bmc: dict[str, Any]) -> Generator[str]:
+    from contract.bmc import device_type
+
+    words = ["present" if bmc["present"] else "absent", f"{len(bmc['alarms'])} alarms"]
+    words += [f"hangs ({bmc['hang']})"] if bmc["hang"] else []
+    words += [f"{bmc['delay_ms']} ms slower"] if bmc["delay_ms"] else []
+    words += [f"completion code {bmc['completion_code']:02X}"] if bmc["completion_code"] else []
+    words += [f"{bmc['played_replies']} played replies"] if bmc["played_replies"] else []
+    yield f"BMC  {', '.join(words)}"
+    for alarm in bmc["alarms"]:
+        place = f"{device_type(alarm['type'])} {alarm['index']}"
+        yield f"BMC  {alarm['code']} on {place} severity {alarm['severity']}"
+
+
+def _reader(reader: dict[str, Any]) -> str:
+    return f"{reader['pid']}: {reader['waiting']} waiting, {reader['dropped']} dropped"
+
+
+def _switch_lines(switch: dict[str, Any]) -> Generator[str]:
+    from contract.switch_codes import (
+        NOT_APPLICABLE,
+        SwitchCode,
+        format_switch_code,
+        sub_type_of,
+    )
+
+    for fault in switch["faults"]:
+        code = SwitchCode(fault["event_type"], sub_type_of(fault["sub_type"]), fault["peer"])
+        port = fault["port"]
+        place = "whole chip" if port == NOT_APPLICABLE else f"port {port}"
+        yield (
+            f"switch chip {fault['chip']} {place}  {format_switch_code(code)} "
+            f"peer port {fault['peer_port']} severity {fault['severity']}"
+        )
+    for reader in switch["processes"]:
+        yield f"switch process {_reader(reader)}"

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vigil import simulate_bmc
 from vigil.emulator import EmulatorDir, open_emulator
 
 if TYPE_CHECKING:
     from contract.levels import Severity
+    from dcmi_shim.emulator.switch_faults import SwitchFault
 
 app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
+app.add_typer(simulate_bmc.app, name="bmc")
 
 Chip = Annotated[int, typer.Argument(metavar="CHIP", help="Physical id.")]
 Code = Annotated[str, typer.Argument(metavar="CODE", help="Fault code, as 80E01801.")]
@@ -30,6 +33,44 @@ SeverityWord = Annotated[
         "--severity", help="suggestion, minor, major or critical; default: what the driver says."
     ),
 ]
+
+
+switch = typer.Typer(help="Faults of the on-board switches (a3).", no_args_is_help=True)
+app.add_typer(switch, name="switch")
+
+SwitchCode = Annotated[
+    str,
+    typer.Argument(
+        metavar="CODE", help="As '[0x00f1fef5,155912,cpu,na]', or an event type as 0x00f1fef5."
+    ),
+]
+SubType = Annotated[
+    str | None, typer.Argument(metavar="[SUB_TYPE]", help="With an event type; na for none.")
+]
+SwitchChip = Annotated[int, typer.Option("--chip", help="Switch chip, 0 to 6.")]
+SwitchPort = Annotated[
+    int | None, typer.Option("--port", help="Port, 0 to 47; default: the whole switch chip.")
+]
+Peer = Annotated[str | None, typer.Option("--peer", help="With an event type: cpu, npu, l2 or na.")]
+PeerPort = Annotated[int, typer.Option("--peer-port", help="Port of the peer.")]
+SwitchSeverity = Annotated[
+    str | None,
+    typer.Option("--severity", help="suggestion, minor, major or critical; default: major."),
+]
+
+
+def _switch_fault(
+    code: str, sub_type: str | None, peer: str | None, chip: int, port: int | None, peer_port: int
+) -> SwitchFault:
+    from contract.errors import ConfigurationError, Problem
+    from contract.switch_codes import NOT_APPLICABLE
+    from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+
+    try:
+        switch_code = code_of(code, sub_type, peer)
+        return SwitchFault(switch_code, chip, NOT_APPLICABLE if port is None else port, peer_port)
+    except ValueError as error:
+        raise ConfigurationError("command line", [Problem("switch", str(error))]) from None
 
 
 def _severity(word: str | None) -> Severity | None:
@@ -68,6 +109,56 @@ def once(
     """Send a one-off event, after which no recovery follows."""
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.once(chip, code, _severity(severity))
+
+
+@switch.command(name="occur")
+def switch_occur(
+    code: SwitchCode,
+    chip: SwitchChip,
+    sub_type: SubType = None,
+    port: SwitchPort = None,
+    peer: Peer = None,
+    peer_port: PeerPort = 0,
+    severity: SwitchSeverity = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Raise a fault of a switch port, or without --port of a switch chip."""
+    fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.switch_occur(fault, _severity(severity))
+
+
+@switch.command(name="recover")
+def switch_recover(
+    code: SwitchCode,
+    chip: SwitchChip,
+    sub_type: SubType = None,
+    port: SwitchPort = None,
+    peer: Peer = None,
+    peer_port: PeerPort = 0,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """End a fault of a switch."""
+    fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.switch_recover(fault)
+
+
+@switch.command(name="once")
+def switch_once(
+    code: SwitchCode,
+    chip: SwitchChip,
+    sub_type: SubType = None,
+    port: SwitchPort = None,
+    peer: Peer = None,
+    peer_port: PeerPort = 0,
+    severity: SwitchSeverity = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Send a notice of a switch, after which no recovery follows."""
+    fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.switch_once(fault, _severity(severity))
 
 
 @app.command()

@@ -24,11 +24,12 @@ def validate(
     ] = None,
 ) -> None:
     """Check a configuration or a scenario: all problems at once, exit status 2 if there are any."""
-    from agent.config import AgentConfiguration, check_agent_file, read_file
+    from agent.config import AgentConfiguration, check_agent_file
     from aggregator.config import AggregatorConfiguration, load_aggregator
     from dcmi_shim.emulator.scenario import read_scenario
+    from service.files import read_toml
 
-    content = read_file(file)
+    content = read_toml(file)
     if kind is None and "steps" in content:
         kind = FileKind.SCENARIO
     elif kind is None:

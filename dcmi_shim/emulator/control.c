@@ -7,10 +7,7 @@
 
 #include "call.h"
 #include "faults.h"
-
-struct emulator {
-    struct attachment attachment;
-};
+#include "switch_faults.h"
 
 static const char *const function_names[] = {
 #define FUNCTION(name, scope) #name,
@@ -205,15 +202,15 @@ static void write_chip(FILE *json, const struct state *state, unsigned chip)
 }
 
 static void write_subscribers(FILE *json, const struct attachment *access,
-                              const struct state *state)
+                              const struct state *state, struct places places, uint64_t events)
 {
     bool is_first = true;
-    for (unsigned slot = 0; slot < MAX_SUBSCRIBERS; slot++) {
+    for (unsigned slot = places.first; slot < places.first + places.count; slot++) {
         const struct subscriber *subscriber = &state->subscribers[slot];
         if (subscriber->token != 0 && slot_is_held(access, slot))
             fprintf(json, "%s{\"pid\": %d, \"waiting\": %llu, \"dropped\": %llu}",
                     separator(&is_first), subscriber->pid,
-                    (unsigned long long)(state->events - subscriber->cursor),
+                    (unsigned long long)(events - subscriber->cursor),
                     (unsigned long long)subscriber->dropped);
     }
 }
@@ -260,10 +257,22 @@ DCMI_EXPORT int vigil_emulator_status(struct emulator *emulator, char *text, siz
         write_chip(json, state, (unsigned)chip);
     }
     fprintf(json, "], \"subscribers\": [");
-    write_subscribers(json, &emulator->attachment, state);
-    fprintf(json, "], \"hooks\": [");
+    write_subscribers(json, &emulator->attachment, state, CHIP_SUBSCRIBERS, state->events);
+    if (profile->switches) {
+        fprintf(json, "], \"switch\": {\"events\": %llu, \"faults\": [",
+                (unsigned long long)state->switch_events);
+        switch_write_faults(json, state);
+        fprintf(json, "], \"processes\": [");
+        write_subscribers(json, &emulator->attachment, state, SWITCH_SUBSCRIBERS,
+                          state->switch_events);
+        fprintf(json, "]}, \"hooks\": [");
+    } else {
+        fprintf(json, "], \"switch\": null, \"hooks\": [");
+    }
     write_hooks(json, state);
-    fprintf(json, "]}");
+    fprintf(json, "], \"bmc\": ");
+    write_bmc(json, &state->bmc);
+    fprintf(json, "}");
     state_unlock(&emulator->attachment);
     fflush(json);
     bool fits = !ferror(json) && ftell(json) < (long)size;

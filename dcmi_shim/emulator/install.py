@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 LIBRARY = Path("lib64/driver/libdcmi.so")
-_SHARED = ("state.c", "profile.c", "faults.c", "code_words.c")
+IPMITOOL = Path("bin/ipmitool")
+IPMI_PRELOAD = Path("lib64/driver/libvigil_ipmi_preload.so")
+SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
+_WITH_SWITCHES = ("a3",)
+_STATE = ("state.c", "place.c", "profile.c", "bmc.c")
+_SHARED = (*_STATE, "faults.c", "code_words.c", "switch_faults.c")
+_FRAME = ("call.c", "subscription.c")
 _DRIVER = (
     *_SHARED,
-    "call.c",
+    *_FRAME,
     "identity.c",
     "health.c",
     "events.c",
@@ -30,16 +36,15 @@ _DRIVER = (
     "device_control.c",
     "v2.c",
 )
-_CONTROL = (*_SHARED, "control.c")
-_FLAGS = (
-    "-std=gnu11",
-    "-O2",
+_SWITCHES = (*_SHARED, *_FRAME, "lingqu.c")
+_CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c")
+_IPMITOOL = (*_STATE, "ipmitool.c")
+_IPMI_PRELOAD = (*_STATE, "ipmi_preload.c")
+_FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra")
+_LIBRARY_FLAGS = (
     "-fPIC",
     "-shared",
     "-fvisibility=hidden",
-    "-pthread",
-    "-Wall",
-    "-Wextra",
     "-Wl,-z,nodelete",
     "-Wl,-z,defs",
 )
@@ -50,8 +55,9 @@ def install(
 ) -> None:
     """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
 
-    The library finds its state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside
-    it here. ``without`` names functions that this driver shall not have, as real ones lack some.
+    A server with on-board switches gets their library, too. Each library finds its state by
+    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside it here. ``without`` names
+    functions that this driver shall not have, as real ones lack some.
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
     """
@@ -67,9 +73,19 @@ def install(
     try:
         _make_directories(library.parent)
         exported = [name for name in functions() if name not in without]
-        _build(library, _DRIVER, exported, ("-Wl,-soname,libdcmi.so",))
+        chips = [name for name in exported if not functions()[name].is_of_switches]
+        _build(library, _DRIVER, chips, ("-Wl,-soname,libdcmi.so",))
+        switches = library.with_name(SWITCH_LIBRARY.name)
+        if profile in _WITH_SWITCHES:
+            own = [name for name in exported if functions()[name].is_of_switches]
+            _build(switches, _SWITCHES, own, (f"-Wl,-soname,{switches.name}",))
+        else:
+            switches.unlink(missing_ok=True)
+        preloaded = driver_root.absolute() / IPMI_PRELOAD
+        _build(preloaded, _IPMI_PRELOAD, ("open*", "close", "ioctl"), ())
         _build_control(state)
         _write(library.parent / "emulator-dir", f"{state}\n")
+        _build_tool(driver_root.absolute() / IPMITOOL, _IPMITOOL, state)
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
@@ -118,36 +134,41 @@ def _write(path: Path, text: str) -> None:
 def _build(
     target: Path, sources: Sequence[str], exported: Sequence[str], extra: Sequence[str]
 ) -> None:
-    """Compile beside ``target`` and rename, so that running programs keep the old library."""
+    """Compile a library beside ``target`` and rename, so that programs keep the old one."""
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         symbols = Path(scratch) / "symbols.map"
         symbols.write_text(
             f"{{ global: {' '.join(f'{name};' for name in exported)} local: *; }};\n"
         )
         built = Path(scratch) / target.name
-        _compile(
-            [
-                *_FLAGS,
-                *extra,
-                f"-Wl,--version-script={symbols}",
-                "-o",
-                str(built),
-                *(str(SOURCES / source) for source in sources),
-                "-ldl",
-            ]
-        )
+        script = f"-Wl,--version-script={symbols}"
+        _compile(built, sources, (*_LIBRARY_FLAGS, *extra, script))
         built.chmod(0o644)
         built.replace(target)
 
 
-def _compile(arguments: Sequence[str]) -> None:
+def _build_tool(target: Path, sources: Sequence[str], state: Path) -> None:
+    """Compile a program that finds its state by the file beside it."""
+    _make_directories(target.parent)
+    _write(target.parent / "emulator-dir", f"{state}\n")
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        built = Path(scratch) / target.name
+        _compile(built, sources, ())
+        built.chmod(0o755)
+        built.replace(target)
+
+
+def _compile(target: Path, sources: Sequence[str], flags: Sequence[str]) -> None:
     compiler = shlex.split(os.environ.get("CC", "")) or ["gcc"]
     if shutil.which(compiler[0]) is None:
         raise EmulatorError(
             f"the emulator needs the C compiler {compiler[0]!r}, which is not on PATH; "
             "install gcc (for example: apt-get install gcc libc6-dev) or set CC"
         )
-    result = subprocess.run([*compiler, *arguments], capture_output=True, text=True, check=False)
+    files = [str(SOURCES / source) for source in sources]
+    command = [*compiler, *_FLAGS, *flags, "-o", str(target), *files, "-ldl"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        command = shlex.join([*compiler, *arguments])
-        raise EmulatorError(f"the emulator does not compile: {command}\n{result.stderr.strip()}")
+        raise EmulatorError(
+            f"the emulator does not compile: {shlex.join(command)}\n{result.stderr.strip()}"
+        )

@@ -16,7 +16,7 @@
 #include "profile.h"
 
 #define STATE_MAGIC 0x314d454c47495644ULL
-#define STATE_LAYOUT 1u
+#define STATE_LAYOUT 2u
 /* Lock bytes far behind the content: one for the state, then one a subscriber. */
 #define LOCK_BASE ((off_t)1 << 40)
 
@@ -47,6 +47,17 @@ bool slot_is_held(const struct attachment *attachment, unsigned slot)
     struct flock lock = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_BASE + 1 + slot, .l_len = 1};
     return fcntl(attachment->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+void subscribers_make_room(struct state *state, struct places places, uint64_t events)
+{
+    for (unsigned slot = places.first; slot < places.first + places.count; slot++) {
+        struct subscriber *subscriber = &state->subscribers[slot];
+        if (subscriber->token != 0 && events - subscriber->cursor >= EVENT_QUEUE) {
+            subscriber->cursor++;
+            subscriber->dropped++;
+        }
+    }
 }
 
 int state_name(struct attachment *attachment, const char *directory)
@@ -147,7 +158,9 @@ void state_unlock(struct attachment *attachment)
 void state_reset(struct state *state)
 {
     memset(state->chips, 0, sizeof state->chips);
+    memset(state->switch_faults, 0, sizeof state->switch_faults);
     memset(state->hooks, 0, sizeof state->hooks);
+    bmc_reset(&state->bmc);
     state->die_policy = 0;
     state->lose_events = 0;
     state->lose_everything = 0;

@@ -11,15 +11,27 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bmc.h"
 #include "dcmi_abi.h"
+#include "lingqu_abi.h"
 
 enum {
     MAX_CHIPS = 16,
     MAX_CODES = 128,
     MAX_FAULTS = 256,
+    MAX_SWITCH_FAULTS = 512,
     EVENT_QUEUE = 1024,
-    MAX_SUBSCRIBERS = 64,
+    MAX_SUBSCRIBERS = 64 + 15,
 };
+
+/* A range of the table of subscribers. */
+struct places {
+    unsigned first;
+    unsigned count;
+};
+
+#define CHIP_SUBSCRIBERS ((struct places){0, 64})
+#define SWITCH_SUBSCRIBERS ((struct places){64, 15})
 
 enum function {
 #define FUNCTION(name, scope) F_##name,
@@ -48,6 +60,20 @@ struct chip_state {
     uint32_t spod_status;
     int64_t reset_ns;       /* 0: never reset */
     struct fault faults[MAX_FAULTS];
+};
+
+/* Where an on-board switch has a fault; with the event type it is what tells faults apart. */
+struct switch_place {
+    uint32_t sub_type;
+    uint16_t peer_device;
+    uint16_t peer_port;
+    uint16_t chip;
+    uint16_t port;
+};
+
+struct switch_fault {
+    struct fault fault;     /* its code is the event type */
+    struct switch_place place;
 };
 
 struct queued_event {
@@ -91,6 +117,10 @@ struct state {
     struct chip_state chips[MAX_CHIPS];
     struct hook hooks[FUNCTION_COUNT][1 + MAX_CHIPS]; /* index 0: every chip */
     struct queued_event queue[EVENT_QUEUE];
+    struct bmc bmc;
+    uint64_t switch_events; /* queued so far; event n is at n % EVENT_QUEUE */
+    struct switch_fault switch_faults[MAX_SWITCH_FAULTS];
+    struct LqDcmiEvent switch_queue[EVENT_QUEUE];
 };
 
 /* One process's access to the state file. */
@@ -111,6 +141,12 @@ int64_t monotonic_ns(void);
 /* Names DIRECTORY's state file. Answers 0 or ENAMETOOLONG. */
 int state_name(struct attachment *attachment, const char *directory);
 
+/*
+ * Names the state that PROGRAM, a library or a tool, works on: $VIGIL_EMULATOR_DIR, else what the
+ * file `emulator-dir` beside it says. Answers 0 or an errno.
+ */
+int state_find(struct attachment *attachment, const char *program);
+
 /* Opens the file when needed, locks it and checks it. Answers 0 or an errno; only 0 is locked. */
 int state_lock(struct attachment *attachment, struct state **state);
 void state_unlock(struct attachment *attachment);
@@ -126,6 +162,9 @@ void state_close(struct attachment *attachment);
 /* A subscriber's slot is alive as long as its process holds the slot's lock. */
 int slot_claim(int fd, unsigned slot);
 bool slot_is_held(const struct attachment *attachment, unsigned slot);
+
+/* Makes room for one more event after EVENTS: subscribers of PLACES that are too slow lose one. */
+void subscribers_make_room(struct state *state, struct places places, uint64_t events);
 
 /* Waits until *word is not SEEN any more, for at most TIMEOUT_MS. May return early. */
 void word_wait(uint32_t *word, uint32_t seen, int64_t timeout_ms);

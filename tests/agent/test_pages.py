@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent import status
-from agent.http import application, serving
+from agent.http import application
 from agent.journal import JournalStatus
-from agent.progress import Progress
 from agent.publication import Lag, Publication
-from agent.state import Blindness, ChipState, Fault, State
-from contract.errors import ConfigurationError
-from contract.levels import ChipLevel, Severity
+from agent.state import Blindness, ChipState, Fault, State, SubjectState
+from contract.levels import ChipLevel, NodeLevel, Severity
+from contract.observation import NODE, host_subject
 from dcmi_shim.types import Chip, Inventory, StuckCall
+from service.pages import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +34,15 @@ FAULT = Fault(
     revision=1,
     severity=Severity.CRITICAL,
 )
+ALARM = Fault(
+    code="06000025",
+    episode="e2",
+    source="bmc",
+    level=NodeLevel.PRE_SEPARATE_FAULT,
+    because="the level table",
+    first_seen_ms=NOW_MS - 9,
+    revision=2,
+)
 STATE = State(
     "node-1",
     "boot",
@@ -44,11 +51,18 @@ STATE = State(
         3: ChipState(faults={FAULT.code: FAULT}, answered=("chip-faults",)),
         4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it says "no"\nand more')}),
     },
+    {
+        str(host_subject("Fan", 1)): SubjectState(faults={ALARM.code: ALARM}),
+        str(NODE): SubjectState(blind={"bmc": Blindness(NOW_MS - 400, "no answer")}),
+    },
 )
 
 
 def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
-    publication = status.publication_status("doc", "directory:/x", record)
+    publications = (
+        status.publication_status("device-info", "doc", "directory:/x", record),
+        status.publication_status("node-info", "other", "directory:/x", Publication()),
+    )
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     return status.Status(
@@ -57,12 +71,14 @@ def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
         at_ms=NOW_MS,
         started_at_ms=NOW_MS - 5000,
         revision=7,
-        not_ready=status.not_ready(publication, 2, driver),
+        not_ready=status.not_ready(publications, 2, driver),
         stalled=stalled,
         chips=status.chip_statuses(STATE, "Ascend910"),
         faults=status.fault_statuses(STATE, "Ascend910"),
         driver=driver,
-        publication=publication,
+        answered=(),
+        blind=status.blind_sources(STATE.of(NODE)),
+        publications=publications,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
     )
 
@@ -70,6 +86,7 @@ def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
 def published() -> Publication:
     record = Publication()
     record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
+    record.agrees(NOW_MS, NOW_MS // 1000, 7)
     record.waiting = Lag(NOW_MS - 2500, NOW_MS)
     return record
 
@@ -80,7 +97,10 @@ class Pages:
     def __init__(self) -> None:
         self.record = published()
         self.stalled: dict[str, float] = {}
-        self.application = application(lambda: picture(self.record, self.stalled), self.record)
+        self.application = application(
+            lambda: picture(self.record, self.stalled),
+            {"device-info": self.record, "node-info": Publication()},
+        )
 
 
 async def fetch(state_dir: Path, path: str) -> tuple[int, str]:
@@ -104,6 +124,8 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     ), "a series appears twice"
     fault = {
         "chip": "3",
+        "subject": "chip 3",
+        "part": "",
         "code": "80E01801",
         "level": "RestartBusiness",
         "severity": "critical",
@@ -112,15 +134,21 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert samples["npu_vigil_faults", *sorted(fault.items())] == 1
     blind = {"source": "chip-faults", "chip": "4"}
     assert samples["npu_vigil_blind", *sorted(blind.items())] == 1
-    assert samples["npu_vigil_publication_lag_seconds",] == 2.5
+    assert samples["npu_vigil_blind", ("chip", ""), ("source", "bmc")] == 1
+    alarm = {"chip": "", "subject": "host 1", "part": "Fan", "code": "06000025"}
+    alarm |= {"level": "PreSeparateFault", "severity": "", "device_fault": "false"}
+    assert samples["npu_vigil_faults", *sorted(alarm.items())] == 1
+    of_chips, of_node = ("document", "device-info"), ("document", "node-info")
+    assert samples["npu_vigil_publication_lag_seconds", of_chips] == 2.5
+    assert samples["npu_vigil_publication_lag_seconds", of_node] == 0
     assert samples["npu_vigil_journal_gaps_total",] == 1
     assert samples["npu_vigil_journal_rows_lost_total",] == 3
     assert samples["npu_vigil_driver_gaps_total",] == 2
-    within = (("le", "0.03"), ("stage", "total"))
+    within = (of_chips, ("le", "0.03"), ("stage", "total"))
     assert samples["npu_vigil_publication_seconds_bucket", *within] == 1
-    below = (("le", "0.02"), ("stage", "total"))
+    below = (of_chips, ("le", "0.02"), ("stage", "total"))
     assert samples["npu_vigil_publication_seconds_bucket", *below] == 0
-    assert samples["npu_vigil_publication_seconds_count", ("stage", "write")] == 1
+    assert samples["npu_vigil_publication_seconds_count", of_chips, ("stage", "write")] == 1
 
 
 async def test_health_names_the_task_that_stalls(tmp_path: Path) -> None:
@@ -156,6 +184,8 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             {
                 "chip": 3,
                 "device": "Ascend910-3",
+                "subject": "chip 3",
+                "part": "",
                 "code": "80E01801",
                 "level": "RestartBusiness",
                 "severity": "critical",
@@ -165,52 +195,31 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
                 "reason": "the level table",
                 "source": "chip-faults",
                 "once": False,
-            }
+            },
+            {
+                "chip": None,
+                "device": None,
+                "subject": "host 1",
+                "part": "Fan",
+                "code": "06000025",
+                "level": "PreSeparateFault",
+                "severity": None,
+                "device_fault": False,
+                "since_ms": NOW_MS - 9,
+                "episode": "e2",
+                "reason": "the level table",
+                "source": "bmc",
+                "once": False,
+            },
         ]
         code, text = await fetch(tmp_path, "/api/v1/status")
         shown = msgspec.json.decode(text)
+        assert shown["blind"] == [
+            {"source": "bmc", "since_ms": NOW_MS - 400, "reason": "no answer"}
+        ]
+        assert [one["kind"] for one in shown["publications"]] == ["device-info", "node-info"]
         assert shown["chips"][1]["blind"][0]["since_ms"] == NOW_MS - 500
         assert shown["driver"]["stuck_calls"] == [
             "dcmi_get_device_health on chip 3 (card 3 device 0)"
         ]
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
-
-
-async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Path) -> None:
-    pages = Pages()
-    for _ in range(2):
-        async with serving(pages.application, None, tmp_path):
-            connector = aiohttp.UnixConnector(str(tmp_path / "agent.sock"))
-            async with (
-                aiohttp.ClientSession(connector=connector) as session,
-                session.get("http://agent/healthz") as response,
-            ):
-                assert response.status == 200
-            assert (tmp_path / "agent.sock").stat().st_mode & 0o777 == 0o600
-        pages = Pages()
-
-
-async def test_a_socket_path_that_is_too_long_is_only_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    deep = tmp_path / ("d" * 120)
-    async with serving(Pages().application, "127.0.0.1:0", deep):
-        assert (await fetch(deep, "/healthz"))[0] == 200
-    assert "no API on" in caplog.text
-
-
-async def test_an_address_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"--listen: cannot listen on 192\.0\.2\.1:1"):
-        async with serving(Pages().application, "192.0.2.1:1", tmp_path):
-            pass
-
-
-async def test_a_task_that_is_silent_for_too_long_is_named() -> None:
-    progress = Progress()
-    goes_on = progress.of("goes on", 0.1)
-    progress.of("stands still", 0.1)
-    progress.of("has time", 10)
-    for _ in range(4):
-        await asyncio.sleep(0.05)
-        goes_on()
-    assert list(progress.stalled()) == ["stands still"]

@@ -193,7 +193,7 @@ async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: P
         await seen.until(shows("n1", "Ascend910-3"))
     status, answer = daemon.ask("/readyz")
     assert status == 503
-    assert str(blocked) in answer["reason"]
+    assert str(blocked) in answer["reasons"][0]
     (blocked / "mindx-dl").unlink()
     daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
 

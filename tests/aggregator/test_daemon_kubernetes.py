@@ -63,7 +63,7 @@ async def test_an_api_server_that_is_away_at_start_is_waited_for(
     daemon.spawn()
     status, answer = daemon.ask("/readyz")
     assert (status, answer["ready"]) == (503, False)
-    assert "waiting" in answer["reason"]
+    assert "waiting" in answer["reasons"][0]
     assert daemon.ask("/healthz")[0] == 200
     control_plane.start_apiserver()
     daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)

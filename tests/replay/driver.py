@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from contract.codes import CARD_DROP, LINK_DOWN
 from contract.errors import DriverCallError
 from contract.levels import Severity
+from contract.observation import Assertion, Observation
+from contract.switch_info import SwitchPort, port_subject
 from dcmi_shim.types import Chip, DriverEvent, Inventory, SuperPod
 
 if TYPE_CHECKING:
@@ -42,6 +44,28 @@ PROFILES = {
         library="recording",
     ),
 }
+
+
+def switch_report(step: dict[str, Any], now_ms: int) -> Observation:
+    """What the switch collector reports of a recorded event of a switch, in the moment of it."""
+    kind = "na" if step["sub_type"] == -1 else step["sub_type"]
+    peer = _PEERS.get(step["peer_device"], "na")
+    port = SwitchPort(
+        step["switch_chip"], step["switch_port"], step["peer_device"], step["peer_port"]
+    )
+    return Observation(
+        "switch",
+        port_subject(port),
+        f"[{step['event_type']},{kind},{peer},na]",
+        _ASSERTIONS[step["assertion"]],
+        now_ms,
+        Severity(step["severity"]),
+        now_ms,
+    )
+
+
+_PEERS = {0: "cpu", 1: "npu", 2: "L2"}
+_ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 
 
 class RecordedDriver:

@@ -1,6 +1,6 @@
 """Plays a recording of the real device plugin: collectors, policy and document, no I/O.
 
-It runs in virtual time. Every document is taken as written and acknowledged at once.
+It runs in virtual time. Every document is acknowledged when it is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collectors.chip_faults import ChipFaults
 from contract.catalogue import shipped
 from contract.policies import DurationEntry, duration_policies
 from tests.parts.surroundings import surroundings
-from tests.replay.driver import RecordedDriver
+from tests.replay.driver import RecordedDriver, switch_report
 from tests.replay.links import AskedTool, RecordedTool
 from tests.vectors import VECTORS
 
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from collectors.base import Sink
     from contract.catalogue import Catalogue
     from contract.observation import Report
-    from stores.base import Document
 
 NODE = "node-1"
 SETTLED_SECONDS = 10.0
+WRITE_SECONDS = 2**-7
+"""How long after a change its document is in the store: a commit and a write on this machine.
+What changes meanwhile goes out with it."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,9 @@ class _Player:
                 self._tables = customised(do["content"])
         self._document = DeviceInfoDocument(NODE, lambda: self._state, self._tables)
         self._listeners: list[Sink] = []
-        self._unstamped: Document | None = None
+        self._content: object = None
         self._stamp = 0
+        self._writing: asyncio.TimerHandle | None = None
 
     def _at_ms(self) -> int:
         return round((self._loop.time() - self._begin) * 1000)
@@ -101,7 +104,9 @@ class _Player:
                     continue
                 if do["do"].startswith(("link", "hccn")):
                     self._tool.do(do)
-                if do["do"] not in ("file", "hccn", "link-without-event"):
+                if do["do"] == "switch":
+                    self._take_in([switch_report(do, self._wall_clock())])
+                elif do["do"] not in ("file", "hccn", "link-without-event"):
                     self._driver.do(do)
             await asyncio.sleep(SETTLED_SECONDS)
             await asyncio.sleep(last_seconds - (self._loop.time() - self._begin))
@@ -125,21 +130,23 @@ class _Player:
 
     def _take_in(self, inputs: Sequence[Input]) -> None:
         self._state, _ = step(self._state, inputs, self._wall_clock(), self._tables)
-        self._publish()
+        if self._writing is None:
+            self._writing = self._loop.call_later(WRITE_SECONDS, self._publish)
         deadline_ms = next_deadline_ms(self._state, self._tables)
         if deadline_ms is not None:
             self._loop.call_later((deadline_ms - self._wall_clock()) / 1000, self._take_in, ())
 
     def _publish(self) -> None:
+        self._writing = None
         wanted = self._document.wanted()
         if wanted is None:
             return
-        unstamped = wanted.render(0)
-        if unstamped == self._unstamped:
+        if wanted.content == self._content:
             return
-        self._unstamped = unstamped
+        self._content = wanted.content
         self._stamp = max(self._wall_clock() // 1000, self._stamp + 1)
-        document = wanted.render(self._stamp)
+        assert wanted.stamped is not None
+        document = wanted.stamped(self._stamp)
         self._document.verify(document)
         self.shown.append(Shown(self._at_ms(), document.data, document.labels))
         done = Acknowledged(document.name, wanted.revision, self._wall_clock())

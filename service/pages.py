@@ -1,0 +1,114 @@
+"""Pages over HTTP: on an address, and for the same host on a socket."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from contract.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+log = logging.getLogger("service.pages")
+
+LISTEN_NAME = "listen"
+"""The file in the state directory that says where the daemon listens."""
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SHUTDOWN_SECONDS = 0.5
+
+
+def json_answer(value: object, status: int = 200) -> web.Response:
+    """``value`` as JSON on a line of its own."""
+    return web.Response(
+        body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json"
+    )
+
+
+def health_answer(stalled: Mapping[str, float]) -> web.Response:
+    """``/healthz``: 503 while a task stalls; which ones, and for how many seconds."""
+    return json_answer({"healthy": not stalled, "stalled": stalled}, 503 if stalled else 200)
+
+
+def ready_answer(reasons: Sequence[str]) -> web.Response:
+    """``/readyz``: 503 with the reasons why not; ready where there are none."""
+    return json_answer({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+
+
+def metrics_answer(exposition: bytes) -> web.Response:
+    """``/metrics``: the text format of Prometheus."""
+    return web.Response(body=exposition, headers={"Content-Type": _METRICS_TYPE})
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    pages: web.Application, listen: str | None, state_dir: Path, *, socket_name: str | None = None
+) -> AsyncIterator[None]:
+    """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
+
+    The address is logged and noted in ``state_dir``. ``socket_name`` is a socket in ``state_dir``
+    for whoever may write there; it is a convenience: without it the daemon works, and says so.
+
+    Raises ``ConfigurationError`` when ``listen`` cannot be used.
+    """
+    runner = web.AppRunner(pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        if socket_name is not None:
+            await _serve_socket(runner, state_dir / socket_name)
+        if listen is not None:
+            await _serve_address(runner, listen, state_dir / LISTEN_NAME)
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _make_way(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _note(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError as error:
+        log.warning("%s is not written: %s", path, error)
+
+
+async def _serve_socket(runner: web.AppRunner, path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        _make_way(path)
+        # Before the name exists, so that nobody else can ever connect.
+        os.fchmod(listener.fileno(), 0o600)
+        listener.bind(str(path))
+        await web.SockSite(runner, listener).start()
+    except OSError as error:
+        listener.close()
+        log.warning("no API on %s: %s", path, error)
+
+
+async def _serve_address(runner: web.AppRunner, listen: str, note: Path) -> None:
+    host, _, port = listen.rpartition(":")
+    site = web.TCPSite(runner, host.strip("[]"), int(port))
+    try:
+        await site.start()
+    except OSError as error:
+        problem = Problem("--listen", f"cannot listen on {listen}: {error.strerror}")
+        raise ConfigurationError("configuration", [problem]) from None
+    address = runner.addresses[-1]
+    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+    url = f"http://{shown}:{address[1]}"
+    log.info("listening on %s", url)
+    _note(note, f"{url}\n")

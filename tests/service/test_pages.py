@@ -1,0 +1,80 @@
+"""Serving pages on an address and on a socket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from contract.errors import ConfigurationError
+from service.pages import health_answer, json_answer, ready_answer, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def one_page() -> web.Application:
+    async def hello(_: web.Request) -> web.Response:
+        return json_answer({"hello": [1]})
+
+    pages = web.Application()
+    pages.router.add_get("/hello", hello)
+    return pages
+
+
+async def test_the_address_is_noted_and_answers(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    async with serving(one_page(), "127.0.0.1:0", deep):
+        url = (deep / "listen").read_text().strip()
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/hello") as response:
+            assert response.content_type == "application/json"
+            assert await response.text() == '{"hello":[1]}\n'
+    assert [path.name for path in deep.iterdir()] == ["listen"]
+
+
+async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "some.sock"
+    for _ in range(2):
+        async with serving(one_page(), None, tmp_path, socket_name="some.sock"):
+            connector = aiohttp.UnixConnector(str(path))
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.get("http://daemon/hello") as response,
+            ):
+                assert response.status == 200
+            assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_socket_path_that_is_too_long_is_only_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = tmp_path / ("d" * 120)
+    async with serving(one_page(), "127.0.0.1:0", deep, socket_name="some.sock"):
+        assert (deep / "listen").exists()
+    assert "no API on" in caplog.text
+
+
+async def test_a_note_that_cannot_be_written_is_only_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    async with serving(one_page(), "127.0.0.1:0", tmp_path / "file"):
+        pass
+    assert "is not written" in caplog.text
+
+
+async def test_an_address_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"--listen: cannot listen on 192\.0\.2\.1:1"):
+        async with serving(one_page(), "192.0.2.1:1", tmp_path):
+            pass
+
+
+def test_probes_say_what_is_wrong() -> None:
+    well, stalled = health_answer({}), health_answer({"driver": 61.5})
+    assert (well.status, stalled.status) == (200, 503)
+    assert stalled.text == '{"healthy":false,"stalled":{"driver":61.5}}\n'
+    ready, waiting = ready_answer(()), ready_answer(("no store",))
+    assert (ready.status, waiting.status) == (200, 503)
+    assert waiting.text == '{"ready":false,"reasons":["no store"]}\n'
