@@ -8,12 +8,13 @@ and parts of the server; only who judges differs. Levels come from the catalogue
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from agent import durations
+from agent.deadlines import deadline_ms_of, due_ms_of, expire
+from agent.draft import Draft, end, judge, judged_again, level_of, without
 from agent.event_order import is_before, is_over, is_recent
 from agent.state import (
     CHIP_SOURCE,
@@ -30,9 +31,7 @@ from agent.state import (
     SubjectState,
     Upgrade,
 )
-from contract.catalogue import Verdict
 from contract.codes import RESET_FINISHED, is_network
-from contract.levels import ChipLevel, most_serious
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Assertion,
@@ -46,71 +45,11 @@ from contract.observation import (
 from contract.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from contract.catalogue import Catalogue
-    from contract.levels import Severity
 
 Input: TypeAlias = Report | Acknowledged | Adopted
-
-ONCE_VISIBLE_MS = 5_000
-"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
-
-
-DOUBT_MS = 6_000
-"""How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
-tool one that the driver does not list. Both are asked 2 s after the last event and answer within
-2 s."""
-
-
-@dataclass
-class _Draft:
-    """One call of ``step``: what it has found so far."""
-
-    state: State
-    tables: Catalogue
-    revision: int
-    changes: list[Change] = field(default_factory=list)
-
-    def note(
-        self,
-        kind: ChangeKind,
-        subject: Subject,
-        fault: Fault,
-        at_ms: int,
-        because: str,
-        old: str | None = None,
-        new: str | None = None,
-    ) -> None:
-        self.changes.append(
-            Change(
-                kind,
-                subject,
-                fault.code,
-                fault.episode,
-                at_ms,
-                because,
-                old,
-                new,
-                fault.severity,
-                fault.device_fault and subject.kind == "chip",
-            )
-        )
-
-    def note_upgrade(
-        self,
-        kind: ChangeKind,
-        subject: Subject,
-        upgrade: Upgrade,
-        at_ms: int,
-        because: str,
-        old: str | None,
-        new: str | None,
-    ) -> None:
-        code, episode, severity = upgrade.code, upgrade.episode, upgrade.severity
-        self.changes.append(
-            Change(kind, subject, code, episode, at_ms, because, old, new, severity)
-        )
 
 
 def step(
@@ -121,19 +60,19 @@ def step(
     How the inputs are batched makes no difference. The very same state is returned when nothing
     changed.
     """
-    draft = _Draft(state, tables, state.revision)
+    draft = Draft(state, tables, state.revision)
     subjects = dict(state.subjects())
-    deadline_ms = _deadline_ms(subjects.values(), tables)
+    deadline_ms = deadline_ms_of(subjects.values(), tables)
     for item in inputs:
         if deadline_ms is not None and deadline_ms <= _time_of(item):
-            subjects = _expire(subjects, _time_of(item), draft)
-            deadline_ms = _deadline_ms(subjects.values(), tables)
+            subjects = expire(subjects, _time_of(item), draft)
+            deadline_ms = deadline_ms_of(subjects.values(), tables)
         if isinstance(item, Acknowledged):
             subjects = {
                 subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
                 for subject, known in subjects.items()
             }
-            deadline_ms = _deadline_ms(subjects.values(), tables)
+            deadline_ms = deadline_ms_of(subjects.values(), tables)
             continue
         if isinstance(item, Gap):
             continue  # an audit repairs what was missed
@@ -144,16 +83,16 @@ def step(
             draft.revision += 1
             deadline_ms = _sooner(deadline_ms, after, item, tables)
     if deadline_ms is not None and deadline_ms <= now_ms:
-        subjects = _expire(subjects, now_ms, draft)
+        subjects = expire(subjects, now_ms, draft)
     return _state_of(draft, subjects), tuple(draft.changes)
 
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
-    return _deadline_ms((known for _, known in state.subjects()), tables)
+    return deadline_ms_of((known for _, known in state.subjects()), tables)
 
 
-def _state_of(draft: _Draft, subjects: Mapping[Subject, SubjectState]) -> State:
+def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:
     """The state with ``subjects``: the very same one when nothing changed."""
     chips = {
         subject.id: known for subject, known in subjects.items() if isinstance(known, ChipState)
@@ -187,24 +126,6 @@ def is_one_off_waiting(state: State, document: str) -> bool:
     )
 
 
-def _judge(
-    tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
-) -> Verdict:
-    """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
-    match subject.kind:
-        case "chip":
-            assert isinstance(known, ChipState)
-            verdict = tables.judge(code, severity)
-            for upgrade in known.upgrades:
-                level = ChipLevel(verdict.level)
-                if upgrade.code == code and most_serious([upgrade.level, level]) is not level:
-                    verdict = Verdict(upgrade.level, upgrade.because)
-            return verdict
-        case "switch":
-            return tables.judge_switch(code)
-    return tables.judge_node(code)
-
-
 def _time_of(item: Input) -> int:
     match item:
         case Observation():
@@ -212,40 +133,6 @@ def _time_of(item: Input) -> int:
         case SourceBlind():
             return item.since_ms
     return item.at_ms
-
-
-def _end_ms(fault: Fault | None) -> int | None:
-    """When time alone ends ``fault``."""
-    if fault is None:
-        return None
-    if fault.once:
-        at_ms, wait_ms = fault.acknowledged_at_ms, ONCE_VISIBLE_MS
-    else:
-        at_ms, wait_ms = fault.doubted_at_ms, DOUBT_MS
-    return None if at_ms is None else at_ms + wait_ms
-
-
-def _due_ms(known: SubjectState, code: str, tables: Catalogue) -> int | None:
-    """When time alone changes what is known of ``code``."""
-    end_ms = _end_ms(known.faults.get(code))
-    if not isinstance(known, ChipState):
-        return end_ms
-    rule_ms = durations.due_ms(known, code, tables.durations)
-    return min((due for due in (end_ms, rule_ms) if due is not None), default=None)
-
-
-def _next_due(known: SubjectState, tables: Catalogue) -> tuple[int, str] | None:
-    """What time alone changes next of one subject: when, and which code."""
-    codes = set(known.faults)
-    if isinstance(known, ChipState):
-        codes.update(upgrade.code for upgrade in known.upgrades)
-    dues = ((_due_ms(known, code, tables), code) for code in codes)
-    return min(((due, code) for due, code in dues if due is not None), default=None)
-
-
-def _deadline_ms(subjects: Iterable[SubjectState], tables: Catalogue) -> int | None:
-    dues = (_next_due(known, tables) for known in subjects)
-    return min((due[0] for due in dues if due is not None), default=None)
 
 
 def _sooner(
@@ -257,106 +144,8 @@ def _sooner(
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
     due = None
     if isinstance(item, (Observation, Adopted)):
-        due = _due_ms(known, item.code, tables)
+        due = due_ms_of(known, item.code, tables)
     return min((due for due in (deadline_ms, due) if due is not None), default=None)
-
-
-def _expire(
-    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: _Draft
-) -> dict[Subject, SubjectState]:
-    """Let all that time alone changes happen, up to ``now_ms``."""
-    left = dict(subjects)
-    for subject, known in subjects.items():
-        while (due := _next_due(known, draft.tables)) is not None and due[0] <= now_ms:
-            due_ms, code = due
-            fault = known.faults.get(code)
-            if fault is not None and _end_ms(fault) == due_ms:
-                known = _end_by_time(known, subject, fault, due_ms, draft)
-            else:
-                assert isinstance(known, ChipState)
-                known = _apply_rule(known, subject, code, due_ms or now_ms, draft)
-        left[subject] = known
-    return left
-
-
-def _end_by_time(
-    known: SubjectState, subject: Subject, fault: Fault, at_ms: int, draft: _Draft
-) -> SubjectState:
-    """End a one-off fault that every reader had time to see, or a doubt that nothing cleared."""
-    if fault.once:
-        because = "a one-off event, published long enough to be seen"
-        return _end(known, subject, fault, at_ms, because, draft)
-    because = "its recovery looked older than it, but no audit found it since"
-    if not fault.said_by:
-        because = "the driver does not list it, and nobody else found it since"
-    gone_ms = fault.doubted_at_ms
-    known = _end(known, subject, fault, at_ms, because, draft, gone_ms)
-    if not fault.said_by:
-        return known
-    ended = Ended(at_ms, replace(fault, doubted_at_ms=None))
-    return replace(known, ended=known.ended | {fault.code: ended})
-
-
-def _end(
-    known: SubjectState,
-    subject: Subject,
-    fault: Fault,
-    at_ms: int,
-    because: str,
-    draft: _Draft,
-    gone_ms: int | None = None,
-) -> SubjectState:
-    """End ``fault``; a lasting one is gone since ``gone_ms`` (``at_ms`` if not told)."""
-    known = replace(known, faults=_without(known.faults, fault.code))
-    if isinstance(known, ChipState) and not fault.once:
-        known = durations.gone(known, fault.code, at_ms if gone_ms is None else gone_ms)
-    kept = _level_of(known, fault.code)
-    draft.note(ChangeKind.ENDED, subject, fault, at_ms, because, fault.level, kept)
-    return known
-
-
-def _apply_rule(
-    known: ChipState, subject: Subject, code: str, at_ms: int, draft: _Draft
-) -> ChipState:
-    """The duration rule of ``code`` fires, releases, or is another one by now."""
-    policy, fault = draft.tables.durations.get(code), known.faults.get(code)
-    upgrade = known.upgrade_of(code, FAULT_DURATION)
-    old = _level_of(known, code)
-    if upgrade is None:
-        assert policy is not None
-        assert fault is not None
-        known = durations.upgraded(known, fault, policy)
-        upgrade = known.upgrade_of(code, FAULT_DURATION)
-        assert upgrade is not None
-        kind, because = ChangeKind.UPGRADED, upgrade.because
-    elif policy is None:
-        known = durations.released(known, upgrade)
-        kind, because = ChangeKind.RELEASED, f"no {FAULT_DURATION} rule names {code} any more"
-    elif policy.level is not upgrade.level:
-        known = durations.relevelled(known, upgrade, policy)
-        kind, because = ChangeKind.UPGRADED, f"the {FAULT_DURATION} rule has another level now"
-    else:
-        known = durations.released(known, upgrade)
-        seconds = policy.recover_timeout_ms / 1000
-        kind = ChangeKind.RELEASED
-        because = f"{code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
-    if fault is not None:
-        verdict = _judge(draft.tables, known, subject, code, fault.severity)
-        fault = replace(fault, level=verdict.level, because=verdict.because)
-        known = replace(known, faults=known.faults | {code: fault})
-    draft.note_upgrade(kind, subject, upgrade, at_ms, because, old, _level_of(known, code))
-    return known
-
-
-def _level_of(known: SubjectState, code: str) -> str | None:
-    """The level that ``code`` has on the subject, be it by a rule alone."""
-    fault = known.faults.get(code)
-    if not isinstance(known, ChipState):
-        return None if fault is None else fault.level
-    levels = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
-    if fault is not None:
-        levels.append(ChipLevel(fault.level))
-    return most_serious(levels) if levels else None
 
 
 def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
@@ -369,7 +158,7 @@ def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
 
 
 def _apply(
-    known: SubjectState, item: Observation | SourceBlind | SourceAnswered | Adopted, draft: _Draft
+    known: SubjectState, item: Observation | SourceBlind | SourceAnswered | Adopted, draft: Draft
 ) -> SubjectState:
     if isinstance(item, Adopted):
         return _adopt(known, item, draft)
@@ -400,7 +189,7 @@ def _apply(
             return _absent(known, held, item, draft)
 
 
-def _adopt(known: SubjectState, item: Adopted, draft: _Draft) -> SubjectState:
+def _adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
     """Take over an upgrade that is in nobody's journal: its time stays, its end is ours."""
     policy = draft.tables.durations.get(item.code)
     if not isinstance(known, ChipState) or policy is None or item.kind != FAULT_DURATION:
@@ -419,19 +208,16 @@ def _adopt(known: SubjectState, item: Adopted, draft: _Draft) -> SubjectState:
         draft.tables.severity_of(item.code) if fault is None else fault.severity,
         item.at_ms if fault is None or fault.once else None,
     )
-    old = _level_of(known, item.code)
+    old = level_of(known, item.code)
     known = durations.adopted(known, upgrade)
-    if fault is not None:
-        verdict = _judge(draft.tables, known, item.subject, item.code, fault.severity)
-        fault = replace(fault, level=verdict.level, because=verdict.because)
-        known = replace(known, faults=known.faults | {item.code: fault})
-    new = _level_of(known, item.code)
+    known = judged_again(draft.tables, known, item.subject, item.code)
+    new = level_of(known, item.code)
     draft.note_upgrade(ChangeKind.UPGRADED, item.subject, upgrade, item.at_ms, because, old, new)
     return known
 
 
 def _absent(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     """One witness takes its word back; with the last one the fault ends.
 
@@ -449,7 +235,7 @@ def _absent(
     )
     if not left and not tool_may_find_it:
         because = "its source does not list it any more"
-        return _end(known, item.subject, held, item.seen_at_ms, because, draft)
+        return end(known, item.subject, held, item.seen_at_ms, because, draft)
     doubted_at_ms = held.doubted_at_ms
     if not left and doubted_at_ms is None:
         doubted_at_ms = item.seen_at_ms
@@ -458,7 +244,7 @@ def _absent(
 
 
 def _occur(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     if held is not None:
         if is_before(item, held.serial, held.raised_at_ms):
@@ -476,7 +262,7 @@ def _occur(
             ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
         )
         because = "its recovery was reported before it"
-        kept = _level_of(known, item.code)
+        kept = level_of(known, item.code)
         draft.note(
             ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level, kept
         )
@@ -484,9 +270,7 @@ def _occur(
     return _begin(known, _new_fault(known, item, draft), item, draft)
 
 
-def _once(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
-) -> SubjectState:
+def _once(known: SubjectState, held: Fault | None, item: Observation, draft: Draft) -> SubjectState:
     if held is None:
         return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
     because = "a one-off event of a code that holds already"
@@ -497,7 +281,7 @@ def _once(
 
 
 def _present(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     if held is not None:
         return _update(known, held, held, item, draft, f"is {_found_by(item)}")
@@ -505,7 +289,7 @@ def _present(
     if ended is None or ended.fault is None or not is_recent(ended, item.seen_at_ms):
         return _begin(known, _new_fault(known, item, draft), item, draft)
     fault = ended.fault
-    verdict = _judge(draft.tables, known, item.subject, fault.code, fault.severity)
+    verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
     fault = replace(
         fault,
         level=verdict.level,
@@ -514,20 +298,20 @@ def _present(
         witnesses=_witnesses(fault, (item.source,)),
     )
     because = f"{item.code} was reported recovered and is still {_found_by(item)}"
-    old = _level_of(known, item.code)
+    old = level_of(known, item.code)
     draft.note(ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, old, fault.level)
     return _there(
         replace(
             known,
             faults=known.faults | {item.code: fault},
-            ended=_without(known.ended, item.code),
+            ended=without(known.ended, item.code),
         ),
         item.code,
     )
 
 
 def _recover(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     if held is None:
         ended = known.ended.get(item.code)
@@ -542,7 +326,7 @@ def _recover(
         doubted = replace(held, doubted_at_ms=item.seen_at_ms)
         return replace(known, faults=known.faults | {held.code: doubted})
     because = "the driver reported its recovery"
-    known = _end(known, item.subject, held, item.seen_at_ms, because, draft)
+    known = end(known, item.subject, held, item.seen_at_ms, because, draft)
     return replace(known, ended=_remember(known, item, held))
 
 
@@ -559,7 +343,7 @@ def _there(known: SubjectState, code: str) -> SubjectState:
     return durations.there(known, code) if isinstance(known, ChipState) else known
 
 
-def _new_fault(known: SubjectState, item: Observation, draft: _Draft) -> Fault:
+def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
     """The first moment of an episode. What a poll says of a chip's severity does not count."""
     severity = item.severity
     if item.subject.kind == "chip":
@@ -567,7 +351,7 @@ def _new_fault(known: SubjectState, item: Observation, draft: _Draft) -> Fault:
             severity = None
         if severity is None:
             severity = draft.tables.severity_of(item.code)
-    verdict = _judge(draft.tables, known, item.subject, item.code, severity)
+    verdict = judge(draft.tables, known, item.subject, item.code, severity)
     return Fault(
         code=item.code,
         episode=_episode(item, item.seen_at_ms, draft),
@@ -582,8 +366,8 @@ def _new_fault(known: SubjectState, item: Observation, draft: _Draft) -> Fault:
     )
 
 
-def _begin(known: SubjectState, fault: Fault, item: Observation, draft: _Draft) -> SubjectState:
-    old = _level_of(known, fault.code)
+def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+    old = level_of(known, fault.code)
     draft.note(
         ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
     )
@@ -592,7 +376,7 @@ def _begin(known: SubjectState, fault: Fault, item: Observation, draft: _Draft) 
 
 
 def _update(
-    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: _Draft, what: str
+    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Draft, what: str
 ) -> SubjectState:
     """A code that holds was seen again: it lasts without doubt, maybe with another severity or
     another witness."""
@@ -609,7 +393,7 @@ def _update(
     if fault == held:
         return known
     if fault.severity != held.severity:
-        verdict = _judge(draft.tables, known, item.subject, fault.code, fault.severity)
+        verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
         fault = replace(fault, level=verdict.level, because=verdict.because)
     if fault.level != held.level or fault.severity != held.severity or held.once:
         because = f"a one-off event before, it {what}" if held.once else fault.because
@@ -631,7 +415,7 @@ def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> di
     return kept
 
 
-def _episode(item: Observation | Adopted, at_ms: int, draft: _Draft) -> str:
+def _episode(item: Observation | Adopted, at_ms: int, draft: Draft) -> str:
     parts = (
         draft.state.node,
         str(item.subject),
@@ -641,10 +425,3 @@ def _episode(item: Observation | Adopted, at_ms: int, draft: _Draft) -> str:
         str(at_ms),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-T = TypeVar("T")
-
-
-def _without(items: dict[str, T], key: str) -> dict[str, T]:
-    return {code: item for code, item in items.items() if code != key}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.deadlines import ONCE_VISIBLE_MS
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
-from agent.policy import ONCE_VISIBLE_MS
 from agent.state import Acknowledged, State
 from agent.verdicts import Verdicts, restore
 from contract import catalogue
