@@ -31,7 +31,7 @@ from agent.state import (
     SubjectState,
     Upgrade,
 )
-from contract.codes import RESET_FINISHED, is_network
+from contract.codes import RESET_FINISHED, UB_PORT_DOWN, is_network
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Assertion,
@@ -229,7 +229,7 @@ def _absent(
     left = tuple(source for source in held.said_by if source != item.source)
     tool_may_find_it = (
         item.source == CHIP_SOURCE
-        and is_network(item.code)
+        and (is_network(item.code) or item.code == UB_PORT_DOWN)
         and LINK_SOURCE in known.answered
         and LINK_SOURCE not in known.blind
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -153,8 +152,8 @@ class Publisher:
                     await self._wait(pause)
 
     async def _wait(self, pause: _Pause) -> None:
-        deadline = time.monotonic() + pause.seconds
-        while not pause.until.is_set() and (left := deadline - time.monotonic()) > 0:
+        deadline = _now() + pause.seconds
+        while not pause.until.is_set() and (left := deadline - _now()) > 0:
             self._edges.progress()
             try:
                 async with asyncio.timeout(min(left, 1.0)):
@@ -175,7 +174,7 @@ class Publisher:
                 self.record.waiting = None
             return _Pause(due_seconds, self._woken)
         now_ms = self._edges.wall_clock()
-        stamp, early_seconds = self._stamps.next(now_ms // 1000, time.monotonic())
+        stamp, early_seconds = self._stamps.next(now_ms // 1000, _now())
         if early_seconds > 0 and wanted.stamped is not None:
             return _Pause(early_seconds, self._woken)
         wanted = await self._committed(wanted)
@@ -202,7 +201,7 @@ class Publisher:
     def _why_write(self, wanted: Wanted) -> tuple[str, float]:
         """The reason for the next write, and in how many seconds it is due."""
         if self.record.conflict_since_ms is not None:
-            quiet = time.monotonic() - self._foreign_at[-1]
+            quiet = _now() - self._foreign_at[-1]
             if quiet < _CONFLICT_SECONDS:
                 return "conflict", _CONFLICT_SECONDS - quiet
             self.record.conflict_since_ms = None
@@ -213,9 +212,7 @@ class Publisher:
             return "change", 0.0
         if not _same(self._shown, self._acknowledged.document):
             return "repair", 0.0
-        return "refresh", max(
-            0.0, self._acknowledged_at + wanted.refresh_seconds - time.monotonic()
-        )
+        return "refresh", max(0.0, self._acknowledged_at + wanted.refresh_seconds - _now())
 
     # Requests.
 
@@ -296,7 +293,7 @@ class Publisher:
     def _agree(self, write: _Write) -> None:
         """The store shows what ``write`` wants."""
         self._acknowledged = write
-        self._acknowledged_at = time.monotonic()
+        self._acknowledged_at = _now()
         stamp = None if write.document is None else write.stamp
         self.record.agrees(self._edges.wall_clock(), stamp, write.revision)
         self._edges.on_acknowledged(write.document, write.revision)
@@ -306,7 +303,7 @@ class Publisher:
         if shown is not None and self._edges.on_foreign(shown):
             return
         self.record.foreign_writes += 1
-        now = time.monotonic()
+        now = _now()
         self._foreign_at.append(now)
         if self.record.conflict_since_ms is not None:
             return
@@ -377,6 +374,11 @@ class Publisher:
     def _look_again(self) -> None:
         self._read_again = True
         self._woken.set()
+
+
+def _now() -> float:
+    """Seconds of a steady clock."""
+    return asyncio.get_running_loop().time()
 
 
 def _reason(error: StoreError | TimeoutError) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.codes import is_network
 from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
 from contract.observation import Subject, chip_subject
 
@@ -21,7 +20,7 @@ CHIP_SOURCE = "chip-faults"
 """The source that reads a chip itself: without its answer nothing is known of the chip."""
 
 LINK_SOURCE = "links"
-"""The source that asks the tool for links: the other witness of a network code."""
+"""The source that asks the tool for links: the other witness of their codes."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,11 +61,9 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     def device_fault(self) -> bool:
         """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3).
 
-        A network fault that the tool found does, whatever its severity.
+        What the tool for links finds does, whatever its severity.
         """
-        return is_device_fault(self.severity) or (
-            is_network(self.code) and LINK_SOURCE in self.said_by
-        )
+        return is_device_fault(self.severity) or LINK_SOURCE in self.said_by
 
 
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -108,7 +108,10 @@ def reading(before: Collection[Alarm] | None) -> Reading:
             raise _wrong(0, f"{page.total} alarms were promised, {len(alarms)} came")
         found = _identities(alarms)
         if last is page or found == known:
-            return tuple({alarm.identity: alarm for alarm in reversed(alarms)}.values())[::-1]
+            once: dict[tuple[str, str, int], Alarm] = {}
+            for alarm in alarms:
+                once.setdefault(alarm.identity, alarm)
+            return tuple(once.values())
         known = found
         why = "no two passes agree"
     raise BmcError(f"the list of alarms changes while it is read, {MAX_PASSES} times now: {why}")

@@ -34,6 +34,7 @@ class TroubledStore(DirectoryStore):
     def __init__(self, url: str, root: Path) -> None:
         super().__init__(url, root)
         self.written: list[Document] = []
+        self.deleted = 0
         self.tries = 0
 
     async def get(self, namespace: str, name: str) -> Document | None:
@@ -55,6 +56,16 @@ class TroubledStore(DirectoryStore):
             self.loses_answers = False
             raise StoreUnavailable("connection reset")
         return version
+
+    async def delete(self, namespace: str, name: str) -> None:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        await super().delete(namespace, name)
+        self.deleted += 1
+        if self.loses_answers:
+            self.loses_answers = False
+            raise StoreUnavailable("connection reset")
 
 
 class Bench:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.policy import Input, step
 from agent.render import render
-from agent.state import Acknowledged, ChangeKind, State
+from agent.state import Acknowledged, Adopted, ChangeKind, State
 from contract.catalogue import shipped
 from contract.device_info import DeviceInfo, encode, verify_published
 from contract.families import FAMILIES
@@ -25,6 +25,7 @@ from contract.observation import (
     Subject,
     chip_subject,
 )
+from contract.policies import FAULT_DURATION
 from tests.policy.builders import SOURCES, T, inventory
 
 CODES = ("80E3A201", "80E21007", "81078603", "8118043C", "80ABCDEF", "8C2FA009")
@@ -37,7 +38,7 @@ PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000)
 
 
 def input_at(now: int, rng: Random) -> Input:
-    kind = rng.choice("ooooooooooobagk")
+    kind = rng.choice("ooooooooooobagkx")
     subject = chip_subject(rng.randrange(CHIPS))
     match kind:
         case "b":
@@ -48,6 +49,8 @@ def input_at(now: int, rng: Random) -> Input:
             return Gap(SOURCES[0], now, "queue full")
         case "k":
             return Acknowledged("mindx-dl-deviceinfo-node-1", rng.randrange(60), now)
+        case "x":
+            return Adopted(subject, rng.choice(CODES), FAULT_DURATION, now - 30_000, now)
     return observation_at(now, subject, rng)
 
 
@@ -214,7 +217,7 @@ def test_every_episode_begins_once_and_ends_at_most_once(inputs: list[Input]) ->
                 case ChangeKind.CHANGED | ChangeKind.REPEATED:
                     assert change.episode in live
                 case ChangeKind.UPGRADED:
-                    assert change.episode in live
+                    assert change.episode in live or isinstance(item, Adopted)
                     raised.add(change.episode)
                 case ChangeKind.RELEASED:
                     raised.remove(change.episode)

@@ -175,5 +175,3 @@ def test_link_that_the_tool_found_counts_as_a_device_fault() -> None:
     ]
     (began,) = changes(with_tool(), [tool(PRESENT)])
     assert began.device_fault
-    (other,) = changes(with_tool(), [seen(PRESENT, "80E21007", source=TOOL)])
-    assert not other.device_fault, "it is no network code"
