@@ -153,14 +153,7 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
         subject = _subject(name)
         if subject is not None:
             reports.append(SourceAnswered(CHIP_SOURCE, subject, found.update_time * 1000))
-    for fault in found.faults:
-        subject = _subject(fault.npu_name)
-        if subject is not None:
-            reports += [
-                Observation(CHIP_SOURCE, subject, code, Assertion.PRESENT, entry.fault_time)
-                for code, entry in (fault.fault_time_and_level_map or {}).items()
-                if is_code(code) and entry.fault_time > 0
-            ]
+    # Before the faults, whose times may be those of their upgrades.
     for name, reasons in reasons_of(found.upgrade_reasons, FAULT_DURATION).items():
         subject = _subject(name)
         if subject is not None:
@@ -170,6 +163,14 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
                 )
                 for code, reason in reasons.items()
                 if reason.upgrade_time > 0
+            ]
+    for fault in found.faults:
+        subject = _subject(fault.npu_name)
+        if subject is not None:
+            reports += [
+                Observation(CHIP_SOURCE, subject, code, Assertion.PRESENT, entry.fault_time)
+                for code, entry in (fault.fault_time_and_level_map or {}).items()
+                if is_code(code) and entry.fault_time > 0
             ]
     return tuple(reports)
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal import JournalStatus
+from agent.state import Upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agent.publication import Publication
-    from agent.state import State, SubjectState, Upgrade
+    from agent.state import State, SubjectState
     from dcmi_shim.types import Inventory, StuckCall
 
 

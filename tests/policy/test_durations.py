@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agent.device_info import DeviceInfoDocument
 from agent.policy import next_deadline_ms, step
 from agent.render import render
 from agent.state import Adopted, ChangeKind, State
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
+from contract.device_info import encode
+from contract.families import FAMILIES
 from contract.isolation import read_isolation, without_own_reasons
 from contract.levels import ChipLevel, Severity
 from contract.observation import Assertion, SourceAnswered, chip_subject
 from contract.policies import FAULT_DURATION, DurationPolicy
+from stores.base import Document
 from tests.policy.builders import T, after, changes, healthy, inventory, seen
 from tests.policy.test_worked_examples import EXAMPLES, judge
 
@@ -338,6 +342,19 @@ class TestAdopted:
     def test_upgrade_that_the_journal_knows_is_not_replaced(self) -> None:
         state = after(healthy(), [DOWN], T + 30_000)
         assert after(state, [self.FOUND], T + 30_000) is state
+
+    def test_is_what_a_document_gives_to_an_agent_without_a_journal(self) -> None:
+        written = document(after(healthy(), [DOWN], T + 20_001))
+        data = encode(written, FAMILIES["Ascend910B"])
+        made = DeviceInfoDocument("node-1", healthy, shipped())
+        remembered = made.take_over(Document(made.namespace, made.name, data, {}))
+        assert made.isolation.reasons == "{}", "the policy gives them now"
+        state = after(State("node-1", "boot"), remembered, T + 300_000)
+        assert document(state).faults == written.faults
+        assert document(state).upgrade_reasons == written.upgrade_reasons
+        gone = seen(ABSENT, LINK_DOWN, at=T + 300_000)
+        state = after(state, [gone], T + 360_001)
+        assert document(state).upgrade_reasons == "{}"
 
 
 def test_answer_of_a_source_does_not_move_a_deadline() -> None:
