@@ -26,7 +26,10 @@ def due_ms(known: ChipState, code: str, policies: Mapping[str, DurationPolicy]) 
 
     A one-off event never lasts, and a fault in doubt may be over.
     """
-    policy, upgrade = policies.get(code), known.upgrade_of(code, FAULT_DURATION)
+    policy = policies.get(code)
+    if policy is None and not known.upgrades:
+        return None
+    upgrade = known.upgrade_of(code, FAULT_DURATION)
     if upgrade is None:
         fault = known.faults.get(code)
         if policy is None or fault is None or fault.once or fault.doubted_at_ms is not None:
