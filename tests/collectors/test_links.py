@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,10 +17,12 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, install
 from dcmi_shim.types import Chip, Inventory
 from tests.collectors.scripted import Said, ScriptedDriver
+from tests.parts.process_table import processes_of
 from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
     from collectors.base import Sink
     from contract.observation import Report, Subject
@@ -274,28 +275,18 @@ async def test_one_chip_hangs_and_the_others_go_on(root: Path, hardware: Emulato
         assert blind(node) == [1]
 
 
-def runs_of(root: Path) -> int:
-    """How many processes of the tool there are now."""
-    tool = str(root / HCCN_TOOL).encode()
-    found = 0
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found += entry.read_bytes().startswith(tool)
-    return found
-
-
 async def test_a_tool_that_hangs_for_all_does_not_pile_up(root: Path, hardware: Emulator) -> None:
     hardware.tool("hccn_tool", "hang")
     most = 0
     async with running(root, Links(period_seconds=0.3, deadline_seconds=0.1)) as node:
         for _ in range(100):
-            most = max(most, runs_of(root))
+            most = max(most, len(processes_of(root / HCCN_TOOL)))
             await asyncio.sleep(0.01)
         assert blind(node) == [*range(CHIPS)]
         assert most == 1
         hardware.tool("hccn_tool", "ok")
         await until(lambda: len(node.up()) == CHIPS)
-    await until(lambda: runs_of(root) == 0)
+    await until(lambda: not processes_of(root / HCCN_TOOL))
 
 
 async def test_a_slow_tool_is_waited_for(root: Path, hardware: Emulator) -> None:
