@@ -29,12 +29,12 @@ def test_before_the_first_list_nobody_knows() -> None:
 def test_pods_come_and_go() -> None:
     usage = Usage()
     usage.observe(UsageListed((pod("a", "n1", "Ascend910-0"),)))
-    assert usage.observe(pod("b", "n1", "Ascend910-1", "Ascend910-2")) == {"n1"}
+    assert usage.observe(pod("b", "n1", "Ascend910-1", "Ascend910-2")) == frozenset({"n1"})
     assert used(usage) == {"Ascend910-0", "Ascend910-1", "Ascend910-2"}
     assert usage.observe(pod("b", "n1", "Ascend910-1", "Ascend910-2")) == frozenset()
-    assert usage.observe(pod("b", "n2", "Ascend910-7")) == {"n1", "n2"}
+    assert usage.observe(pod("b", "n2", "Ascend910-7")) == frozenset({"n1", "n2"})
     assert used(usage) == {"Ascend910-0"}
-    assert usage.observe(UsageEnded("a")) == {"n1"}
+    assert usage.observe(UsageEnded("a")) == frozenset({"n1"})
     assert usage.observe(UsageEnded("a")) == frozenset()
     assert used(usage) == set()
     assert usage.pods == 1
@@ -53,5 +53,5 @@ def test_a_later_list_names_the_nodes_that_differ() -> None:
     usage.observe(Interrupted("away"))
     assert used(usage) == {"x"}
     listed = UsageListed((pod("b", "n2", "x"), pod("c", "n4", "x"), pod("d", "n5", "x")))
-    assert usage.observe(listed) == {"n1", "n3", "n4", "n5"}
+    assert usage.observe(listed) == frozenset({"n1", "n3", "n4", "n5"})
     assert usage.interrupted is None
