@@ -40,6 +40,12 @@ class DriverCalls(Section):
     probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
 
 
+class Heartbeat(Section):
+    """The proof that the agent is alive."""
+
+    interval_seconds: float = Field(default=5.0, ge=0.1, le=300)
+
+
 class AgentConfiguration(Section):
     """Everything that ``vigil agent`` can be told."""
 
@@ -52,6 +58,7 @@ class AgentConfiguration(Section):
     listen: ListenAddress | None = None
     chip_faults: ChipFaults = ChipFaults()
     driver: DriverCalls = DriverCalls()
+    heartbeat: Heartbeat = Heartbeat()
 
 
 def load_agent(

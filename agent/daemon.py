@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent import status
+from agent import heartbeat, status
 from agent.device_info import DeviceInfoDocument, remembered_by
+from agent.holder import this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
+from agent.ownership import device_info_of, refuse_beside_others
 from agent.publisher import Edges, Publisher
 from agent.state import Acknowledged, believed
 from agent.state_dir import claimed, remember
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
+    from agent.publisher import Wanted
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from stores.base import Document, Store
@@ -58,6 +61,7 @@ log = logging.getLogger("agent.daemon")
 _COMMIT_SECONDS = 0.020
 _MEMORY_SECONDS = 1.0
 _PUBLISHER_PATIENCE_SECONDS = 30.0
+_HEARTBEAT_PATIENCE_SECONDS = 30.0
 
 
 class Stopped(Exception):
@@ -155,7 +159,7 @@ class Agent:
             self._document.namespace,
             self._document.name,
             Edges(
-                wanted=self._document.wanted,
+                wanted=self._wanted,
                 stamp_of=self._document.stamp_of,
                 verify=self._document.verify,
                 before_write=self._until_committed,
@@ -164,6 +168,19 @@ class Agent:
                 on_acknowledged=self._acknowledged,
                 wall_clock=_wall_clock,
                 progress=self._progress.of("publisher", _PUBLISHER_PATIENCE_SECONDS),
+            ),
+        )
+
+        self._heartbeat = heartbeat.Heartbeat(
+            store,
+            configuration.node_name,
+            this_holder(configuration.state_dir),
+            configuration.heartbeat.interval_seconds,
+            heartbeat.Edges(
+                stalled=self._progress.stalled,
+                on_permitted=lambda: self._publisher.wake(_wall_clock()),
+                progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
+                wall_clock=_wall_clock,
             ),
         )
 
@@ -196,6 +213,7 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
                 root("publisher", self._publisher.run())
+                root("heartbeat", self._beat())
                 root(
                     "service manager",
                     keep_told(
@@ -215,6 +233,15 @@ class Agent:
                 return 0
             raise cause from None
         raise AssertionError("root tasks end with an exception")
+
+    async def _beat(self) -> NoReturn:
+        owned = [device_info_of(self._configuration.node_name)]
+        progress = self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
+        await refuse_beside_others(self._store, owned, _wall_clock, progress)
+        await self._heartbeat.run()
+
+    def _wanted(self) -> Wanted | None:
+        return self._document.wanted() if self._heartbeat.may_publish else None
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
@@ -355,12 +382,13 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publication, len(chips), driver),
+            not_ready=status.not_ready(publication, len(chips), driver, self._heartbeat.conflict),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._document.device_type),
             driver=driver,
             publication=publication,
+            heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )
 

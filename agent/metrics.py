@@ -37,6 +37,7 @@ class _Picture(Collector):
         yield from _chips(status)
         yield from _driver(status)
         yield from _publication(status, self._record)
+        yield from _heartbeat(status)
         yield from _journal(status)
 
 
@@ -157,6 +158,34 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
         total += count
         buckets.append((bound, total))
     return buckets
+
+
+def _heartbeat(status: Status) -> Iterator[Metric]:
+    heartbeat = status.heartbeat
+    yield CounterMetricFamily(
+        "npu_vigil_heartbeat_beats", "Heartbeats that the store took.", value=heartbeat.beats
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_heartbeat_failures",
+        "Attempts to read or write the heartbeat that failed.",
+        value=heartbeat.failures,
+    )
+    if heartbeat.beaten_at_ms is not None:
+        yield _gauge(
+            "npu_vigil_heartbeat_beaten_seconds",
+            "When the store took a heartbeat last (Unix time).",
+            heartbeat.beaten_at_ms / 1000,
+        )
+    yield _gauge(
+        "npu_vigil_heartbeat_withheld",
+        "Whether the agent does not beat because a task of it makes no progress.",
+        heartbeat.withheld is not None,
+    )
+    yield _gauge(
+        "npu_vigil_heartbeat_conflict",
+        "Whether nothing is published because another agent has the node name.",
+        heartbeat.conflict is not None,
+    )
 
 
 def _journal(status: Status) -> Iterator[Metric]:

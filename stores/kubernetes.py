@@ -132,7 +132,7 @@ class KubernetesStore:
         check_names(namespace, name)
         status, answer = await self._connection.request(
             "PATCH",
-            f"{_path(namespace, name)}?{wire.FIELD_MANAGER}",
+            f"{_path(namespace, name)}?{wire.TOUCH_MANAGER}",
             msgspec.json.encode({"metadata": {"annotations": {TOUCHED: touched_now()}}}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )

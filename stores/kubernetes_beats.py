@@ -19,8 +19,6 @@ from stores import kubernetes_wire as wire
 from stores.kubernetes_namespaces import create_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stores.base import Beat
     from stores.kubernetes_connection import Connection
 
@@ -69,12 +67,12 @@ class Heartbeats:
 
     async def beats(self, node: str | None) -> tuple[Beat, ...]:
         """See ``Store``."""
-        if node is not None:
-            lease = await self._read(node, _FROM_CACHE, "read the heartbeat")
-            found: Sequence[bytes | msgspec.Raw] = [] if lease is None else [lease]
-        else:
-            found = await self._list()
-        return tuple(beat for one in found if (beat := self._beat(one)) is not None)
+        if node is None:
+            return tuple(beat for one in await self._list() if (beat := self._beat(one)))
+        what = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+        body = await self._read(node, _FROM_CACHE, what)
+        beat = None if body is None else self._beat(_decoded(body, what))
+        return () if beat is None else (beat,)
 
     async def _transitions(self, beat: Beat, what: str) -> int | None:
         """How often the Lease changed hands with this beat; ``None`` if it does not now."""
@@ -118,7 +116,7 @@ class Heartbeats:
             raise wire.refusal(status, body, what)
         return body
 
-    async def _list(self) -> list[msgspec.Raw]:
+    async def _list(self) -> list[leases.Lease]:
         query = urlencode({"labelSelector": "=".join(leases.LABEL)})
         status, body = await self._connection.request(
             "GET", f"{_LEASES}?{query}&{_FROM_CACHE}", seconds=_LIST_SECONDS
@@ -126,26 +124,28 @@ class Heartbeats:
         if status != _OK:
             raise wire.refusal(status, body, "list Leases")
         try:
-            return leases.list_decoder.decode(body).items
+            found, problems = leases.decode_list(body)
         except msgspec.DecodeError as error:
             raise StoreUnavailable(f"the list of Leases is malformed: {error}") from error
+        for problem in problems:
+            self._complain(f"in the list ({problem})", "malformed")
+        return found
 
-    def _beat(self, raw: bytes | msgspec.Raw) -> Beat | None:
-        """The beat in a Lease; of one that is none, the log says once why."""
-        name = ""
+    def _beat(self, lease: leases.Lease) -> Beat | None:
+        name = lease.metadata.name
         try:
-            lease = leases.decoder.decode(raw)
-            name = lease.metadata.name
             beat = leases.beat_of(lease)
-        except (msgspec.DecodeError, leases.NoBeat) as error:
-            if self._complained.get(name) != str(error):
-                self._complained[name] = str(error)
-                place = f"{HEARTBEAT_NAMESPACE}/{name}"
-                _log.warning("Lease %s is left out, it is no heartbeat: %s", place, error)
+        except leases.NoBeat as error:
+            self._complain(f"{HEARTBEAT_NAMESPACE}/{name}", str(error))
             return None
         if self._complained:
-            self._complained.pop(name, None)
+            self._complained.pop(f"{HEARTBEAT_NAMESPACE}/{name}", None)
         return beat
+
+    def _complain(self, which: str, problem: str) -> None:
+        if self._complained.get(which) != problem:
+            self._complained[which] = problem
+            _log.warning("Lease %s is left out, it is no heartbeat: %s", which, problem)
 
 
 def _path(node: str) -> str:

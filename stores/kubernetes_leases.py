@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract.names import HEARTBEAT_NAMESPACE, HEARTBEAT_PREFIX, heartbeat_name, node_name_problem
 from stores.base import Beat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LABEL = ("npu-vigil/heartbeat", "true")
 """Which Leases are heartbeats."""
@@ -32,19 +28,24 @@ class NoBeat(Exception):
     """A Lease that is no heartbeat; the text says why."""
 
 
-class _Metadata(msgspec.Struct):
+class _Annotations(msgspec.Struct, frozen=True):
+    node: str = msgspec.field(default="", name=_NODE)
+    interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
+
+
+class _Metadata(msgspec.Struct, gc=False):
     name: str
-    annotations: dict[str, str] = {}
+    annotations: _Annotations = _Annotations()
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel", gc=False):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     renew_time: str | None = None
     lease_transitions: int | None = None
 
 
-class Lease(msgspec.Struct):
+class Lease(msgspec.Struct, gc=False):
     """What is read of a Lease."""
 
     metadata: _Metadata
@@ -61,14 +62,34 @@ class Lease(msgspec.Struct):
         return self.spec.lease_transitions or 0
 
 
-class LeaseList(msgspec.Struct):
-    """A list of Leases, each on its own: one that is malformed does not spoil the others."""
+class _List(msgspec.Struct):
+    items: list[Lease]
 
+
+class _RawList(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
 decoder = msgspec.json.Decoder(Lease)
-list_decoder = msgspec.json.Decoder(LeaseList)
+_list_decoder = msgspec.json.Decoder(_List)
+_raw_list_decoder = msgspec.json.Decoder(_RawList)
+
+
+def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
+    """The Leases of a list, and what is wrong with those that are none.
+
+    Raises ``msgspec.DecodeError`` for what is no list.
+    """
+    try:
+        return _list_decoder.decode(body).items, []
+    except msgspec.ValidationError:
+        good, problems = [], []
+        for raw in _raw_list_decoder.decode(body).items:
+            try:
+                good.append(decoder.decode(raw))
+            except msgspec.ValidationError as error:
+                problems.append(str(error))
+        return good, problems
 
 
 def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
@@ -107,33 +128,27 @@ def beat_of(lease: Lease) -> Beat:
     if spec.renew_time is None:
         raise NoBeat("it was never renewed")
     try:
-        renewed = datetime.fromisoformat(spec.renew_time)
-        beaten_at_ms = (renewed - _EPOCH) // _MILLISECOND
+        beaten_at_ms = (datetime.fromisoformat(spec.renew_time) - _EPOCH) // _MILLISECOND
     except (ValueError, TypeError):
         raise NoBeat(f"its renewTime {spec.renew_time!r} is no time") from None
     return Beat(node, spec.holder_identity, _interval_seconds(lease), beaten_at_ms)
 
 
 def _node(metadata: _Metadata) -> str:
-    node = metadata.annotations.get(_NODE) or metadata.name.removeprefix(HEARTBEAT_PREFIX)
+    node = metadata.annotations.node or metadata.name.removeprefix(HEARTBEAT_PREFIX)
     if metadata.name != heartbeat_name(node) or node_name_problem(node) is not None:
         raise NoBeat(f"its name does not fit a node called {node!r}")
     return node
 
 
 def _interval_seconds(lease: Lease) -> float:
-    exact = _positive(lease.metadata.annotations)
-    if exact is not None:
+    try:
+        exact = float(lease.metadata.annotations.interval_seconds)
+    except ValueError:
+        exact = 0.0
+    if 0 < exact < math.inf:
         return exact
     duration = lease.spec.lease_duration_seconds
     if duration is None or duration <= 0:
         raise NoBeat("it says neither interval nor duration")
     return duration / _INTERVALS_OF_A_DURATION
-
-
-def _positive(annotations: Mapping[str, str]) -> float | None:
-    try:
-        seconds = float(annotations[_INTERVAL])
-    except (KeyError, ValueError):
-        return None
-    return seconds if 0 < seconds < math.inf else None

@@ -69,6 +69,9 @@ status_decoder = msgspec.json.Decoder(Status)
 FIELD_MANAGER = "fieldManager=npu-vigil"
 """Goes with every write: the name under which the server keeps who set a field."""
 
+TOUCH_MANAGER = "fieldManager=npu-vigil-touch"
+"""Goes with a touch: under the other name it would look as if the data had been written now."""
+
 ONLY_METADATA = {
     "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 }

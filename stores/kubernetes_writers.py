@@ -16,8 +16,22 @@ from stores.base import Writer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-HANDS = ("kubectl",)
-"""What the managers of edits by hand begin with; they are operators, not programs that write."""
+BY_HAND = (
+    "kubectl",
+    "Mozilla",
+    "curl",
+    "Wget",
+    "Python-urllib",
+    "python-requests",
+    "OpenAPI-Generator",
+    "Go-http-client",
+    "unknown",
+)
+"""What the managers of edits by people begin with: their tools, and libraries in scripts.
+
+``unknown`` is what the API server calls a write that brings no name. Programs bring one: the usual
+client library gives the program's by default.
+"""
 
 
 class ManagedFields(msgspec.Struct, rename="camel"):
@@ -42,11 +56,11 @@ decoder = msgspec.json.Decoder(_Object)
 def newest_writer(entries: Iterable[ManagedFields]) -> Writer | None:
     """The program that changed data last; ``None`` when no program did."""
     writers = [
-        Writer(entry.manager or "unknown", _milliseconds(entry.time))
+        Writer(entry.manager, _milliseconds(entry.time))
         for entry in entries
         if entry.time is not None
         and "f:data" in entry.fields_v1
-        and not entry.manager.startswith(HANDS)
+        and not entry.manager.startswith(BY_HAND)
     ]
     return max(writers, key=lambda writer: writer.at_ms, default=None)
 

@@ -106,12 +106,12 @@ class Node:
         assert self._process is not None
         return self._process
 
-    def start(self) -> None:
+    def start(self, program: tuple[str, ...] = (sys.executable, "-m", "vigil")) -> None:
         """Start the agent; does not wait for anything."""
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "vigil", "agent", "--node-name", self.name),
+                    *(*program, "agent", "--node-name", self.name),
                     *self.place.options,
                     *("--driver-root", str(self.driver_root), "--trust-driver"),
                     *("--state-dir", str(self.state_dir)),

@@ -172,6 +172,16 @@ class ControlPlane:
         assert self._apiserver is not None
         self._apiserver.thaw()
 
+    def pause_etcd(self) -> None:
+        """Freeze etcd: the API server has only what is in its memory."""
+        assert self._etcd is not None
+        self._etcd.freeze()
+
+    def resume_etcd(self) -> None:
+        """Let a frozen etcd go on."""
+        assert self._etcd is not None
+        self._etcd.thaw()
+
     def kubeconfig_of(self, token: str, server: str | None = None) -> Path:
         """A kubeconfig with a bearer token: ``stranger-token`` is known and may do nothing."""
         path = self.directory / f"{token}.kubeconfig"
@@ -206,6 +216,7 @@ class ControlPlane:
 
     def recover(self) -> None:
         """Bring the API server back if a test left it stopped or frozen."""
+        self.resume_etcd()
         if self._apiserver is None:
             self.start_apiserver()
         else:
