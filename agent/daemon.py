@@ -30,6 +30,8 @@ from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
+from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
@@ -131,6 +133,8 @@ class Agent:
         self._settings = {
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
+            Switches.name: configuration.switch.model_dump(),
+            Links.name: configuration.links.model_dump(),
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._listeners: list[Sink] = []

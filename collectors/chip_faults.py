@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from collectors.base import Need
-from collectors.beliefs import LAG_SECONDS, ChipBeliefs, Query
+from collectors.beliefs import ChipBeliefs, Query
+from collectors.listed import LAG_SECONDS
 from contract.codes import RESET_FINISHED, format_code
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from contract.observation import (

@@ -33,6 +33,7 @@ class ScriptedDriver:
 
     def __init__(self, chips: int = 2) -> None:
         self.chips = [Chip(number, number, number, 0) for number in range(chips)]
+        self.family = "Ascend910B"
         self.polling_reason: str | None = None
         self.ready = asyncio.Event()
         self.ready.set()
@@ -47,7 +48,7 @@ class ScriptedDriver:
 
     async def inventory(self) -> Inventory:
         await self.ready.wait()
-        return Inventory(tuple(self.chips), "Ascend910B", "910B3", 0x32, None, None, "scripted")
+        return Inventory(tuple(self.chips), self.family, "910B3", 0x32, None, None, "scripted")
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         await self._ask("codes", chip)
