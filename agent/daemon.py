@@ -25,6 +25,7 @@ from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
+from agent.npu_exporter import Cards, keep_names
 from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
 from agent.state_dir import claimed, remember
@@ -32,6 +33,8 @@ from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.network_health import NetworkHealth
+from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from agent.journal_file import Remembered
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
+    from dcmi_shim.types import ChipNames
     from stores.base import Store
 
 log = logging.getLogger("agent.daemon")
@@ -135,8 +139,11 @@ class Agent:
         self._settings = {
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
+            NetworkHealth.name: {"enabled": configuration.metrics.npu_exporter_names},
+            Switches.name: configuration.switch.model_dump(),
         }
         self._readings: dict[tuple[Subject, str], float] = {}
+        self._names: dict[int, ChipNames] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._gaps = 0
@@ -183,7 +190,9 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
-        pages = application(self._picture, self._documents.records)
+        shows_cards = self._configuration.metrics.npu_exporter_names
+        cards = self._cards if shows_cards else None
+        pages = application(self._picture, self._documents.records, cards)
         try:
             async with serving(
                 pages,
@@ -214,6 +223,8 @@ class Agent:
                         self._progress.stalled, lambda: self._picture().not_ready, os.environ
                     ),
                 )
+                if self._configuration.metrics.npu_exporter_names:
+                    root("card names", keep_names(self._driver, self._names))
                 for name, make in COLLECTORS.items():
                     settings = self._settings.get(name, {})
                     if settings.pop("enabled", True):
@@ -317,6 +328,11 @@ class Agent:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._store.close()
+
+    def _cards(self) -> Cards:
+        device_info = self._device_info
+        faults = status.fault_statuses(self._verdicts.state, device_info.device_type)
+        return Cards(device_info.inventory, self._names, faults, self._readings)
 
     def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT

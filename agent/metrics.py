@@ -13,6 +13,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from agent import npu_exporter
 from agent.publication import BUCKETS_SECONDS
 
 if TYPE_CHECKING:
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
     from agent.status import Status
 
 
 class _Picture(Collector):
-    def __init__(self, status: Status, records: Mapping[str, Publication]) -> None:
+    def __init__(
+        self, status: Status, records: Mapping[str, Publication], cards: Cards | None
+    ) -> None:
         self._status = status
         self._records = records
+        self._cards = cards
 
     def collect(self) -> Iterator[Metric]:
         status = self._status
@@ -39,6 +44,8 @@ class _Picture(Collector):
         yield from _publications(status, self._records)
         yield from _heartbeat(status)
         yield from _journal(status)
+        if self._cards is not None:
+            yield from npu_exporter.families(self._cards)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -215,8 +222,13 @@ def _journal(status: Status) -> Iterator[Metric]:
     yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
 
 
-def exposition(status: Status, records: Mapping[str, Publication]) -> bytes:
-    """The text that Prometheus reads. ``records`` are by kind of document."""
+def exposition(
+    status: Status, records: Mapping[str, Publication], cards: Cards | None = None
+) -> bytes:
+    """The text that Prometheus reads. ``records`` are by kind of document.
+
+    With ``cards`` also under NPU exporter's names.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Picture(status, records))
+    registry.register(_Picture(status, records, cards))
     return generate_latest(registry)

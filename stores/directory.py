@@ -67,6 +67,10 @@ class DirectoryStore:
         _check(namespace, name)
         await asyncio.to_thread(self._delete, namespace, name)
 
+    def usage(self) -> None:
+        """See ``Store``. A directory knows nothing of pods."""
+        return
+
     async def beat(self, beat: Beat) -> None:
         """See ``Store``."""
         await asyncio.to_thread(self._heartbeats.beat, beat)

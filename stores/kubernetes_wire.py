@@ -36,13 +36,6 @@ class ListMetadata(msgspec.Struct, rename="camel"):
     continue_token: str = msgspec.field(default="", name="continue")
 
 
-class ConfigMapList(msgspec.Struct):
-    """One page of a list."""
-
-    metadata: ListMetadata
-    items: list[ConfigMap]
-
-
 class Frame(msgspec.Struct):
     """One line of a watch."""
 
@@ -69,7 +62,6 @@ class Status(msgspec.Struct):
 
 
 config_map_decoder = msgspec.json.Decoder(ConfigMap)
-list_decoder = msgspec.json.Decoder(ConfigMapList)
 frame_decoder = msgspec.json.Decoder(Frame)
 bookmark_decoder = msgspec.json.Decoder(Bookmark)
 status_decoder = msgspec.json.Decoder(Status)

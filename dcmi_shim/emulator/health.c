@@ -6,6 +6,9 @@
 #include "code_words.h"
 #include "faults.h"
 
+static const unsigned LINK_DOWN = 0x81078603;
+enum { NETWORK_REACHED = 0, NETWORK_NOT_REACHED = 3 };
+
 DCMI_EXPORT int dcmi_get_device_health(int card_id, int device_id, unsigned int *health)
 {
     BEGIN(dcmi_get_device_health, DEVICE(card_id, device_id), health != NULL);
@@ -48,7 +51,13 @@ DCMI_EXPORT int dcmi_get_device_errorcode_string(int card_id, int device_id, uns
 DCMI_EXPORT int dcmi_get_device_network_health(int card_id, int device_id, int *result)
 {
     BEGIN(dcmi_get_device_network_health, DEVICE(card_id, device_id), result != NULL);
-    *result = 0;
+    unsigned codes[MAX_CODES];
+    unsigned worst;
+    unsigned count = faults_listed(&call.state->chips[call.chip], monotonic_ns(), codes, &worst);
+    *result = NETWORK_REACHED;
+    for (unsigned i = 0; i < count; i++)
+        if (codes[i] == LINK_DOWN)
+            *result = NETWORK_NOT_REACHED;
     return call_finish(&call, DCMI_OK);
 }
 

@@ -237,6 +237,7 @@ class ControlPlane:
                 if item["metadata"]["name"] not in _KEPT:
                     one = f"/api/v1/namespaces/{name}/configmaps/{item['metadata']['name']}"
                     self.ask("DELETE", one)
+            self.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
         self.request("DELETE", LEASES)
         self.request("DELETE", "/api/v1/nodes")
 
