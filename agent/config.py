@@ -6,7 +6,7 @@ Every option is described in ``docs/configuration.md``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -25,6 +25,10 @@ def _node_name(text: str) -> str:
     return text
 
 
+DocumentKind: TypeAlias = Literal["device-info", "node-info"]
+"""What this agent may own: write, repair and delete."""
+
+
 class ChipFaults(Section):
     """How the chip collector works."""
 
@@ -33,11 +37,40 @@ class ChipFaults(Section):
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
 
 
+class BmcAlarms(Section):
+    """How the server's BMC is asked for its alarms."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=60)
+    device: str = "/dev/ipmi0"
+
+
+class Switch(Section):
+    """How the collector of on-board switches works."""
+
+    audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
+
+
+class Links(Section):
+    """How network links are asked about."""
+
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
     call_deadline_seconds: float = Field(default=0.5, ge=0.05, le=10)
     probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+
+
+class Metrics(Section):
+    """What ``/metrics`` shows."""
+
+    npu_exporter_names: bool = False
+    """Off: beside a real NPU exporter every sum would double."""
 
 
 class Heartbeat(Section):
@@ -56,8 +89,16 @@ class AgentConfiguration(Section):
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
     listen: ListenAddress | None = None
+    documents: Annotated[tuple[DocumentKind, ...], Field(min_length=1)] = (
+        "device-info",
+        "node-info",
+    )
     chip_faults: ChipFaults = ChipFaults()
+    bmc: BmcAlarms = BmcAlarms()
+    switch: Switch = Switch()
+    links: Links = Links()
     driver: DriverCalls = DriverCalls()
+    metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()
 
 

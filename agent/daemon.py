@@ -19,23 +19,27 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent import heartbeat, status
-from agent.device_info import DeviceInfoDocument, remembered_by
+from agent.documents import Desk, Documents
 from agent.holder import this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
-from agent.ownership import device_info_of, refuse_beside_others
-from agent.publisher import Edges, Publisher
-from agent.state import Acknowledged, believed
+from agent.npu_exporter import Cards, keep_names
+from agent.ownership import owned_by, refuse_beside_others
+from agent.state import believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
+from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
+from collectors.network_health import NetworkHealth
+from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
-from contract.observation import Gap
+from contract.observation import NODE, Gap
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
@@ -51,16 +55,13 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
-    from agent.publisher import Wanted
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
-    from stores.base import Document, Store
+    from dcmi_shim.types import ChipNames
+    from stores.base import Store
 
 log = logging.getLogger("agent.daemon")
 
-_COMMIT_SECONDS = 0.020
-_MEMORY_SECONDS = 1.0
-_PUBLISHER_PATIENCE_SECONDS = 30.0
 _HEARTBEAT_PATIENCE_SECONDS = 30.0
 
 
@@ -136,41 +137,30 @@ class Agent:
         self._last_words = "could not start"
         self._was_stopped = False
         self._progress = Stalls()
-        self._settings = {ChipFaults.name: configuration.chip_faults.model_dump()}
+        exporter = configuration.metrics.npu_exporter_names
+        self._settings = {
+            ChipFaults.name: configuration.chip_faults.model_dump(),
+            Bmc.name: configuration.bmc.model_dump(),
+            NetworkHealth.name: {"enabled": exporter},
+            Switches.name: configuration.switch.model_dump(),
+            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
+        }
         self._readings: dict[tuple[Subject, str], float] = {}
+        self._names: dict[int, ChipNames] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
-        self._was_read = asyncio.Event()
         self._gaps = 0
         tables = catalogue.shipped()
         remembered = remember(configuration.state_dir, self._started_at_ms)
         self._remembered = remembered
         state = restore(remembered, configuration.node_name, _boot_id(), tables)
         self._verdicts = Verdicts(state, tables, _wall_clock, self._changed)
-        self._document = DeviceInfoDocument(configuration.node_name, lambda: self._verdicts.state)
         self._journal = Journal(
             configuration.state_dir,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=_wall_clock,
             on_recovered=self._verdicts.snapshot,
         )
-        self._publisher = Publisher(
-            store,
-            self._document.namespace,
-            self._document.name,
-            Edges(
-                wanted=self._wanted,
-                stamp_of=self._document.stamp_of,
-                verify=self._document.verify,
-                before_write=self._until_committed,
-                on_first_read=self._first_read,
-                on_foreign=self._foreign,
-                on_acknowledged=self._acknowledged,
-                wall_clock=_wall_clock,
-                progress=self._progress.of("publisher", _PUBLISHER_PATIENCE_SECONDS),
-            ),
-        )
-
         self._heartbeat = heartbeat.Heartbeat(
             store,
             configuration.node_name,
@@ -178,11 +168,24 @@ class Agent:
             configuration.heartbeat.interval_seconds,
             heartbeat.Edges(
                 stalled=self._progress.stalled,
-                on_permitted=lambda: self._publisher.wake(_wall_clock()),
+                on_permitted=lambda: self._documents.wake(_wall_clock()),
                 progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
                 wall_clock=_wall_clock,
             ),
         )
+        self._documents = Documents(
+            configuration.node_name,
+            configuration.documents,
+            Desk(
+                store,
+                self._verdicts,
+                self._journal,
+                self._progress,
+                _wall_clock,
+                may_publish=lambda: self._heartbeat.may_publish,
+            ),
+        )
+        self._device_info = self._documents.device_info
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
@@ -190,7 +193,9 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
-        pages = application(self._picture, self._publisher.record)
+        shows_cards = self._configuration.metrics.npu_exporter_names
+        cards = self._cards if shows_cards else None
+        pages = application(self._picture, self._documents.records, cards)
         try:
             async with serving(
                 pages,
@@ -212,7 +217,8 @@ class Agent:
                 tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
-                root("publisher", self._publisher.run())
+                for kind, publisher in self._documents.publishers.items():
+                    root(f"publisher of {kind}", publisher.run())
                 root("heartbeat", self._beat())
                 root(
                     "service manager",
@@ -220,8 +226,12 @@ class Agent:
                         self._progress.stalled, lambda: self._picture().not_ready, os.environ
                     ),
                 )
+                if self._configuration.metrics.npu_exporter_names:
+                    root("card names", keep_names(self._driver, self._names))
                 for name, make in COLLECTORS.items():
-                    root(name, self._collect(make(**self._settings.get(name, {}))))
+                    settings = self._settings.get(name, {})
+                    if settings.pop("enabled", True):
+                        root(name, self._collect(make(**settings)))
         except BaseExceptionGroup as group:
             causes = list(leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
@@ -235,22 +245,19 @@ class Agent:
         raise AssertionError("root tasks end with an exception")
 
     async def _beat(self) -> NoReturn:
-        owned = [device_info_of(self._configuration.node_name)]
+        owned = owned_by(self._configuration.node_name, self._configuration.documents)
         progress = self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
         await refuse_beside_others(self._store, owned, _wall_clock, progress)
         await self._heartbeat.run()
-
-    def _wanted(self) -> Wanted | None:
-        return self._document.wanted() if self._heartbeat.may_publish else None
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
         while True:
             self._gap.clear()
             inventory = await self._driver.inventory()
-            if inventory != self._document.inventory:
-                self._document.identify(inventory)
-                self._publisher.wake(_wall_clock())
+            if inventory != self._device_info.inventory:
+                self._device_info.identify(inventory)
+                self._documents.wake(_wall_clock())
             await self._gap.wait()
 
     def _report(self, reports: Sequence[Report]) -> None:
@@ -269,11 +276,7 @@ class Agent:
             self._readings[subject, name] = value
 
     async def _collect(self, collector: Collector) -> NoReturn:
-        if not self._verdicts.state.chips:
-            # Without a journal the store is the memory, if it answers soon.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_MEMORY_SECONDS):
-                    await self._was_read.wait()
+        await self._documents.remembered()
         await collector.run(self._surroundings(collector))
 
     def _surroundings(self, collector: Collector) -> Surroundings:
@@ -293,39 +296,7 @@ class Agent:
         )
 
     def _changed(self, event_ms: int) -> None:
-        self._publisher.wake(event_ms)
-
-    async def _until_committed(self) -> None:
-        await self._journal.committed(self._journal.last_sequence, _COMMIT_SECONDS)
-
-    def _first_read(self, existing: Document | None) -> None:
-        found = self._document.take_over(existing)
-        self._journal_isolation("found in the store")
-        if found is not None and not self._verdicts.state.chips:
-            self._verdicts.take(remembered_by(found, ChipFaults.name))
-        self._was_read.set()
-
-    def _foreign(self, document: Document) -> bool:
-        if not self._document.release(document):
-            return False
-        self._journal_isolation("released by an operator")
-        return True
-
-    def _journal_isolation(self, because: str) -> None:
-        isolation = self._document.isolation
-        row = {"names": isolation.names, "reasons": isolation.reasons, "because": because}
-        self._journal.append([(Kind.ISOLATION, _text(row))], _wall_clock())
-
-    def _acknowledged(self, document: Document, revision: int) -> None:
-        now_ms = _wall_clock()
-        row = {
-            "document": document.name,
-            "store": self._store.url,
-            "revision": revision,
-            "update_time": self._publisher.record.acknowledged_stamp,
-        }
-        self._journal.append([(Kind.PUBLICATION, _text(row))], now_ms)
-        self._verdicts.take([Acknowledged(document.name, revision, now_ms)])
+        self._documents.wake(event_ms)
 
     def _journal_start(self, remembered: Remembered) -> None:
         configuration = self._configuration.model_dump_json()
@@ -361,33 +332,39 @@ class Agent:
             async with asyncio.timeout(1):
                 await self._store.close()
 
+    def _cards(self) -> Cards:
+        device_info = self._device_info
+        faults = status.fault_statuses(self._verdicts.state, device_info.device_type)
+        return Cards(device_info.inventory, self._names, faults, self._readings)
+
     def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
         state = self._verdicts.state
         driver = status.driver_status(
             str(root),
-            self._document.inventory,
+            self._device_info.inventory,
             self._driver.trouble,
             self._driver.polling_reason,
             self._gaps,
             self._driver.stuck_calls(),
         )
-        publication = status.publication_status(
-            self._document.name, self._store.url, self._publisher.record
-        )
-        chips = status.chip_statuses(state, self._document.device_type)
+        publications = self._documents.statuses()
+        chips = status.chip_statuses(state, self._device_info.device_type)
+        node = state.of(NODE)
         return status.Status(
             node=self._configuration.node_name,
             version=_version(),
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publication, len(chips), driver, self._heartbeat.conflict),
+            not_ready=status.not_ready(publications, len(chips), driver, self._heartbeat.conflict),
             stalled=self._progress.stalled(),
             chips=chips,
-            faults=status.fault_statuses(state, self._document.device_type),
+            faults=status.fault_statuses(state, self._device_info.device_type),
+            answered=node.answered,
+            blind=status.blind_sources(node),
             driver=driver,
-            publication=publication,
+            publications=publications,
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )

@@ -6,42 +6,59 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from agent.publisher import Wanted
 from agent.render import family_of, render
+from agent.state import CHIP_SOURCE, Adopted
+from agent.switch_info import remembered_ports, switch_info_text
 from contract.codes import is_code
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError
-from contract.isolation import Isolation, read_isolation, released, without
+from contract.isolation import (
+    Isolation,
+    read_isolation,
+    reasons_of,
+    released,
+    without,
+    without_own_reasons,
+)
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from contract.observation import (
     Assertion,
     Observation,
-    Report,
     SourceAnswered,
     Subject,
     chip_subject,
 )
+from contract.policies import FAULT_DURATION
+from contract.switch_info import decode_switch_info
 from stores.base import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent.policy import Input
     from agent.state import State
+    from contract.catalogue import Catalogue
     from contract.device_info import DeviceInfo
     from dcmi_shim.types import Inventory
 
 log = logging.getLogger("agent.device_info")
 
+REFRESH_SECONDS = 300.0
+"""An unchanged document is written again so that its readers see its age (spec 1.7)."""
 _PATIENCE_SECONDS = 1.5
 
 
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered."""
 
-    def __init__(self, node: str, state: Callable[[], State]) -> None:
+    def __init__(self, node: str, state: Callable[[], State], tables: Catalogue) -> None:
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
+        self._tables = tables
         self.isolation = Isolation()
         self._inventory: Inventory | None = None
         self._inventory_at = 0.0
@@ -67,34 +84,45 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or not self._is_told(inventory, state):
             return None
-        return Wanted(state.revision, lambda stamp: self._render(state, inventory, stamp))
+        family = family_of(inventory)
+        content = render(state, inventory, 0, isolation=self.isolation)
+
+        def stamped(stamp: int) -> Document:
+            info = replace(
+                content,
+                update_time=stamp,
+                switch_info=switch_info_text(state, family, stamp),
+            )
+            return Document(self.namespace, self.name, encode(info, family), dict([REPORT_LABEL]))
+
+        return Wanted(state.revision, content, stamped, REFRESH_SECONDS)
 
     def _is_told(self, inventory: Inventory, state: State) -> bool:
         """Whether each chip answered or is known to be silent, so that lists are not in parts."""
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
-        if all(chip is not None and (chip.answered or chip.blind) for chip in known):
-            return any(chip is not None and chip.answered for chip in known)
+        if all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known):
+            return any(chip is not None and chip.was_read for chip in known)
         late = time.monotonic() > self._inventory_at + _PATIENCE_SECONDS
-        return late and any(chip is not None and chip.answered for chip in known)
+        return late and any(chip is not None and chip.was_read for chip in known)
 
-    def _render(self, state: State, inventory: Inventory, stamp: int) -> Document:
-        info = render(state, inventory, stamp, isolation=self.isolation)
-        labels = dict([REPORT_LABEL])
-        return Document(self.namespace, self.name, encode(info, family_of(inventory)), labels)
-
-    def take_over(self, existing: Document | None) -> DeviceInfo | None:
+    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
         """Keep what operators and earlier writers isolated in the document that is there.
 
-        Returns what it says, or ``None`` where it says nothing that makes sense.
+        Returns what it remembers of chips and switch ports, for an agent that has no journal;
+        audits then find out what is not true any more.
         """
         if existing is None:
-            return None
-        self.isolation = read_isolation(existing.data, self.name)
+            return ()
+        self.isolation = without_own_reasons(
+            read_isolation(existing.data), FAULT_DURATION, self._tables.durations
+        )
         try:
-            return decode(existing.data, self.name)
+            chips = decode(existing.data, self.name)
+            ports = decode_switch_info(self.name, existing.data)
         except DocumentError as error:
             log.warning("the document that is there makes no sense and is replaced: %s", error)
-            return None
+            return ()
+        return (*remembered_chips(chips), *(() if ports is None else remembered_ports(ports)))
 
     def release(self, foreign: Document) -> bool:
         """Whether ``foreign`` is ours but for names that an operator released; they are then."""
@@ -115,23 +143,32 @@ class DeviceInfoDocument:
     def verify(self, document: Document) -> None:
         """Raises ``DocumentError`` if readers would refuse ``document``."""
         verify_published(document.data, self.name)
+        decode_switch_info(self.name, document.data)
 
 
-def remembered_by(found: DeviceInfo, source: str) -> tuple[Report, ...]:
-    """What a document remembers of chips, for an agent that has no journal of them.
-
-    Audits then find out what is not true any more.
-    """
-    reports: list[Report] = []
+def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
+    """What a document remembers of chips, and why it upgraded their codes."""
+    reports: list[Input] = []
     for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
         subject = _subject(name)
         if subject is not None:
-            reports.append(SourceAnswered(source, subject, found.update_time * 1000))
+            reports.append(SourceAnswered(CHIP_SOURCE, subject, found.update_time * 1000))
+    # Before the faults, whose times may be those of their upgrades.
+    for name, reasons in reasons_of(found.upgrade_reasons, FAULT_DURATION).items():
+        subject = _subject(name)
+        if subject is not None:
+            reports += [
+                Adopted(
+                    subject, code, FAULT_DURATION, reason.upgrade_time, found.update_time * 1000
+                )
+                for code, reason in reasons.items()
+                if reason.upgrade_time > 0
+            ]
     for fault in found.faults:
         subject = _subject(fault.npu_name)
         if subject is not None:
             reports += [
-                Observation(source, subject, code, Assertion.PRESENT, entry.fault_time)
+                Observation(CHIP_SOURCE, subject, code, Assertion.PRESENT, entry.fault_time)
                 for code, entry in (fault.fault_time_and_level_map or {}).items()
                 if is_code(code) and entry.fault_time > 0
             ]

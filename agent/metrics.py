@@ -13,21 +13,26 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from agent import npu_exporter
 from agent.publication import BUCKETS_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from prometheus_client import Metric
 
+    from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
     from agent.status import Status
 
 
 class _Picture(Collector):
-    def __init__(self, status: Status, record: Publication) -> None:
+    def __init__(
+        self, status: Status, records: Mapping[str, Publication], cards: Cards | None
+    ) -> None:
         self._status = status
-        self._record = record
+        self._records = records
+        self._cards = cards
 
     def collect(self) -> Iterator[Metric]:
         status = self._status
@@ -36,9 +41,11 @@ class _Picture(Collector):
         yield build
         yield from _chips(status)
         yield from _driver(status)
-        yield from _publication(status, self._record)
+        yield from _publications(status, self._records)
         yield from _heartbeat(status)
         yield from _journal(status)
+        if self._cards is not None:
+            yield from npu_exporter.families(self._cards)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -49,12 +56,14 @@ def _chips(status: Status) -> Iterator[Metric]:
     yield _gauge("npu_vigil_chips", "Chips that were read at least once.", len(status.chips))
     faults = GaugeMetricFamily(
         "npu_vigil_faults",
-        "A fault code that holds on a chip now (1).",
-        labels=["chip", "code", "level", "severity", "device_fault"],
+        "A fault code that holds now on a chip, a switch port or a part of the server (1).",
+        labels=["chip", "subject", "part", "code", "level", "severity", "device_fault"],
     )
     for fault in status.faults:
         labels = [
-            str(fault.chip),
+            "" if fault.chip is None else str(fault.chip),
+            fault.subject,
+            fault.part,
             fault.code,
             fault.level,
             fault.severity or "",
@@ -64,18 +73,18 @@ def _chips(status: Status) -> Iterator[Metric]:
     yield faults
     blind = GaugeMetricFamily(
         "npu_vigil_blind",
-        "A source that gives no answer about a chip (1).",
+        "A source that gives no answer about a chip, or about the node where chip is empty (1).",
         labels=["source", "chip"],
     )
     since = GaugeMetricFamily(
         "npu_vigil_blind_since_seconds",
-        "Since when a source gives no answer about a chip (Unix time).",
+        "Since when a source gives no answer about a chip or the node (Unix time).",
         labels=["source", "chip"],
     )
-    for chip in status.chips:
-        for source in chip.blind:
-            blind.add_metric([source.source, str(chip.chip)], 1)
-            since.add_metric([source.source, str(chip.chip)], source.since_ms / 1000)
+    unseen = [(str(chip.chip), source) for chip in status.chips for source in chip.blind]
+    for about, source in (*unseen, *(("", source) for source in status.blind)):
+        blind.add_metric([source.source, about], 1)
+        since.add_metric([source.source, about], source.since_ms / 1000)
     yield blind
     yield since
 
@@ -108,46 +117,52 @@ def _driver(status: Status) -> Iterator[Metric]:
     yield stalled
 
 
-def _publication(status: Status, record: Publication) -> Iterator[Metric]:
-    publication = status.publication
-    lag = CounterMetricFamily(
+def _publications(status: Status, records: Mapping[str, Publication]) -> Iterator[Metric]:
+    """Everything by ``document``: ``device-info`` or ``node-info``."""
+    writes = CounterMetricFamily(
         "npu_vigil_publication_writes",
-        "Attempts to write a document.",
-        labels=["reason", "result"],
+        "Attempts to write or delete a document.",
+        labels=["document", "reason", "result"],
     )
-    for (reason, result), count in sorted(record.writes.items()):
-        lag.add_metric([reason, result], count)
-    yield lag
-    waiting_ms = publication.waiting_since_ms
-    yield _gauge(
+    lag = GaugeMetricFamily(
         "npu_vigil_publication_lag_seconds",
         "Age of the oldest change that no store has acknowledged; 0 when there is none.",
-        0.0 if waiting_ms is None else max(0, status.at_ms - waiting_ms) / 1000,
+        labels=["document"],
     )
-    if publication.acknowledged_at_ms is not None:
-        yield _gauge(
-            "npu_vigil_publication_acknowledged_seconds",
-            "When a store acknowledged the document last (Unix time).",
-            publication.acknowledged_at_ms / 1000,
-        )
-    yield _gauge(
+    acknowledged = GaugeMetricFamily(
+        "npu_vigil_publication_acknowledged_seconds",
+        "When a store acknowledged the document, or its absence, last (Unix time).",
+        labels=["document"],
+    )
+    conflict = GaugeMetricFamily(
         "npu_vigil_publication_conflict",
         "Whether publishing stopped because somebody else writes the document.",
-        publication.conflict_since_ms is not None,
+        labels=["document"],
     )
-    yield CounterMetricFamily(
+    foreign = CounterMetricFamily(
         "npu_vigil_publication_foreign_writes",
         "Changes of the document by somebody else.",
-        value=publication.foreign_writes,
+        labels=["document"],
     )
     stages = HistogramMetricFamily(
         "npu_vigil_publication_seconds",
         "Time from an event to the acknowledgement of its document, by stage.",
-        labels=["stage"],
+        labels=["document", "stage"],
     )
-    for stage, histogram in record.stages.items():
-        stages.add_metric([stage.value], _buckets(histogram), histogram.sum_seconds)
-    yield stages
+    for publication in status.publications:
+        kind, record = publication.kind, records[publication.kind]
+        for (reason, result), count in sorted(record.writes.items()):
+            writes.add_metric([kind, reason, result], count)
+        waiting_ms = publication.waiting_since_ms
+        waits_ms = 0 if waiting_ms is None else max(0, status.at_ms - waiting_ms)
+        lag.add_metric([kind], waits_ms / 1000)
+        if publication.acknowledged_at_ms is not None:
+            acknowledged.add_metric([kind], publication.acknowledged_at_ms / 1000)
+        conflict.add_metric([kind], publication.conflict_since_ms is not None)
+        foreign.add_metric([kind], publication.foreign_writes)
+        for stage, histogram in record.stages.items():
+            stages.add_metric([kind, stage.value], _buckets(histogram), histogram.sum_seconds)
+    yield from (writes, lag, acknowledged, conflict, foreign, stages)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
@@ -207,8 +222,13 @@ def _journal(status: Status) -> Iterator[Metric]:
     yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
 
 
-def exposition(status: Status, record: Publication) -> bytes:
-    """The text that Prometheus reads."""
+def exposition(
+    status: Status, records: Mapping[str, Publication], cards: Cards | None = None
+) -> bytes:
+    """The text that Prometheus reads. ``records`` are by kind of document.
+
+    With ``cards`` also under NPU exporter's names.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Picture(status, record))
+    registry.register(_Picture(status, records, cards))
     return generate_latest(registry)

@@ -23,7 +23,7 @@ from contract.names import (
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from stores.base import Store, Writer
 
@@ -49,14 +49,13 @@ class Owned:
     rewritten_seconds: int
 
 
-def device_info_of(node: str) -> Owned:
-    """The document that the Device Plugin would write as well."""
-    return Owned("device-info", DEVICE_INFO_NAMESPACE, device_info_name(node), 300)
-
-
-def node_info_of(node: str) -> Owned:
-    """The document that NodeD would write as well."""
-    return Owned("node-info", NODE_INFO_NAMESPACE, node_info_name(node), 1800)
+def owned_by(node: str, kinds: Collection[str]) -> tuple[Owned, ...]:
+    """The documents of ``node`` that an agent owns whose ``documents`` are ``kinds``."""
+    both = (
+        Owned("device-info", DEVICE_INFO_NAMESPACE, device_info_name(node), 300),
+        Owned("node-info", NODE_INFO_NAMESPACE, node_info_name(node), 1800),
+    )
+    return tuple(owned for owned in both if owned.kind in kinds)
 
 
 async def refuse_beside_others(

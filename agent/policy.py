@@ -1,20 +1,26 @@
 """From reports to faults and levels: a pure function with the time passed in.
 
-The rules are those of ``docs/architecture.md`` ("The policy"); levels come from the catalogue
+The rules are those of ``docs/architecture.md`` ("The policy") and the same for chips, switch ports
+and parts of the server; only who judges differs. Levels come from the catalogue
 (``spec/device-plugin.md`` 2.4 and 2.7, without the defects K07, K08 and K10 of its section 9).
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
+from agent import durations
+from agent.deadlines import deadline_ms_of, due_ms_of, expire
+from agent.draft import Draft, end, judge, judged_again, level_of, without
 from agent.event_order import is_before, is_over, is_recent
 from agent.state import (
+    CHIP_SOURCE,
+    LINK_SOURCE,
     Acknowledged,
+    Adopted,
     Blindness,
     Change,
     ChangeKind,
@@ -22,9 +28,11 @@ from agent.state import (
     Ended,
     Fault,
     State,
+    SubjectState,
+    Upgrade,
 )
-from contract.codes import RESET_FINISHED
-from contract.names import DEVICE_INFO_PREFIX
+from contract.codes import RESET_FINISHED, UB_PORT_DOWN, is_network
+from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Assertion,
     Gap,
@@ -33,50 +41,15 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
     Subject,
-    chip_subject,
 )
+from contract.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from contract.catalogue import Catalogue
-    from contract.levels import ChipLevel
 
-Input: TypeAlias = Report | Acknowledged
-
-ONCE_VISIBLE_MS = 5_000
-"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
-
-
-DOUBT_MS = 6_000
-"""How long an audit has to confirm a fault whose recovery looked older than its occurrence.
-Audits are asked 2 s after the last event and answer within 2 s."""
-
-
-@dataclass
-class _Draft:
-    """One call of ``step``: what it has found so far."""
-
-    state: State
-    tables: Catalogue
-    revision: int
-    changes: list[Change] = field(default_factory=list)
-
-    def note(
-        self,
-        kind: ChangeKind,
-        subject: Subject,
-        fault: Fault,
-        at_ms: int,
-        because: str,
-        old: ChipLevel | None = None,
-        new: ChipLevel | None = None,
-    ) -> None:
-        self.changes.append(
-            Change(
-                kind, subject, fault.code, fault.episode, at_ms, because, old, new, fault.severity
-            )
-        )
+Input: TypeAlias = Report | Acknowledged | Adopted
 
 
 def step(
@@ -87,40 +60,70 @@ def step(
     How the inputs are batched makes no difference. The very same state is returned when nothing
     changed.
     """
-    draft = _Draft(state, tables, state.revision)
-    chips = dict(state.chips)
-    deadline_ms = _deadline_ms(chips)
+    draft = Draft(state, tables, state.revision)
+    subjects = dict(state.subjects())
+    deadline_ms = deadline_ms_of(subjects.values(), tables)
     for item in inputs:
         if deadline_ms is not None and deadline_ms <= _time_of(item):
-            chips = _expire(chips, _time_of(item), draft)
-            deadline_ms = _deadline_ms(chips)
+            subjects = expire(subjects, _time_of(item), draft)
+            deadline_ms = deadline_ms_of(subjects.values(), tables)
         if isinstance(item, Acknowledged):
-            if item.document.startswith(DEVICE_INFO_PREFIX):
-                chips = {chip: _acknowledge(known, item) for chip, known in chips.items()}
-                deadline_ms = _deadline_ms(chips)
+            subjects = {
+                subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
+                for subject, known in subjects.items()
+            }
+            deadline_ms = deadline_ms_of(subjects.values(), tables)
             continue
-        if isinstance(item, Gap) or item.subject.kind != "chip":
-            continue  # after a gap an audit repairs what was missed
-        before = chips.get(item.subject.id, _NEVER_SEEN)
+        if isinstance(item, Gap):
+            continue  # an audit repairs what was missed
+        before = subjects.get(item.subject) or state.of(item.subject)
         after = _apply(before, item, draft)
         if after is not before:
-            chips[item.subject.id] = after
+            subjects[item.subject] = after
             draft.revision += 1
-            deadline_ms = _sooner(deadline_ms, after, item)
+            deadline_ms = _sooner(deadline_ms, after, item, tables)
     if deadline_ms is not None and deadline_ms <= now_ms:
-        chips = _expire(chips, now_ms, draft)
-    if draft.revision == state.revision and chips == state.chips:
-        return state, tuple(draft.changes)
-    return replace(state, revision=draft.revision, chips=chips), tuple(draft.changes)
+        subjects = expire(subjects, now_ms, draft)
+    return _state_of(draft, subjects), tuple(draft.changes)
 
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
-    del tables  # the shipped rules that wait for a time come with the customisation
-    return _deadline_ms(state.chips)
+    return deadline_ms_of((known for _, known in state.subjects()), tables)
 
 
-_NEVER_SEEN = ChipState()
+def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:
+    """The state with ``subjects``: the very same one when nothing changed."""
+    chips = {
+        subject.id: known for subject, known in subjects.items() if isinstance(known, ChipState)
+    }
+    others = {
+        str(subject): known
+        for subject, known in subjects.items()
+        if not isinstance(known, ChipState) and known != _FORGOTTEN
+    }
+    old = draft.state
+    if draft.revision == old.revision and chips == old.chips and others == old.others:
+        return old
+    return replace(old, revision=draft.revision, chips=chips, others=others)
+
+
+_FORGOTTEN = SubjectState()
+
+
+def _is_shown(subject: Subject, document: str) -> bool:
+    """Whether faults of ``subject`` are shown in ``document`` (its name)."""
+    return document.startswith(NODE_INFO_PREFIX if subject.kind == "host" else DEVICE_INFO_PREFIX)
+
+
+def is_one_off_waiting(state: State, document: str) -> bool:
+    """Whether a one-off fault has yet to be acknowledged with ``document`` (its name)."""
+    return any(
+        fault.once and fault.acknowledged_at_ms is None
+        for subject, known in state.subjects()
+        if _is_shown(subject, document)
+        for fault in known.faults.values()
+    )
 
 
 def _time_of(item: Input) -> int:
@@ -132,52 +135,20 @@ def _time_of(item: Input) -> int:
     return item.at_ms
 
 
-def _due_ms(fault: Fault) -> int | None:
-    """When time alone ends ``fault``."""
-    if fault.once:
-        at_ms, wait_ms = fault.acknowledged_at_ms, ONCE_VISIBLE_MS
-    else:
-        at_ms, wait_ms = fault.doubted_at_ms, DOUBT_MS
-    return None if at_ms is None else at_ms + wait_ms
-
-
-def _deadline_ms(chips: Mapping[int, ChipState]) -> int | None:
-    dues = (_due_ms(fault) for known in chips.values() for fault in known.faults.values())
-    return min((due for due in dues if due is not None), default=None)
-
-
 def _sooner(
-    deadline_ms: int | None, known: ChipState, item: Observation | SourceBlind | SourceAnswered
+    deadline_ms: int | None,
+    known: SubjectState,
+    item: Observation | SourceBlind | SourceAnswered | Adopted,
+    tables: Catalogue,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
-    fault = known.faults.get(item.code) if isinstance(item, Observation) else None
-    dues = (deadline_ms, None if fault is None else _due_ms(fault))
-    return min((due for due in dues if due is not None), default=None)
+    due = None
+    if isinstance(item, (Observation, Adopted)):
+        due = due_ms_of(known, item.code, tables)
+    return min((due for due in (deadline_ms, due) if due is not None), default=None)
 
 
-def _expire(chips: Mapping[int, ChipState], now_ms: int, draft: _Draft) -> dict[int, ChipState]:
-    """End one-off faults that every reader had time to see, and doubts that nothing cleared."""
-    left = dict(chips)
-    for chip, known in chips.items():
-        for fault in known.faults.values():
-            due_ms = _due_ms(fault)
-            if due_ms is None or due_ms > now_ms:
-                continue
-            because = (
-                "a one-off event, published long enough to be seen"
-                if fault.once
-                else "its recovery looked older than it, but no audit found it since"
-            )
-            draft.note(ChangeKind.ENDED, chip_subject(chip), fault, due_ms, because, fault.level)
-            known = replace(known, faults=_without(known.faults, fault.code))
-            if not fault.once:
-                ended = Ended(due_ms, replace(fault, doubted_at_ms=None))
-                known = replace(known, ended=known.ended | {fault.code: ended})
-        left[chip] = known
-    return left
-
-
-def _acknowledge(known: ChipState, item: Acknowledged) -> ChipState:
+def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
     for fault in known.faults.values():
         shown = fault.once and fault.revision <= item.state_revision
         if shown and fault.acknowledged_at_ms is None:
@@ -187,8 +158,10 @@ def _acknowledge(known: ChipState, item: Acknowledged) -> ChipState:
 
 
 def _apply(
-    known: ChipState, item: Observation | SourceBlind | SourceAnswered, draft: _Draft
-) -> ChipState:
+    known: SubjectState, item: Observation | SourceBlind | SourceAnswered | Adopted, draft: Draft
+) -> SubjectState:
+    if isinstance(item, Adopted):
+        return _adopt(known, item, draft)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
@@ -200,7 +173,7 @@ def _apply(
         answered = tuple(sorted({*known.answered, item.source}))
         blind = {source: why for source, why in known.blind.items() if source != item.source}
         return replace(known, answered=answered, blind=blind)
-    if item.code == RESET_FINISHED:
+    if item.code == RESET_FINISHED and item.subject.kind == "chip":
         return known  # it asks for an audit; it is no fault
     held = known.faults.get(item.code)
     match item.assertion:
@@ -213,14 +186,66 @@ def _apply(
         case Assertion.RECOVER:
             return _recover(known, held, item, draft)
         case Assertion.ABSENT:
-            if held is None or held.once:
-                return known
-            because = "the driver does not list it any more"
-            draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
-            return replace(known, faults=_without(known.faults, held.code))
+            return _absent(known, held, item, draft)
 
 
-def _occur(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
+    """Take over an upgrade that is in nobody's journal: its time stays, its end is ours."""
+    policy = draft.tables.durations.get(item.code)
+    if not isinstance(known, ChipState) or policy is None or item.kind != FAULT_DURATION:
+        return known
+    if known.upgrade_of(item.code, FAULT_DURATION) is not None:
+        return known
+    fault = known.faults.get(item.code)
+    because = f"{item.code} was upgraded before ({FAULT_DURATION})"
+    upgrade = Upgrade(
+        item.code,
+        FAULT_DURATION,
+        policy.level,
+        item.upgraded_at_ms,
+        because,
+        _episode(item, item.at_ms, draft) if fault is None else fault.episode,
+        draft.tables.severity_of(item.code) if fault is None else fault.severity,
+        item.at_ms if fault is None or fault.once else None,
+    )
+    old = level_of(known, item.code)
+    known = durations.adopted(known, upgrade)
+    known = judged_again(draft.tables, known, item.subject, item.code)
+    new = level_of(known, item.code)
+    draft.note_upgrade(ChangeKind.UPGRADED, item.subject, upgrade, item.at_ms, because, old, new)
+    return known
+
+
+def _absent(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
+    """One witness takes its word back; with the last one the fault ends.
+
+    A driver that tells of links but does not list them is not the last one while the tool may find
+    the link down, which takes it a moment.
+    """
+    if held is None or held.once or item.source not in held.said_by:
+        return known
+    left = tuple(source for source in held.said_by if source != item.source)
+    tool_may_find_it = (
+        item.source == CHIP_SOURCE
+        and (is_network(item.code) or item.code == UB_PORT_DOWN)
+        and LINK_SOURCE in known.answered
+        and LINK_SOURCE not in known.blind
+    )
+    if not left and not tool_may_find_it:
+        because = "its source does not list it any more"
+        return end(known, item.subject, held, item.seen_at_ms, because, draft)
+    doubted_at_ms = held.doubted_at_ms
+    if not left and doubted_at_ms is None:
+        doubted_at_ms = item.seen_at_ms
+    held = replace(held, witnesses=left, doubted_at_ms=doubted_at_ms)
+    return replace(known, faults=known.faults | {held.code: held})
+
+
+def _occur(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
     if held is not None:
         if is_before(item, held.serial, held.raised_at_ms):
             return known
@@ -232,19 +257,22 @@ def _occur(known: ChipState, held: Fault | None, item: Observation, draft: _Draf
     if ended is not None and is_over(item, ended):
         if ended.fault is not None:
             return known  # reported twice, once after its recovery
-        fault = _new_fault(item, draft)
+        fault = _new_fault(known, item, draft)
         draft.note(
             ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
         )
         because = "its recovery was reported before it"
-        draft.note(ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level)
+        kept = level_of(known, item.code)
+        draft.note(
+            ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level, kept
+        )
         return replace(known, ended=known.ended | {item.code: replace(ended, fault=fault)})
-    return _begin(known, _new_fault(item, draft), item, draft)
+    return _begin(known, _new_fault(known, item, draft), item, draft)
 
 
-def _once(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _once(known: SubjectState, held: Fault | None, item: Observation, draft: Draft) -> SubjectState:
     if held is None:
-        return _begin(known, replace(_new_fault(item, draft), once=True), item, draft)
+        return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
     because = "a one-off event of a code that holds already"
     draft.note(
         ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
@@ -252,25 +280,39 @@ def _once(known: ChipState, held: Fault | None, item: Observation, draft: _Draft
     return known
 
 
-def _present(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _present(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
     if held is not None:
-        return _update(known, held, held, item, draft, "is listed by the driver")
+        return _update(known, held, held, item, draft, f"is {_found_by(item)}")
     ended = known.ended.get(item.code)
     if ended is None or ended.fault is None or not is_recent(ended, item.seen_at_ms):
-        return _begin(known, _new_fault(item, draft), item, draft)
-    fault = replace(ended.fault, revision=draft.revision + 1)
-    because = f"{item.code} was reported recovered and is still listed by the driver"
-    draft.note(
-        ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, None, fault.level
+        return _begin(known, _new_fault(known, item, draft), item, draft)
+    fault = ended.fault
+    verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
+    fault = replace(
+        fault,
+        level=verdict.level,
+        because=verdict.because,
+        revision=draft.revision + 1,
+        witnesses=_witnesses(fault, (item.source,)),
     )
-    return replace(
-        known,
-        faults=known.faults | {item.code: fault},
-        ended=_without(known.ended, item.code),
+    because = f"{item.code} was reported recovered and is still {_found_by(item)}"
+    old = level_of(known, item.code)
+    draft.note(ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, old, fault.level)
+    return _there(
+        replace(
+            known,
+            faults=known.faults | {item.code: fault},
+            ended=without(known.ended, item.code),
+        ),
+        item.code,
     )
 
 
-def _recover(known: ChipState, held: Fault | None, item: Observation, draft: _Draft) -> ChipState:
+def _recover(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
     if held is None:
         ended = known.ended.get(item.code)
         if ended is not None and is_recent(ended, item.seen_at_ms):
@@ -284,21 +326,35 @@ def _recover(known: ChipState, held: Fault | None, item: Observation, draft: _Dr
         doubted = replace(held, doubted_at_ms=item.seen_at_ms)
         return replace(known, faults=known.faults | {held.code: doubted})
     because = "the driver reported its recovery"
-    draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
-    return replace(
-        known, faults=_without(known.faults, held.code), ended=_remember(known, item, held)
-    )
+    known = end(known, item.subject, held, item.seen_at_ms, because, draft)
+    return replace(known, ended=_remember(known, item, held))
 
 
-def _new_fault(item: Observation, draft: _Draft) -> Fault:
-    """The first moment of an episode. What a poll says of the severity does not count."""
-    severity = None if item.assertion is Assertion.PRESENT else item.severity
-    if severity is None:
-        severity = draft.tables.severity_of(item.code)
-    verdict = draft.tables.judge(item.code, severity)
+def _found_by(item: Observation) -> str:
+    return "listed by the driver" if item.source == CHIP_SOURCE else f"found by {item.source}"
+
+
+def _witnesses(fault: Fault, sources: tuple[str, ...]) -> tuple[str, ...] | None:
+    """How ``sources`` are written into ``fault``."""
+    return None if sources == (fault.source,) else sources
+
+
+def _there(known: SubjectState, code: str) -> SubjectState:
+    return durations.there(known, code) if isinstance(known, ChipState) else known
+
+
+def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
+    """The first moment of an episode. What a poll says of a chip's severity does not count."""
+    severity = item.severity
+    if item.subject.kind == "chip":
+        if item.assertion is Assertion.PRESENT:
+            severity = None
+        if severity is None:
+            severity = draft.tables.severity_of(item.code)
+    verdict = judge(draft.tables, known, item.subject, item.code, severity)
     return Fault(
         code=item.code,
-        episode=_episode(item, draft),
+        episode=_episode(item, item.seen_at_ms, draft),
         source=item.source,
         level=verdict.level,
         because=verdict.because,
@@ -310,22 +366,34 @@ def _new_fault(item: Observation, draft: _Draft) -> Fault:
     )
 
 
-def _begin(known: ChipState, fault: Fault, item: Observation, draft: _Draft) -> ChipState:
+def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+    old = level_of(known, fault.code)
     draft.note(
-        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
+        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
     )
-    return replace(known, faults=known.faults | {fault.code: fault})
+    known = replace(known, faults=known.faults | {fault.code: fault})
+    return known if fault.once else _there(known, fault.code)
 
 
 def _update(
-    known: ChipState, held: Fault, seen: Fault, item: Observation, draft: _Draft, what: str
-) -> ChipState:
-    """A code that holds was seen again: it lasts without doubt, maybe with another severity."""
-    fault = replace(seen, once=False, acknowledged_at_ms=None, doubted_at_ms=None)
+    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Draft, what: str
+) -> SubjectState:
+    """A code that holds was seen again: it lasts without doubt, maybe with another severity or
+    another witness."""
+    said_by = () if held.once else held.said_by
+    if item.source not in said_by:
+        said_by = (*said_by, item.source)
+    fault = replace(
+        seen,
+        once=False,
+        acknowledged_at_ms=None,
+        doubted_at_ms=None,
+        witnesses=_witnesses(held, said_by),
+    )
     if fault == held:
         return known
     if fault.severity != held.severity:
-        verdict = draft.tables.judge(fault.code, fault.severity)
+        verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
         fault = replace(fault, level=verdict.level, because=verdict.because)
     if fault.level != held.level or fault.severity != held.severity or held.once:
         because = f"a one-off event before, it {what}" if held.once else fault.because
@@ -338,29 +406,22 @@ def _update(
             held.level,
             fault.level,
         )
-    return replace(known, faults=known.faults | {fault.code: fault})
+    return _there(replace(known, faults=known.faults | {fault.code: fault}), fault.code)
 
 
-def _remember(known: ChipState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
+def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
     kept = {code: ended for code, ended in known.ended.items() if is_recent(ended, item.seen_at_ms)}
     kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
     return kept
 
 
-def _episode(item: Observation, draft: _Draft) -> str:
+def _episode(item: Observation | Adopted, at_ms: int, draft: Draft) -> str:
     parts = (
         draft.state.node,
         str(item.subject),
         item.code,
         draft.state.boot_id,
         str(draft.revision + 1),
-        str(item.seen_at_ms),
+        str(at_ms),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-T = TypeVar("T")
-
-
-def _without(items: dict[str, T], key: str) -> dict[str, T]:
-    return {code: item for code, item in items.items() if code != key}

@@ -71,10 +71,15 @@ class Publication:
         if self.waiting is None or lag.event_ms < self.waiting.event_ms:
             self.waiting = lag
 
+    def agrees(self, now_ms: int, stamp: int | None, revision: int) -> None:
+        """The store shows what is wanted; ``stamp`` is ``None`` for no document."""
+        self.acknowledged_at_ms = now_ms
+        self.acknowledged_stamp = stamp
+        self.acknowledged_revision = revision
+
     def acknowledged(self, reason: str, lag: Lag | None, begun_ms: int, now_ms: int) -> None:
         """The write begun at ``begun_ms``, which carried the change ``lag``, was acknowledged."""
         self.writes[reason, "acknowledged"] += 1
-        self.acknowledged_at_ms = now_ms
         self.stages[Stage.WRITE].observe(max(0, now_ms - begun_ms) / 1000)
         if lag is not None:
             for stage, begin, end in (

@@ -1,15 +1,16 @@
 """Publishes one document until the store shows it, and keeps it that way.
 
 Level-triggered: what is wanted is compared with what was acknowledged last and with what the store
-shows. One request is in flight at a time; what changes meanwhile goes out together in the next
-write. The watch of the own document only says that it is time to read it again.
+shows. What is wanted may be that there is no document. One request is in flight at a time; what
+changes meanwhile goes out together in the next one. The watch of the own document only says that it
+is time to read it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.publisher")
 
-REFRESH_SECONDS = 300.0
-"""An unchanged document is written again so that its readers see its age (spec 1.7)."""
+_IDLE_SECONDS = 300.0
 _REQUEST_SECONDS = 5.0
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
@@ -44,20 +44,33 @@ _CONFLICT_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be published: ``render`` makes the document for an ``UpdateTime`` in seconds."""
+    """What is to be published, made from the state of ``revision``.
+
+    ``content`` is everything but the stamp; a write is due when it differs from the last one's.
+    ``stamped`` makes the document for a stamp in seconds; ``None``: there must be no document.
+    After ``refresh_seconds`` an unchanged document is written again, so that readers see its age.
+    """
 
     revision: int
-    render: Callable[[int], Document]
+    content: object
+    stamped: Callable[[int], Document] | None
+    refresh_seconds: float
+
+
+def absent(revision: int) -> Wanted:
+    """There must be no document."""
+    return Wanted(revision, None, None, math.inf)
 
 
 @dataclass(frozen=True)
 class Edges:
     """What the publisher asks of its daemon and tells it. All but ``before_write`` return at once.
 
-    ``wanted`` is ``None`` while there is nothing to publish. ``stamp_of`` reads a stored document's
-    ``UpdateTime``; ``None`` for a document that makes no sense. ``verify`` raises
-    ``DocumentError``. ``on_first_read`` gets what was stored at start; nothing is written before.
+    ``wanted`` is ``None`` while what is there must stay as it is. ``stamp_of`` reads the time of a
+    stored document; ``None`` for one that makes no sense. ``verify`` raises ``DocumentError``.
+    ``on_first_read`` gets what was stored at start; nothing is written or deleted before.
     ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
+    ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
     """
 
     wanted: Callable[[], Wanted | None]
@@ -66,15 +79,17 @@ class Edges:
     before_write: Callable[[], Awaitable[None]]
     on_first_read: Callable[[Document | None], None]
     on_foreign: Callable[[Document], bool]
-    on_acknowledged: Callable[[Document, int], None]
+    on_acknowledged: Callable[[Document | None, int], None]
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
 
 
 @dataclass(frozen=True)
 class _Write:
-    document: Document
-    unstamped: Document
+    """One request: to put ``document``, or where that is ``None`` to delete it."""
+
+    document: Document | None
+    content: object
     revision: int
     stamp: int
     reason: str
@@ -102,9 +117,9 @@ class Publisher:
 
     def __init__(self, store: Store, namespace: str, name: str, edges: Edges) -> None:
         self.record = Publication()
+        self.name = name
         self._store = store
-        self._namespace = namespace
-        self._name = name
+        self.namespace = namespace
         self._edges = edges
         self._stamps = Stamps()
         self._woken = asyncio.Event()
@@ -127,7 +142,7 @@ class Publisher:
     async def run(self) -> NoReturn:
         """Publish until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch(), name=f"watch of {self._name}")
+            tasks.create_task(self._watch(), name=f"watch of {self.name}")
             while True:
                 self._edges.progress()
                 self._woken.clear()
@@ -137,8 +152,8 @@ class Publisher:
                     await self._wait(pause)
 
     async def _wait(self, pause: _Pause) -> None:
-        deadline = time.monotonic() + pause.seconds
-        while not pause.until.is_set() and (left := deadline - time.monotonic()) > 0:
+        deadline = _now() + pause.seconds
+        while not pause.until.is_set() and (left := deadline - _now()) > 0:
             self._edges.progress()
             try:
                 async with asyncio.timeout(min(left, 1.0)):
@@ -152,23 +167,21 @@ class Publisher:
             return await self._read()
         wanted = self._edges.wanted()
         if wanted is None:
-            return _Pause(REFRESH_SECONDS, self._woken)
-        unstamped = wanted.render(0)
-        reason, due_seconds = self._why_write(unstamped)
+            return _Pause(_IDLE_SECONDS, self._woken)
+        reason, due_seconds = self._why_write(wanted)
         if due_seconds > 0:
             if reason == "refresh":
                 self.record.waiting = None
             return _Pause(due_seconds, self._woken)
         now_ms = self._edges.wall_clock()
-        stamp, early_seconds = self._stamps.next(now_ms // 1000, time.monotonic())
-        if early_seconds > 0:
+        stamp, early_seconds = self._stamps.next(now_ms // 1000, _now())
+        if early_seconds > 0 and wanted.stamped is not None:
             return _Pause(early_seconds, self._woken)
-        committed = await self._committed(wanted)
-        if committed is not wanted:
-            wanted, unstamped = committed, committed.render(0)
+        wanted = await self._committed(wanted)
+        document = None if wanted.stamped is None else wanted.stamped(stamp)
         lag = self.record.waiting
         return await self._write(
-            _Write(wanted.render(stamp), unstamped, wanted.revision, stamp, reason, now_ms, lag)
+            _Write(document, wanted.content, wanted.revision, stamp, reason, now_ms, lag)
         )
 
     async def _committed(self, wanted: Wanted) -> Wanted:
@@ -185,37 +198,41 @@ class Publisher:
         await self._edges.before_write()
         return wanted
 
-    def _why_write(self, unstamped: Document) -> tuple[str, float]:
+    def _why_write(self, wanted: Wanted) -> tuple[str, float]:
         """The reason for the next write, and in how many seconds it is due."""
         if self.record.conflict_since_ms is not None:
-            quiet = time.monotonic() - self._foreign_at[-1]
+            quiet = _now() - self._foreign_at[-1]
             if quiet < _CONFLICT_SECONDS:
                 return "conflict", _CONFLICT_SECONDS - quiet
             self.record.conflict_since_ms = None
-            log.warning("%s: nobody else writes it any more; publishing goes on", self._name)
+            log.warning("%s: nobody else writes it any more; publishing goes on", self.name)
         if self._acknowledged is None:
             return "first", 0.0
-        if not _same(unstamped, self._acknowledged.unstamped):
+        if wanted.content != self._acknowledged.content:
             return "change", 0.0
         if not _same(self._shown, self._acknowledged.document):
             return "repair", 0.0
-        return "refresh", max(0.0, self._acknowledged_at + REFRESH_SECONDS - time.monotonic())
+        return "refresh", max(0.0, self._acknowledged_at + wanted.refresh_seconds - _now())
 
     # Requests.
 
     async def _write(self, write: _Write) -> _Pause | None:
+        if write.document is None and self._shown is None:
+            self.record.waiting = None
+            self._agree(write)
+            return None
         try:
-            self._edges.verify(write.document)
+            if write.document is not None:
+                self._edges.verify(write.document)
         except DocumentError as error:
             self.record.writes[write.reason, "invalid"] += 1
             self._begin_trouble(f"not written, its readers would refuse it: {error}")
             return _Pause(_REFUSED_SECONDS, self._woken)
-        expected = "" if self._shown is None else self._shown.version
         self.record.waiting = None
         self._flying = write
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
-                version = await self._store.put(write.document, expected=expected)
+                version = await self._request(write.document)
         except (StoreError, TimeoutError) as error:
             self._unsure = write
             self._read_again = True
@@ -231,12 +248,20 @@ class Publisher:
         self._accept(write, version)
         return None
 
+    async def _request(self, document: Document | None) -> str:
+        """Put ``document`` in the place of what is shown, or delete that; the new version."""
+        if document is None:
+            await self._store.delete(self.namespace, self.name)
+            return ""
+        expected = "" if self._shown is None else self._shown.version
+        return await self._store.put(document, expected=expected)
+
     async def _read(self) -> _Pause | None:
         # Before the request: what changes while it is answered has to be read again.
         self._read_again = False
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
-                shown = await self._store.get(self._namespace, self._name)
+                shown = await self._store.get(self.namespace, self.name)
         except (StoreError, TimeoutError) as error:
             self._read_again = True
             return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
@@ -247,8 +272,8 @@ class Publisher:
             self._was_read = True
             self._works_again()
             self._edges.on_first_read(shown)
-        elif shown is not None and self._unsure and _same(shown, self._unsure.document):
-            self._accept(self._unsure, shown.version)
+        elif self._unsure is not None and _same(shown, self._unsure.document):
+            self._accept(self._unsure, "" if shown is None else shown.version)
         elif self._acknowledged is not None and not any(
             _same(shown, expected) for expected in (before, self._acknowledged.document)
         ):
@@ -256,16 +281,21 @@ class Publisher:
         return None
 
     def _accept(self, write: _Write, version: str) -> None:
-        now_ms = self._edges.wall_clock()
-        self._shown = msgspec.structs.replace(write.document, version=version)
-        self._stamps.saw(write.stamp)
-        self._acknowledged = write
-        self._acknowledged_at = time.monotonic()
+        self._shown = None
+        if write.document is not None:
+            self._shown = msgspec.structs.replace(write.document, version=version)
+            self._stamps.saw(write.stamp)
         self._unsure = None
         self._works_again()
-        self.record.acknowledged(write.reason, write.lag, write.begun_ms, now_ms)
-        self.record.acknowledged_stamp = write.stamp
-        self.record.acknowledged_revision = write.revision
+        self.record.acknowledged(write.reason, write.lag, write.begun_ms, self._edges.wall_clock())
+        self._agree(write)
+
+    def _agree(self, write: _Write) -> None:
+        """The store shows what ``write`` wants."""
+        self._acknowledged = write
+        self._acknowledged_at = _now()
+        stamp = None if write.document is None else write.stamp
+        self.record.agrees(self._edges.wall_clock(), stamp, write.revision)
         self._edges.on_acknowledged(write.document, write.revision)
 
     def _was_changed(self, shown: Document | None) -> None:
@@ -278,19 +308,19 @@ class Publisher:
         if shown is not None and self._edges.on_foreign(shown):
             return
         self.record.foreign_writes += 1
-        now = time.monotonic()
+        now = _now()
         self._foreign_at.append(now)
         if self.record.conflict_since_ms is not None:
             return
         what = "deleted" if shown is None else "changed"
-        log.warning("%s: somebody else %s it; it is repaired", self._name, what)
+        log.warning("%s: somebody else %s it; it is repaired", self.name, what)
         many = len(self._foreign_at) > _FOREIGN_WRITES
         if many and now - self._foreign_at[0] < _FOREIGN_WINDOW_SECONDS:
             self.record.conflict_since_ms = self._edges.wall_clock()
             log.error(
                 "%s: conflict: somebody else wrote it %d times within a minute; it is not written "
                 "any more until nobody else did for %d minutes. Stop the other writer",
-                self._name,
+                self.name,
                 len(self._foreign_at),
                 _CONFLICT_SECONDS // 60,
             )
@@ -298,7 +328,7 @@ class Publisher:
     def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
             self.record.trouble_since_ms = self._edges.wall_clock()
-            log.error("%s: cannot be published: %s; tried until it can", self._name, reason)
+            log.error("%s: cannot be published: %s; tried until it can", self.name, reason)
         self.record.trouble = reason
 
     def _trouble(self, reason: str, *, refused: bool) -> _Pause:
@@ -313,19 +343,19 @@ class Publisher:
         self.record.trouble = self.record.trouble_since_ms = None
         if since_ms is not None:
             seconds = (self._edges.wall_clock() - since_ms) / 1000
-            log.warning("%s: the store answers again after %.1f s", self._name, seconds)
+            log.warning("%s: the store answers again after %.1f s", self.name, seconds)
 
     # The watch.
 
     async def _watch(self) -> NoReturn:
-        selection = Selection(self._namespace, self._name)
+        selection = Selection(self.namespace, self.name)
         while True:
             try:
                 async for event in self._store.watch(selection):
                     self._watched(event)
             except StoreError as error:
                 if self.record.watch_trouble is None:
-                    log.error("%s: cannot be watched: %s", self._name, error)
+                    log.error("%s: cannot be watched: %s", self.name, error)
                 self.record.watch_trouble = str(error)
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
             self._look_again()
@@ -349,6 +379,11 @@ class Publisher:
     def _look_again(self) -> None:
         self._read_again = True
         self._woken.set()
+
+
+def _now() -> float:
+    """Seconds of a steady clock."""
+    return asyncio.get_running_loop().time()
 
 
 def _reason(error: StoreError | TimeoutError) -> str:

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal import JournalStatus
+from agent.state import Upgrade
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agent.heartbeat import Heartbeat
     from agent.publication import Publication
-    from agent.state import State
+    from agent.state import State, SubjectState
     from dcmi_shim.types import Inventory, StuckCall
 
 
 class Blind(msgspec.Struct, frozen=True):
-    """A source that gives no answer about a chip."""
+    """A source that gives no answer about a chip or about the node as a whole."""
 
     source: str
     since_ms: int
@@ -27,20 +30,32 @@ class Blind(msgspec.Struct, frozen=True):
 
 
 class ChipStatus(msgspec.Struct, frozen=True):
-    """One chip: its level and whether anything is known about it."""
+    """One chip: its level and whether anything is known about it.
+
+    ``upgrades`` are the rules that raise a code of it, be the code there or gone.
+    """
 
     chip: int
     device: str
     level: str
     faults: int
+    upgrades: tuple[Upgrade, ...]
     blind: tuple[Blind, ...]
 
 
 class FaultStatus(msgspec.Struct, frozen=True):
-    """One fault that holds now. ``severity`` is ``None`` when the driver told none."""
+    """One fault that holds now. ``severity`` is ``None`` when nobody told one.
 
-    chip: int
-    device: str
+    ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
+    (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
+    ``chip`` and ``device`` are ``None`` for what is no chip. ``level`` is empty for a code in no
+    table: it is in no document.
+    """
+
+    chip: int | None
+    device: str | None
+    subject: str
+    part: str
     code: str
     level: str
     severity: str | None
@@ -71,8 +86,12 @@ class DriverStatus(msgspec.Struct, frozen=True):
 
 
 class PublicationStatus(msgspec.Struct, frozen=True):
-    """One document on its way to the store."""
+    """One document on its way to the store; ``kind`` is ``device-info`` or ``node-info``.
 
+    ``acknowledged_stamp`` is ``None`` also when what was acknowledged is that there is none.
+    """
+
+    kind: str
     document: str
     store: str
     acknowledged_at_ms: int | None
@@ -104,7 +123,10 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is."""
+    """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
+
+    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC.
+    """
 
     node: str
     version: str
@@ -115,8 +137,10 @@ class Status(msgspec.Struct, frozen=True):
     stalled: dict[str, float]
     chips: tuple[ChipStatus, ...]
     faults: tuple[FaultStatus, ...]
+    answered: tuple[str, ...]
+    blind: tuple[Blind, ...]
     driver: DriverStatus
-    publication: PublicationStatus
+    publications: tuple[PublicationStatus, ...]
     heartbeat: HeartbeatStatus
     journal: JournalStatus
 
@@ -129,32 +153,41 @@ def chip_statuses(state: State, device_type: str) -> tuple[ChipStatus, ...]:
             device=f"{device_type}-{chip}",
             level=known.level.value,
             faults=len(known.faults),
-            blind=tuple(
-                Blind(source, blindness.since_ms, blindness.reason)
-                for source, blindness in sorted(known.blind.items())
-            ),
+            upgrades=known.upgrades,
+            blind=blind_sources(known),
         )
         for chip, known in sorted(state.chips.items())
     )
 
 
+def blind_sources(known: SubjectState) -> tuple[Blind, ...]:
+    """The sources that give no answer about a subject."""
+    return tuple(
+        Blind(source, blindness.since_ms, blindness.reason)
+        for source, blindness in sorted(known.blind.items())
+    )
+
+
 def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
-    """The faults of ``state`` by physical id, in order of arrival."""
+    """The faults of ``state`` by subject, chips first, in order of arrival."""
+    subjects = sorted(state.subjects(), key=lambda one: (one[0].kind != "chip", one[0]))
     return tuple(
         FaultStatus(
-            chip=chip,
-            device=f"{device_type}-{chip}",
+            chip=subject.id if subject.kind == "chip" else None,
+            device=f"{device_type}-{subject.id}" if subject.kind == "chip" else None,
+            subject=f"{subject.kind} {subject.id}",
+            part=subject.part,
             code=fault.code,
-            level=fault.level.value,
+            level=fault.level,
             severity=None if fault.severity is None else fault.severity.word,
-            device_fault=fault.device_fault,
+            device_fault=fault.device_fault and subject.kind == "chip",
             since_ms=fault.first_seen_ms,
             episode=fault.episode,
             reason=fault.because,
             source=fault.source,
             once=fault.once,
         )
-        for chip, known in sorted(state.chips.items())
+        for subject, known in subjects
         for fault in known.faults.values()
     )
 
@@ -184,9 +217,12 @@ def driver_status(
     )
 
 
-def publication_status(document: str, store: str, record: Publication) -> PublicationStatus:
+def publication_status(
+    kind: str, document: str, store: str, record: Publication
+) -> PublicationStatus:
     """How the publishing of ``document`` goes."""
     return PublicationStatus(
+        kind=kind,
         document=document,
         store=store,
         acknowledged_at_ms=record.acknowledged_at_ms,
@@ -217,19 +253,26 @@ def heartbeat_status(heartbeat: Heartbeat) -> HeartbeatStatus:
 
 
 def not_ready(
-    publication: PublicationStatus, chips: int, driver: DriverStatus, conflict: str | None
+    publications: Iterable[PublicationStatus],
+    chips: int,
+    driver: DriverStatus,
+    conflict: str | None,
 ) -> tuple[str, ...]:
-    """Why the cluster does not see what this node knows; nothing when it does."""
+    """Why the cluster does not see what this node knows; nothing when it does.
+
+    A node-info that was never published is none: a node may have no BMC, or one that is blind.
+    """
     reasons = [] if conflict is None else [conflict]
     if driver.library is None:
         why = "" if driver.trouble is None else f": {driver.trouble}"
         reasons.append(f"the driver has not answered yet{why}")
     elif not chips:
         reasons.append("no chip was read yet")
-    if publication.conflict_since_ms is not None:
-        reasons.append(f"conflict: somebody else writes {publication.document}")
-    if publication.trouble is not None:
-        reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
-    elif publication.acknowledged_at_ms is None:
-        reasons.append(f"{publication.document} was not published yet")
+    for publication in publications:
+        if publication.conflict_since_ms is not None:
+            reasons.append(f"conflict: somebody else writes {publication.document}")
+        if publication.trouble is not None:
+            reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
+        elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
+            reasons.append(f"{publication.document} was not published yet")
     return tuple(reasons)

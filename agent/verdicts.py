@@ -14,7 +14,7 @@ import msgspec
 from agent.journal_file import Kind
 from agent.policy import Input, next_deadline_ms, step
 from agent.state import Acknowledged, State
-from contract.observation import Observation
+from contract.observation import NODE, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,10 @@ def restore(remembered: Remembered, node: str, boot_id: str, tables: Catalogue) 
     if state.node != node:
         log.warning("the journal is of node %s; starting from audits alone", state.node)
         return fresh
-    return msgspec.structs.replace(state, boot_id=boot_id)
+    # Who spoke for the node as a whole spoke to another process: a document that may have to be
+    # deleted waits until its source has answered this one.
+    others = {text: known for text, known in state.others.items() if text != str(NODE)}
+    return msgspec.structs.replace(state, boot_id=boot_id, others=others)
 
 
 class Verdicts:
@@ -68,7 +71,7 @@ class Verdicts:
         on_change: Callable[[int], None],
     ) -> None:
         self.state = state
-        self._tables = tables
+        self.tables = tables
         self._wall_clock = wall_clock
         self._on_change = on_change
         self._journal: Journal | None = None
@@ -85,7 +88,7 @@ class Verdicts:
         """Change the state by ``inputs``, journal it, and wake whoever publishes."""
         now_ms = self._wall_clock()
         before = self.state
-        self.state, changes = step(before, inputs, now_ms, self._tables)
+        self.state, changes = step(before, inputs, now_ms, self.tables)
         if inputs or self.state is not before:
             self._record(inputs, changes, now_ms)
         self._set_timer()
@@ -131,7 +134,7 @@ class Verdicts:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = next_deadline_ms(self.state, self._tables)
+        deadline_ms = next_deadline_ms(self.state, self.tables)
         if deadline_ms is not None:
             seconds = max(0.0, (deadline_ms - self._wall_clock()) / 1000)
             self._timer = asyncio.get_running_loop().call_later(seconds, self.take, ())

@@ -6,7 +6,7 @@ The tables under ``contract/data`` hold the facts that MindCluster 26.x ships. S
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, TypeVar
@@ -15,12 +15,14 @@ import msgspec
 
 from contract.codes import is_network, parse_code
 from contract.errors import ConfigurationError, Problem
-from contract.levels import ChipLevel, Severity, most_serious
+from contract.levels import ChipLevel, NodeLevel, Severity, SwitchLevel, most_serious
+from contract.policies import DurationPolicy, PolicyTables, duration_policies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 T = TypeVar("T")
+L = TypeVar("L", SwitchLevel, NodeLevel)
 
 
 class CodeFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,22 +55,34 @@ class CodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A level and the sentence that says why it is this one."""
+    """A level of the subject's kind and the sentence that says why it is this one."""
 
-    level: ChipLevel
+    level: str
     because: str
 
 
+_SWITCH_TABLES = {
+    "SeparateFault": SwitchLevel.SEPARATE,
+    "ResetFault": SwitchLevel.SEPARATE,
+    "PreSeparateFault": SwitchLevel.PRE_SEPARATE,
+    "RestartRequestFault": SwitchLevel.RESTART_REQUEST,
+    "SubHealthFault": SwitchLevel.SUB_HEALTH_FAULT,
+    "NotHandleFault": SwitchLevel.NOT_HANDLE,
+}
+_NODE_TABLES = {level.value: level for level in NodeLevel}
 _UNKNOWN_IS_HARMLESS = frozenset({Severity.SUGGESTION, Severity.MINOR})
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Levels, severities and names by code. Codes are as on the wire."""
+    """Levels, severities, names and rules by code. Codes are as on the wire."""
 
     chip_levels: Mapping[str, ChipLevel]
     severities: Mapping[str, Severity]
     facts: Mapping[str, CodeFacts]
+    switch_levels: Mapping[str, SwitchLevel]
+    node_levels: Mapping[str, NodeLevel]
+    durations: Mapping[str, DurationPolicy] = field(default_factory=dict)
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
         """The level of a chip's code and the rule that decided.
@@ -91,7 +105,15 @@ class Catalogue:
 
     def level_of(self, code: str, severity: Severity | None) -> ChipLevel:
         """The level alone; see ``judge``."""
-        return self.judge(code, severity).level
+        return ChipLevel(self.judge(code, severity).level)
+
+    def judge_switch(self, code: str) -> Verdict:
+        """The level of a code of a switch, compared as text; empty for one in no table (5.2)."""
+        return _by_table(self.switch_levels.get(code), code, "switches")
+
+    def judge_node(self, code: str) -> Verdict:
+        """The level of a code of the BMC; empty for one in no table (``spec/noded.md`` 3.4)."""
+        return _by_table(self.node_levels.get(code), code, "the server")
 
     def severity_of(self, code: str) -> Severity | None:
         """The severity with which the driver raises ``code``; ``None`` for an unknown code."""
@@ -101,6 +123,12 @@ class Catalogue:
         """The English name of ``code``, if it has one."""
         facts = self.facts.get(code)
         return facts.name_en or None if facts is not None else None
+
+
+def _by_table(level: SwitchLevel | NodeLevel | None, code: str, of: str) -> Verdict:
+    if level is None:
+        return Verdict("", f"{code} is in no level table of {of}: it is only shown")
+    return Verdict(level, f"{code} is {level} in the level table of {of}")
 
 
 def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
@@ -128,10 +156,28 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
             problems.append(Problem(f"codes.{code}.severity", what))
             continue
         severities[code] = words[facts.severity]
+    switch_levels = _levels_of(levels.switch, _SWITCH_TABLES, "switch", problems)
+    node_levels = _levels_of(levels.node, _NODE_TABLES, "node", problems)
     if problems:
         raise ConfigurationError(source, problems)
     chip_levels = {code: most_serious(named) for code, named in by_code.items()}
-    return Catalogue(chip_levels, severities, table.codes)
+    return Catalogue(chip_levels, severities, table.codes, switch_levels, node_levels)
+
+
+def _levels_of(
+    table: Mapping[str, list[str]], known: Mapping[str, L], kind: str, problems: list[Problem]
+) -> dict[str, L]:
+    """Code to level; a code in several lists has the most serious of their levels."""
+    problems += [
+        Problem(f"{kind}.{name}", f"{name!r} is none of {', '.join(known)}")
+        for name in table
+        if name not in known
+    ]
+    levels: dict[str, L] = {}
+    for name, level in known.items():  # most serious first
+        for code in table.get(name, ()):
+            levels.setdefault(code, level)
+    return levels
 
 
 def _check_code(code: str, where: str, problems: list[Problem]) -> None:
@@ -148,7 +194,9 @@ def _check_code(code: str, where: str, problems: list[Problem]) -> None:
 def shipped() -> Catalogue:
     """The catalogue of the tables in this package. Read once."""
     levels, table = shipped_levels(), read_table("codes.json", CodeTable)
-    return build(levels, table, "contract/data")
+    policies = read_table("policies.json", PolicyTables)
+    durations = duration_policies(policies.duration)
+    return replace(build(levels, table, "contract/data"), durations=durations)
 
 
 def shipped_levels() -> LevelTables:

@@ -9,6 +9,12 @@ VigilError
 │   ├── DriverCallError       a call answered with a return code other than 0
 │   ├── DriverCallStuck       a call missed its deadline, or is left out because it did
 │   └── DriverGone            the library's process is not there (crashed, being replaced)
+├── ToolError                 a command line tool gave no usable answer
+│   ├── ToolMissing           there is none, or one that must not or cannot be run
+│   ├── ToolFailed            it ended with an exit status other than 0, or by a signal
+│   ├── ToolSilent            it missed its deadline and was killed
+│   └── ToolNonsense          it printed something that is no answer to what was asked
+├── BmcError                  the BMC could not be asked, or answered what cannot be used
 ├── StoreError                a store refused or failed (exit status 3)
 │   ├── StoreUnavailable      no answer now; trying again makes sense
 │   ├── StoreConflict         someone else wrote in between
@@ -103,6 +109,56 @@ class DriverCallStuck(DriverError):
 
 class DriverGone(DriverError):
     """The process that holds the library is not there now."""
+
+
+class ToolError(VigilError):
+    """A command line tool (``hccn_tool``, ``ipmitool``) gave no usable answer."""
+
+
+class ToolMissing(ToolError):
+    """There is no such tool here now, or one that must not or cannot be run."""
+
+
+class ToolFailed(ToolError):
+    """The tool ended with ``status`` other than 0; a negative one is the signal that ended it.
+
+    ``command`` is what was run; ``stdout`` and ``stderr`` are all that it printed.
+    """
+
+    def __init__(self, command: str, status: int, stdout: str, stderr: str) -> None:
+        self.command = command
+        self.status = status
+        self.stdout = stdout
+        self.stderr = stderr
+        end = f"exit status {status}" if status >= 0 else f"ended by signal {-status}"
+        printed = " ".join(text for text in (quoted(stderr), quoted(stdout)) if text)
+        super().__init__(f"{command}: {end}: {printed or 'nothing printed'}")
+
+
+class ToolSilent(ToolError):
+    """The tool missed its deadline and was killed, or does not even die."""
+
+
+class ToolNonsense(ToolError):
+    """The tool ended well, and ``printed`` is no answer to what was asked."""
+
+    def __init__(self, what: str, printed: str) -> None:
+        self.what = what
+        self.printed = printed
+        super().__init__(f"{what}; printed: {quoted(printed) or 'nothing'}")
+
+
+_LONGEST_QUOTE = 200
+
+
+def quoted(text: str) -> str:
+    """The beginning of what a program printed, on one line and fit for a log."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + " ..."
+
+
+class BmcError(VigilError):
+    """The BMC could not be asked through its device, or its answer cannot be used."""
 
 
 class StoreError(VigilError):

@@ -46,6 +46,27 @@ def most_serious(levels: Iterable[ChipLevel]) -> ChipLevel:
     return min(levels, key=_RANK.__getitem__, default=ChipLevel.NORMAL_NPU)
 
 
+class SwitchLevel(StrEnum):
+    """How a fault of an on-board switch is to be handled, most serious first (5.3)."""
+
+    SEPARATE = "Separate"
+    PRE_SEPARATE = "PreSeparate"
+    RESTART_REQUEST = "RestartRequest"
+    SUB_HEALTH_FAULT = "SubHealthFault"
+    NOT_HANDLE = "NotHandle"
+
+
+class NodeLevel(StrEnum):
+    """How a fault of a part of the server is to be handled, most serious first.
+
+    Source: ``spec/noded.md`` 3.4.
+    """
+
+    SEPARATE_FAULT = "SeparateFault"
+    PRE_SEPARATE_FAULT = "PreSeparateFault"
+    NOT_HANDLE_FAULT = "NotHandleFault"
+
+
 def is_device_fault(severity: Severity | None) -> bool:
     """Whether elastic training counts a chip fault as a device fault: critical or major.
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, kube-apiserver.
+# Provides what the tests need beyond Python packages: a C compiler, openssl, etcd,
+# prometheus with promtool, kube-apiserver.
 # A part that is missing is installed (as root, from Debian's packages) or built once (the API
 # server, about 4 minutes). Where that may not be done, says the command that does it and ends
 # with 2.
@@ -17,6 +18,7 @@ packages=()
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
+if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi
 if [ $build = yes ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi
 
 if [ ${#packages[@]} -gt 0 ]; then
@@ -27,7 +29,7 @@ if [ ${#packages[@]} -gt 0 ]; then
     fi
     echo "tests/setup.sh: installing ${packages[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    # Run level 1: packages do not start their services, each test session starts its own etcd.
+    # Run level 1: packages do not start their services, each test session starts its own.
     export RUNLEVEL=1
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends "${packages[@]}"

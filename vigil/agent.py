@@ -37,6 +37,10 @@ def agent(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
     ] = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(metavar="KINDS", help="What to publish: device-info,node-info (default)."),
+    ] = None,
     heartbeat_interval_seconds: Annotated[
         float | None,
         typer.Option(metavar="S", help="How often the agent says that it is alive; default 5."),
@@ -60,6 +64,7 @@ def agent(
         "trust_driver": trust_driver,
         "state_dir": state_dir,
         "listen": listen,
+        "documents": documents,
         "heartbeat.interval_seconds": heartbeat_interval_seconds,
     }
     raise typer.Exit(run(load_agent(config, os.environ, options)))

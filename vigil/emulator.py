@@ -42,12 +42,15 @@ def install(
 
     The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir says otherwise.
     """
-    from dcmi_shim.emulator.install import LIBRARY
+    from dcmi_shim.emulator.install import HCCN_TOOL, IPMI_PRELOAD, IPMITOOL, LIBRARY
     from dcmi_shim.emulator.install import install as build
 
     state = emulator_dir if emulator_dir is not None else directory / "emulator"
     build(directory, state, profile if profile is not None else "a2")
     print(f"library  {directory.absolute() / LIBRARY}")
+    print(f"tools    {directory.absolute() / HCCN_TOOL}")
+    print(f"         {directory.absolute() / IPMITOOL} (put its directory on PATH)")
+    print(f"preload  {directory.absolute() / IPMI_PRELOAD} (is /dev/ipmi0)")
     print(f"state    {state.absolute()}")
     print(f"to change the hardware: export VIGIL_EMULATOR_DIR={state.absolute()}")
 
@@ -103,17 +106,66 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         words = [f"health {chip['health']}"]
         if chip["dropped"] is not None:
             words.append(f"dropped ({chip['dropped']})")
+        if chip["link"] != "up":
+            words.append(f"link {chip['link']}")
         words += [f"{fault['code']} severity {fault['severity']}" for fault in chip["active"]]
         place = f"chip {chip['chip']:>2}  card {chip['card']} device {chip['device']}"
         yield f"{place}  {', '.join(words)}"
     for reader in now["subscribers"]:
-        behind = f"{reader['waiting']} waiting, {reader['dropped']} dropped"
-        yield f"subscriber {reader['pid']}: {behind}"
+        yield f"subscriber {_reader(reader)}"
+    if now["switch"] is not None:
+        yield from _switch_lines(now["switch"])
     for hook in now["hooks"]:
         where = "every chip" if hook["chip"] is None else f"chip {hook['chip']}"
         what = ["hangs"] if hook["hang"] else []
         what += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
         what += [f"answers {hook['return_code']}"] if hook["return_code"] else []
         yield f"{hook['function']} on {where}: {', '.join(what)}"
+    for tool in now["tools"]:
+        where = "every run" if tool["chip"] is None else f"runs for chip {tool['chip']}"
+        what = [word for word in ("hang", "garble", "busy", "other_chip") if tool[word]]
+        what += [f"{tool['slow_ms']} ms slower"] if tool["slow_ms"] else []
+        failing = f"exit status {tool['exit_status']} {tool['text']}".rstrip()
+        what += [failing] if tool["exit_status"] else []
+        yield f"{tool['tool']}, {where}: {', '.join(what).replace('_', '-')}"
+    yield from _bmc_lines(now["bmc"])
     if now["concurrent_calls"]:
         yield f"{now['concurrent_calls']} calls while another thread of the same process was in one"
+
+
+def _bmc_lines(bmc: dict[str, Any]) -> Generator[str]:
+    from contract.bmc import device_type
+
+    words = ["present" if bmc["present"] else "absent", f"{len(bmc['alarms'])} alarms"]
+    words += [f"hangs ({bmc['hang']})"] if bmc["hang"] else []
+    words += [f"{bmc['delay_ms']} ms slower"] if bmc["delay_ms"] else []
+    words += [f"completion code {bmc['completion_code']:02X}"] if bmc["completion_code"] else []
+    words += [f"{bmc['played_replies']} played replies"] if bmc["played_replies"] else []
+    yield f"BMC  {', '.join(words)}"
+    for alarm in bmc["alarms"]:
+        place = f"{device_type(alarm['type'])} {alarm['index']}"
+        yield f"BMC  {alarm['code']} on {place} severity {alarm['severity']}"
+
+
+def _reader(reader: dict[str, Any]) -> str:
+    return f"{reader['pid']}: {reader['waiting']} waiting, {reader['dropped']} dropped"
+
+
+def _switch_lines(switch: dict[str, Any]) -> Generator[str]:
+    from contract.switch_codes import (
+        NOT_APPLICABLE,
+        SwitchCode,
+        format_switch_code,
+        sub_type_of,
+    )
+
+    for fault in switch["faults"]:
+        code = SwitchCode(fault["event_type"], sub_type_of(fault["sub_type"]), fault["peer"])
+        port = fault["port"]
+        place = "whole chip" if port == NOT_APPLICABLE else f"port {port}"
+        yield (
+            f"switch chip {fault['chip']} {place}  {format_switch_code(code)} "
+            f"peer port {fault['peer_port']} severity {fault['severity']}"
+        )
+    for reader in switch["processes"]:
+        yield f"switch process {_reader(reader)}"

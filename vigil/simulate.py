@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from contextlib import closing
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vigil import simulate_bmc
 from vigil.emulator import EmulatorDir, open_emulator
 
 if TYPE_CHECKING:
     from contract.levels import Severity
+    from dcmi_shim.emulator.switch_faults import SwitchFault
 
 app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
+app.add_typer(simulate_bmc.app, name="bmc")
 
 Chip = Annotated[int, typer.Argument(metavar="CHIP", help="Physical id.")]
 Code = Annotated[str, typer.Argument(metavar="CODE", help="Fault code, as 80E01801.")]
@@ -30,6 +34,51 @@ SeverityWord = Annotated[
         "--severity", help="suggestion, minor, major or critical; default: what the driver says."
     ),
 ]
+
+
+switch = typer.Typer(help="Faults of the on-board switches (a3).", no_args_is_help=True)
+app.add_typer(switch, name="switch")
+
+SwitchCode = Annotated[
+    str,
+    typer.Argument(
+        metavar="CODE", help="As '[0x00f1fef5,155912,cpu,na]', or an event type as 0x00f1fef5."
+    ),
+]
+SubType = Annotated[
+    str | None, typer.Argument(metavar="[SUB_TYPE]", help="With an event type; na for none.")
+]
+SwitchChip = Annotated[int, typer.Option("--chip", help="Switch chip, 0 to 6.")]
+SwitchPort = Annotated[
+    int | None, typer.Option("--port", help="Port, 0 to 47; default: the whole switch chip.")
+]
+Peer = Annotated[str | None, typer.Option("--peer", help="With an event type: cpu, npu, l2 or na.")]
+PeerPort = Annotated[int, typer.Option("--peer-port", help="Port of the peer.")]
+SwitchSeverity = Annotated[
+    str | None,
+    typer.Option("--severity", help="suggestion, minor, major or critical; default: major."),
+]
+
+
+def _switch_fault(
+    code: str, sub_type: str | None, peer: str | None, chip: int, port: int | None, peer_port: int
+) -> SwitchFault:
+    from contract.errors import ConfigurationError, Problem
+    from contract.switch_codes import NOT_APPLICABLE
+    from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+
+    try:
+        switch_code = code_of(code, sub_type, peer)
+        return SwitchFault(switch_code, chip, NOT_APPLICABLE if port is None else port, peer_port)
+    except ValueError as error:
+        raise ConfigurationError("command line", [Problem("switch", str(error))]) from None
+
+
+class LinkState(StrEnum):
+    """What a link can be."""
+
+    UP = "up"
+    DOWN = "down"
 
 
 def _severity(word: str | None) -> Severity | None:
@@ -68,6 +117,56 @@ def once(
     """Send a one-off event, after which no recovery follows."""
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.once(chip, code, _severity(severity))
+
+
+@switch.command(name="occur")
+def switch_occur(
+    code: SwitchCode,
+    chip: SwitchChip,
+    sub_type: SubType = None,
+    port: SwitchPort = None,
+    peer: Peer = None,
+    peer_port: PeerPort = 0,
+    severity: SwitchSeverity = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Raise a fault of a switch port, or without --port of a switch chip."""
+    fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.switch_occur(fault, _severity(severity))
+
+
+@switch.command(name="recover")
+def switch_recover(
+    code: SwitchCode,
+    chip: SwitchChip,
+    sub_type: SubType = None,
+    port: SwitchPort = None,
+    peer: Peer = None,
+    peer_port: PeerPort = 0,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """End a fault of a switch."""
+    fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.switch_recover(fault)
+
+
+@switch.command(name="once")
+def switch_once(
+    code: SwitchCode,
+    chip: SwitchChip,
+    sub_type: SubType = None,
+    port: SwitchPort = None,
+    peer: Peer = None,
+    peer_port: PeerPort = 0,
+    severity: SwitchSeverity = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Send a notice of a switch, after which no recovery follows."""
+    fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.switch_once(fault, _severity(severity))
 
 
 @app.command()
@@ -124,6 +223,42 @@ def clear(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = N
     """Let a function be normal again, on one chip or everywhere."""
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.clear(function, chip)
+
+
+@app.command()
+def link(
+    chip: Chip,
+    state: Annotated[LinkState, typer.Argument(metavar="up|down")],
+    quietly: Annotated[bool, typer.Option("--quietly", help="No event tells of it.")] = False,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Take a chip's network link down, or bring it up."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.link(chip, up=state is LinkState.UP, quietly=quietly)
+
+
+@app.command()
+def tool(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="hccn_tool or ipmitool.")],
+    trouble: Annotated[
+        str,
+        typer.Argument(
+            metavar="TROUBLE", help="hang, slow MS, fail EXIT TEXT, garble, busy, other-chip or ok."
+        ),
+    ],
+    value: Annotated[
+        int | None, typer.Argument(metavar="[MS|EXIT]", help="Milliseconds, or an exit status.")
+    ] = None,
+    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="For standard error.")] = "",
+    chip: OnChip = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Let runs of a command line tool get into trouble, or be well again."""
+    from dcmi_shim.emulator.tools import SLOW
+
+    delay_ms, exit_status = (value, None) if trouble == SLOW else (None, value)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.tool(name, trouble, chip, delay_ms=delay_ms, exit_status=exit_status, text=text)
 
 
 @app.command()

@@ -21,34 +21,35 @@ bool is_initialised(void)
     return atomic_load(&initialised);
 }
 
+void set_initialised(void)
+{
+    atomic_store(&initialised, true);
+}
+
 int code_of_error(int error)
 {
     return error == EACCES || error == EPERM ? DCMI_PERMISSION_DENIED : DCMI_INTERNAL_ERROR;
 }
 
-/* Where the state is: $VIGIL_EMULATOR_DIR, else what `emulator-dir` beside this library says. */
+static bool is_of_switches(enum function function)
+{
+    return function >= F_lq_dcmi_init;
+}
+
+static int code_of_access(enum function function, int error)
+{
+    return is_of_switches(function) ? LQ_DEVICE_OPEN_FAILED : code_of_error(error);
+}
+
 static int find_state(void)
 {
-    char directory[PATH_MAX];
     const char *named = getenv("VIGIL_EMULATOR_DIR");
     if (named != NULL && named[0] != '\0')
         return state_name(&attachment, named);
     Dl_info self;
     if (dladdr((void *)&attachment, &self) == 0 || self.dli_fname == NULL)
         return ENOENT;
-    char beside[PATH_MAX];
-    const char *slash = strrchr(self.dli_fname, '/');
-    int length = slash == NULL ? 0 : (int)(slash - self.dli_fname + 1);
-    snprintf(beside, sizeof beside, "%.*semulator-dir", length, self.dli_fname);
-    FILE *file = fopen(beside, "re");
-    if (file == NULL)
-        return errno;
-    bool read = fgets(directory, sizeof directory, file) != NULL;
-    fclose(file);
-    if (!read)
-        return ENOENT;
-    directory[strcspn(directory, "\n")] = '\0';
-    return state_name(&attachment, directory);
+    return state_name_beside(&attachment, self.dli_fname);
 }
 
 /* The interface must not be entered by two threads of a process at once (spec/dcmi.md 12). */
@@ -63,7 +64,7 @@ static bool enter(enum function function)
 #include "functions.h"
 #undef FUNCTION
         };
-        fprintf(stderr, "libdcmi.so: %s entered while another thread is in a call\n",
+        fprintf(stderr, "%s entered while another thread is in a call\n",
                 names[function]);
         abort();
     }
@@ -138,7 +139,7 @@ static int enter_state(struct call *call, const struct target *target)
     for (;;) {
         int error = state_lock(&attachment, &call->state);
         if (error != 0)
-            return code_of_error(error);
+            return code_of_access(call->function, error);
         call->state->concurrent_calls += call->is_concurrent;
         call->is_concurrent = false;
         int code = resolve(call, target);
@@ -163,16 +164,19 @@ static int enter_state(struct call *call, const struct target *target)
 
 static bool is_v2(enum function function)
 {
-    return function >= F_dcmiv2_init;
+    return function >= F_dcmiv2_init && !is_of_switches(function);
 }
 
 static int begin(struct call *call, struct target target, bool arguments_ok)
 {
-    if (call->function == F_dcmi_init || (is_v2(call->function) && !is_initialised())) {
+    bool opens = call->function == F_dcmi_init || call->function == F_lq_dcmi_init;
+    if (opens || (is_v2(call->function) && !is_initialised())) {
         int error = find_state();
         if (error != 0)
-            return code_of_error(error);
+            return code_of_access(call->function, error);
     } else if (!is_initialised()) {
+        if (is_of_switches(call->function))
+            return LQ_NOT_INITIALISED;
         bool is_list = call->function == F_dcmi_get_card_list;
         return is_list ? DCMI_INTERNAL_ERROR : DCMI_NOT_READY;
     }
@@ -185,7 +189,7 @@ int call_begin(struct call *call, enum function function, struct target target, 
     call->is_concurrent = enter(function);
     int code = begin(call, target, arguments_ok);
     if (code == DCMI_OK && function == F_dcmi_init)
-        atomic_store(&initialised, true);
+        set_initialised();
     if (code != DCMI_OK)
         leave();
     return code;

@@ -62,9 +62,10 @@ int call_unsupported(enum function function, struct target target);
         return call_unsupported(F_##name, (target));                                \
     }
 
-/* Whether dcmi_init was called, and this process's access to the state. */
+/* Whether the library was initialised, and this process's access to the state. */
 extern struct attachment attachment;
 bool is_initialised(void);
+void set_initialised(void);
 
 /* A driver's return code for an errno of the state file. */
 int code_of_error(int error);

@@ -7,10 +7,9 @@
 
 #include "call.h"
 #include "faults.h"
-
-struct emulator {
-    struct attachment attachment;
-};
+#include "links.h"
+#include "switch_faults.h"
+#include "troubles.h"
 
 static const char *const function_names[] = {
 #define FUNCTION(name, scope) #name,
@@ -169,6 +168,45 @@ DCMI_EXPORT int vigil_emulator_lose(struct emulator *emulator, uint32_t events, 
     return 0;
 }
 
+DCMI_EXPORT int vigil_emulator_link(struct emulator *emulator, int chip, int down, int quietly)
+{
+    struct state *state;
+    int error = lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    uint32_t lose_events = state->lose_events;
+    state->lose_events += quietly != 0;
+    if (down)
+        error = faults_occur(state, (unsigned)chip, LINK_DOWN_CODE, LINK_DOWN_SEVERITY);
+    else
+        faults_recover(state, (unsigned)chip, LINK_DOWN_CODE);
+    if (quietly)
+        state->lose_events = lose_events;
+    if (error == 0)
+        link_set(state, (unsigned)chip, down != 0);
+    state_unlock(&emulator->attachment);
+    return error;
+}
+
+DCMI_EXPORT int vigil_emulator_tool(struct emulator *emulator, unsigned tool, int chip,
+                                    unsigned trouble, uint32_t value, const char *text)
+{
+    struct state *state;
+    if (tool >= TOOL_COUNT)
+        return EDOM;
+    int error = chip < 0 ? state_lock(&emulator->attachment, &state)
+                         : lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    int first = chip < 0 ? 0 : 1 + chip;
+    int last = chip < 0 && trouble == TROUBLE_NONE ? MAX_CHIPS : first;
+    for (int place = first; place <= last; place++)
+        trouble_make(&state->tools[tool][place], trouble, value, text);
+    word_advance(&state->control_word);
+    state_unlock(&emulator->attachment);
+    return 0;
+}
+
 static const char *separator(bool *is_first)
 {
     const char *text = *is_first ? "" : ", ";
@@ -187,7 +225,7 @@ static void write_chip(FILE *json, const struct state *state, unsigned chip)
     fprintf(json, "{\"chip\": %u, \"card\": %u, \"device\": %u, \"dropped\": %s, \"health\": %u, ",
             chip, chip / dies, chip % dies, drops[on->drop <= DROP_HARD ? on->drop : DROP_HARD],
             health);
-    fprintf(json, "\"listed\": [");
+    fprintf(json, "\"link\": \"%s\", \"listed\": [", on->link.down ? "down" : "up");
     for (unsigned index = 0; index < count; index++)
         fprintf(json, "%s\"%08X\"", index == 0 ? "" : ", ", codes[index]);
     fprintf(json, "], \"active\": [");
@@ -205,15 +243,15 @@ static void write_chip(FILE *json, const struct state *state, unsigned chip)
 }
 
 static void write_subscribers(FILE *json, const struct attachment *access,
-                              const struct state *state)
+                              const struct state *state, struct places places, uint64_t events)
 {
     bool is_first = true;
-    for (unsigned slot = 0; slot < MAX_SUBSCRIBERS; slot++) {
+    for (unsigned slot = places.first; slot < places.first + places.count; slot++) {
         const struct subscriber *subscriber = &state->subscribers[slot];
         if (subscriber->token != 0 && slot_is_held(access, slot))
             fprintf(json, "%s{\"pid\": %d, \"waiting\": %llu, \"dropped\": %llu}",
                     separator(&is_first), subscriber->pid,
-                    (unsigned long long)(state->events - subscriber->cursor),
+                    (unsigned long long)(events - subscriber->cursor),
                     (unsigned long long)subscriber->dropped);
     }
 }
@@ -260,10 +298,24 @@ DCMI_EXPORT int vigil_emulator_status(struct emulator *emulator, char *text, siz
         write_chip(json, state, (unsigned)chip);
     }
     fprintf(json, "], \"subscribers\": [");
-    write_subscribers(json, &emulator->attachment, state);
-    fprintf(json, "], \"hooks\": [");
+    write_subscribers(json, &emulator->attachment, state, CHIP_SUBSCRIBERS, state->events);
+    if (profile->switches) {
+        fprintf(json, "], \"switch\": {\"events\": %llu, \"faults\": [",
+                (unsigned long long)state->switch_events);
+        switch_write_faults(json, state);
+        fprintf(json, "], \"processes\": [");
+        write_subscribers(json, &emulator->attachment, state, SWITCH_SUBSCRIBERS,
+                          state->switch_events);
+        fprintf(json, "]}, \"hooks\": [");
+    } else {
+        fprintf(json, "], \"switch\": null, \"hooks\": [");
+    }
     write_hooks(json, state);
-    fprintf(json, "]}");
+    fprintf(json, "], \"tools\": [");
+    troubles_write(json, state);
+    fprintf(json, "], \"bmc\": ");
+    write_bmc(json, &state->bmc);
+    fprintf(json, "}");
     state_unlock(&emulator->attachment);
     fflush(json);
     bool fits = !ferror(json) && ftell(json) < (long)size;

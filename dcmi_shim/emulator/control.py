@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from contract.codes import format_code
 from contract.errors import ConfigurationError, EmulatorError, Problem
+from contract.levels import Severity
+from contract.switch_codes import format_switch_code
+from dcmi_shim.emulator.bmc import EmulatedBmc
+from dcmi_shim.emulator.bmc import signatures as bmc_signatures
 from dcmi_shim.emulator.codes import parse_code, severity_of
 from dcmi_shim.emulator.functions import Function, find_function
+from dcmi_shim.emulator.tools import TROUBLES, Trouble, tools
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.levels import Severity
+    from dcmi_shim.emulator.switch_faults import SwitchFault
 
 CONTROL_LIBRARY = "libvigil_emulator_ctl.so"
 PROFILES = ("a2", "a3")
@@ -24,6 +29,8 @@ _STATUS_BYTES = 1 << 20
 _HEALTHY_AGAIN, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
 _EVERY_CHIP = -1
 _UNCHANGED = -1
+_RECOVERY, _OCCURRENCE, _NOTICE = 0, 1, 2
+_NO_SUB_TYPE = 0xFFFFFFFF
 
 
 class Emulator:
@@ -41,6 +48,7 @@ class Emulator:
         )
         if result != 0:
             raise EmulatorError(f"emulator directory {emulator_dir}: {os.strerror(result)}")
+        self.bmc = EmulatedBmc(self._ask, lambda result: self._check(result, None))
 
     def close(self) -> None:
         """Let go of the state file; the hardware stays as it is."""
@@ -87,6 +95,44 @@ class Emulator:
         number = _number(code)
         self._change("once", chip, number, severity_of(number) if severity is None else severity)
 
+    def switch_occur(self, fault: SwitchFault, severity: Severity | None = None) -> None:
+        """Raise a fault of an on-board switch: event now, in the list 50 ms later.
+
+        One that is active already is announced again. Without ``severity`` it is major.
+        """
+        self._switch(_OCCURRENCE, fault, severity)
+
+    def switch_recover(self, fault: SwitchFault) -> None:
+        """End a fault of an on-board switch: event now, out of the list 300 ms later."""
+        try:
+            self._switch(_RECOVERY, fault, None)
+        except _NoSuchFault:
+            code = format_switch_code(fault.code)
+            raise EmulatorError(f"{fault} has no fault {code} to recover from") from None
+
+    def switch_once(self, fault: SwitchFault, severity: Severity | None = None) -> None:
+        """A notice of an on-board switch; it never enters the list."""
+        self._switch(_NOTICE, fault, severity)
+
+    def _switch(self, assertion: int, fault: SwitchFault, severity: Severity | None) -> None:
+        code = fault.code
+        result = self._ask(
+            "switch",
+            assertion,
+            code.event_type,
+            _NO_SUB_TYPE if code.sub_type is None else code.sub_type,
+            code.peer,
+            fault.peer_port,
+            fault.chip,
+            fault.port,
+            Severity.MAJOR if severity is None else severity,
+        )
+        if result == errno.EDOM:
+            raise _wrong("profile", "this server has no on-board switches; an a3 has")
+        if result == errno.ENOSPC:
+            raise EmulatorError("the switches have as many faults as the emulator can keep (512)")
+        self._check(result, None)
+
     def drop(self, chip: int, hard: bool = False) -> None:
         """The card is gone: its health call answers -8012, with ``hard`` every call of the chip."""
         self._change("drop", chip, _EVERY_CALL if hard else _HEALTH_ONLY)
@@ -115,6 +161,36 @@ class Emulator:
         """``function`` is normal again, on ``chip`` or everywhere."""
         found = _function(function, chip)
         self._change("clear", _EVERY_CHIP if chip is None else chip, before=(found.number,))
+
+    def link(self, chip: int, *, up: bool, quietly: bool = False) -> None:
+        """A link goes down with its fault 81078603, or comes up with the fault's recovery.
+
+        ``quietly``: no event tells of it. A link that is so already keeps its counters.
+        """
+        self._change("link", chip, 0 if up else 1, 1 if quietly else 0)
+
+    def tool(
+        self,
+        tool: str,
+        trouble: str,
+        chip: int | None = None,
+        *,
+        delay_ms: int | None = None,
+        exit_status: int | None = None,
+        text: str = "",
+    ) -> None:
+        """Runs of a command line tool get into trouble, on ``chip`` or whatever they are about.
+
+        ``trouble`` is one of ``tools.TROUBLES``: ``slow`` takes ``delay_ms``, ``fail`` an
+        ``exit_status`` and the ``text`` that goes to standard error. ``ok`` ends all troubles.
+        """
+        problems = Trouble(tool, trouble, chip, delay_ms, exit_status, text).problems()
+        if problems:
+            raise ConfigurationError("emulator", problems)
+        on = _EVERY_CHIP if chip is None else chip
+        value = delay_ms or exit_status or 0
+        order = (tools()[tool].number, on, TROUBLES.index(trouble), value, text.encode("ascii"))
+        self._check(self._ask("tool", *order), chip)
 
     def lose_next_event(self) -> None:
         """The next event is not delivered; the list changes all the same."""
@@ -183,7 +259,7 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
             f"no emulator is installed in {emulator_dir} ({error}); run vigil emulator install"
         ) from error
     integer, handle = ctypes.c_int, ctypes.c_void_p
-    number, unsigned = ctypes.c_uint32, ctypes.c_uint
+    number, unsigned, short = ctypes.c_uint32, ctypes.c_uint, ctypes.c_uint16
     signatures: dict[str, list[Any]] = {
         "open": [ctypes.c_char_p, ctypes.POINTER(handle)],
         "start": [handle, ctypes.c_char_p],
@@ -194,8 +270,12 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
         "drop": [handle, integer, number],
         "hook": [handle, unsigned, integer, integer, integer, integer],
         "clear": [handle, unsigned, integer],
+        "switch": [handle, unsigned, number, number, short, short, short, short, number],
+        "link": [handle, integer, integer, integer],
+        "tool": [handle, unsigned, integer, unsigned, number, ctypes.c_char_p],
         "lose": [handle, number, number],
         "status": [handle, ctypes.c_char_p, ctypes.c_size_t],
+        **bmc_signatures(handle),
     }
     for name, arguments in signatures.items():
         function = getattr(library, f"vigil_emulator_{name}")

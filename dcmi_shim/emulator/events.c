@@ -1,60 +1,31 @@
 /* Fault events: one subscription or one reader in a process (spec/dcmi.md 5.1, 5.7). */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "call.h"
+#include "subscription.h"
 
 enum { EVERY_CHIP = -1, LONGEST_READ_MS = 30000, LOOK_AGAIN_MS = 500, RETRY_US = 20000 };
 
 typedef void (*event_handler)(struct dcmi_event *);
 
-/* This process's place in the table of subscribers, and whom it is for. */
+/* This process's subscription, and whom it is for. */
+static struct place place = PLACE_INITIALIZER;
 static struct {
     pid_t pid;
-    int fd;         /* holds the lock of the slot; the kernel frees it with the process */
-    unsigned slot;
-    uint64_t token;
-    ino_t inode;
     event_handler handler;   /* NULL for dcmi_get_fault_event */
     int chip;
     struct dcmi_event_filter filter;
-} place = {.fd = -1};
+} wanted;
 
-static bool is_mine(const struct state *state)
-{
-    return place.fd >= 0 && place.inode == attachment.inode &&
-           state->subscribers[place.slot].token == place.token;
-}
-
-/* Takes a free slot, or one whose process is gone. The state is locked. */
 static int take_slot(struct state *state, uint64_t cursor)
 {
-    if (place.fd >= 0)
-        close(place.fd);
-    place.fd = open(attachment.path, O_RDWR | O_CLOEXEC);
-    if (place.fd < 0)
-        return code_of_error(errno);
-    for (unsigned slot = 0; slot < MAX_SUBSCRIBERS; slot++) {
-        if (slot_claim(place.fd, slot) != 0)
-            continue;
-        place.slot = slot;
-        place.token = state->next_token++;
-        place.inode = attachment.inode;
-        state->subscribers[slot] = (struct subscriber){
-            .token = place.token, .pid = getpid(), .cursor = cursor};
+    int error = place_take(&place, state, CHIP_SUBSCRIBERS, cursor);
+    if (error == 0)
         return DCMI_OK;
-    }
-    close(place.fd);
-    place.fd = -1;
-    return DCMI_RESOURCE_OCCUPIED;
+    return error == EBUSY ? DCMI_RESOURCE_OCCUPIED : code_of_error(error);
 }
 
 static bool passes(const struct queued_event *queued, int chip,
@@ -75,13 +46,9 @@ static bool passes(const struct queued_event *queued, int chip,
 static bool next_event(struct state *state, int chip, const struct dcmi_event_filter *filter,
                        struct dcmi_event *event)
 {
-    struct subscriber *subscriber = &state->subscribers[place.slot];
-    if (subscriber->cursor > state->events)
-        subscriber->cursor = state->events;
-    if (state->events - subscriber->cursor > EVENT_QUEUE)
-        subscriber->cursor = state->events - EVENT_QUEUE;
-    while (subscriber->cursor < state->events) {
-        const struct queued_event *queued = &state->queue[subscriber->cursor++ % EVENT_QUEUE];
+    uint64_t next;
+    while ((next = place_next(&place, state, state->events)) < state->events) {
+        const struct queued_event *queued = &state->queue[next % EVENT_QUEUE];
         if (!passes(queued, chip, filter))
             continue;
         memset(event, 0, sizeof *event);
@@ -94,16 +61,14 @@ static bool next_event(struct state *state, int chip, const struct dcmi_event_fi
 /* The emulator directory was made again: everything queued since then is news. */
 static int return_to(struct state *state)
 {
-    return is_mine(state) ? DCMI_OK : take_slot(state, 0);
+    return place_is_mine(&place, state) ? DCMI_OK : take_slot(state, 0);
 }
 
 static void *dispatch(void *unused)
 {
     static struct dcmi_event event; /* reused, as in the driver: handlers copy what they keep */
     (void)unused;
-    prctl(PR_SET_NAME, "fault_event_subscribe");
-    struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_RR)};
-    pthread_setschedparam(pthread_self(), SCHED_RR, &priority); /* only root may; not needed */
+    dispatcher_begin("fault_event_subscribe");
     for (;;) {
         struct state *state;
         if (state_lock(&attachment, &state) != 0) {
@@ -111,38 +76,21 @@ static void *dispatch(void *unused)
             continue;
         }
         bool ready = return_to(state) == DCMI_OK;
-        bool found = ready && next_event(state, place.chip, &place.filter, &event);
+        bool found = ready && next_event(state, wanted.chip, &wanted.filter, &event);
         uint32_t *word = &state->event_word;
         uint32_t seen = *word;
         state_unlock(&attachment);
         if (found)
-            place.handler(&event);
+            wanted.handler(&event);
         else
             word_wait(word, seen, LOOK_AGAIN_MS);
     }
     return NULL;
 }
 
-/* No signal of the program is handled on the driver's thread. */
-static int start_dispatcher(void)
-{
-    sigset_t all;
-    sigset_t before;
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    int error = pthread_create(&thread, &detached, dispatch, NULL);
-    pthread_attr_destroy(&detached);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0 ? DCMI_OK : DCMI_INTERNAL_ERROR;
-}
-
 static bool is_taken(void)
 {
-    return place.fd >= 0 && place.pid == getpid();
+    return place.fd >= 0 && wanted.pid == getpid();
 }
 
 static struct target who(int card_id, int device_id)
@@ -158,11 +106,13 @@ static int subscribe(struct call *call, struct target target, struct dcmi_event_
     int code = take_slot(call->state, call->state->events);
     if (code != DCMI_OK)
         return code;
-    place.pid = getpid();
-    place.handler = handler;
-    place.filter = filter;
-    place.chip = target.kind == ON_NODE ? EVERY_CHIP : (int)call->chip;
-    return handler == NULL ? DCMI_OK : start_dispatcher();
+    wanted.pid = getpid();
+    wanted.handler = handler;
+    wanted.filter = filter;
+    wanted.chip = target.kind == ON_NODE ? EVERY_CHIP : (int)call->chip;
+    if (handler == NULL)
+        return DCMI_OK;
+    return dispatcher_start(dispatch) == 0 ? DCMI_OK : DCMI_INTERNAL_ERROR;
 }
 
 DCMI_EXPORT int dcmi_subscribe_fault_event(int card_id, int device_id,
@@ -178,7 +128,7 @@ static int read_event(struct call *call, struct target target, struct dcmi_event
                       struct dcmi_event *event, bool *found)
 {
     int code = DCMI_OK;
-    if (is_taken() && place.handler != NULL)
+    if (is_taken() && wanted.handler != NULL)
         return DCMI_RESOURCE_OCCUPIED;
     if (!is_taken())
         code = subscribe(call, target, filter, NULL);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "code_words.h"
+#include "links.h"
 
 bool fault_is_active(const struct fault *fault)
 {
@@ -19,14 +20,14 @@ static bool has_passed(int64_t since_ns, int64_t now_ns, int64_t ms)
     return since_ns > now_ns || now_ns - since_ns >= ms * MS;
 }
 
-static bool is_listed(const struct fault *fault, int64_t now_ns)
+bool fault_is_listed(const struct fault *fault, int64_t now_ns)
 {
     return has_passed(fault->occurred_ns, now_ns, LIST_AFTER_OCCURRENCE_MS) &&
            (fault_is_active(fault) ||
             !has_passed(fault->recovered_ns, now_ns, LIST_AFTER_RECOVERY_MS));
 }
 
-static bool is_over(const struct fault *fault, int64_t now_ns)
+bool fault_is_over(const struct fault *fault, int64_t now_ns)
 {
     return !fault_is_active(fault) &&
            has_passed(fault->recovered_ns, now_ns, LIST_AFTER_RECOVERY_MS);
@@ -45,7 +46,7 @@ unsigned faults_listed(const struct chip_state *chip, int64_t now_ns, unsigned c
     const struct fault *listed[MAX_FAULTS];
     unsigned faults = 0;
     for (unsigned index = 0; index < MAX_FAULTS; index++)
-        if (chip->faults[index].code != 0 && is_listed(&chip->faults[index], now_ns))
+        if (chip->faults[index].code != 0 && fault_is_listed(&chip->faults[index], now_ns))
             listed[faults++] = &chip->faults[index];
     qsort(listed, faults, sizeof *listed, by_serial);
     unsigned count = 0;
@@ -70,7 +71,7 @@ static unsigned purge(struct chip_state *chip, int64_t now_ns)
     unsigned active = 0;
     for (unsigned index = 0; index < MAX_FAULTS; index++) {
         struct fault *fault = &chip->faults[index];
-        if (fault->code != 0 && is_over(fault, now_ns))
+        if (fault->code != 0 && fault_is_over(fault, now_ns))
             fault->code = 0;
         active += fault->code != 0 && fault_is_active(fault);
     }
@@ -93,20 +94,20 @@ static struct fault *find_free(struct chip_state *chip)
     return NULL;
 }
 
+bool event_is_lost(struct state *state)
+{
+    if (state->lose_events == 0)
+        return false;
+    state->lose_events--;
+    return true;
+}
+
 static void queue_event(struct state *state, unsigned chip, const struct fault *fault,
                         unsigned char assertion)
 {
-    if (state->lose_events > 0) {
-        state->lose_events--;
+    if (event_is_lost(state))
         return;
-    }
-    for (unsigned slot = 0; slot < MAX_SUBSCRIBERS; slot++) {
-        struct subscriber *subscriber = &state->subscribers[slot];
-        if (subscriber->token != 0 && state->events - subscriber->cursor >= EVENT_QUEUE) {
-            subscriber->cursor++;
-            subscriber->dropped++;
-        }
-    }
+    subscribers_make_room(state, CHIP_SUBSCRIBERS, state->events);
     struct queued_event *place = &state->queue[state->events % EVENT_QUEUE];
     memset(place, 0, sizeof *place);
     place->chip = chip;
@@ -133,7 +134,7 @@ static void queue_event(struct state *state, unsigned chip, const struct fault *
     word_advance(&state->event_word);
 }
 
-static struct fault new_fault(struct state *state, uint32_t code, uint32_t severity)
+struct fault fault_new(struct state *state, uint32_t code, uint32_t severity)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -146,8 +147,7 @@ static struct fault new_fault(struct state *state, uint32_t code, uint32_t sever
     };
 }
 
-/* Whether this change is to leave no trace. */
-static bool is_lost(struct state *state)
+bool change_is_lost(struct state *state)
 {
     if (state->lose_everything == 0)
         return false;
@@ -155,7 +155,7 @@ static bool is_lost(struct state *state)
     return true;
 }
 
-static void put(struct fault *place, struct fault fault)
+void fault_put(struct fault *place, struct fault fault)
 {
     uint32_t code = fault.code;
     fault.code = 0;
@@ -171,11 +171,13 @@ int faults_occur(struct state *state, unsigned chip, uint32_t code, uint32_t sev
     struct fault *place = fault == NULL && active < MAX_CODES ? find_free(on) : fault;
     if (place == NULL)
         return ENOSPC;
-    if (is_lost(state))
+    if (change_is_lost(state))
         return 0;
     if (fault == NULL)
-        put(place, new_fault(state, code, severity));
+        fault_put(place, fault_new(state, code, severity));
     place->severity = severity;
+    if (code == LINK_DOWN_CODE)
+        link_set(state, chip, true);
     queue_event(state, chip, place, EVENT_OCCURRENCE);
     return 0;
 }
@@ -185,17 +187,19 @@ int faults_recover(struct state *state, unsigned chip, uint32_t code)
     struct fault *known = find_active(&state->chips[chip], code);
     if (known == NULL)
         return ESRCH;
-    if (is_lost(state))
+    if (change_is_lost(state))
         return 0;
     known->recovered_ns = monotonic_ns();
+    if (code == LINK_DOWN_CODE)
+        link_set(state, chip, false);
     queue_event(state, chip, known, EVENT_RECOVERY);
     return 0;
 }
 
 void faults_once(struct state *state, unsigned chip, uint32_t code, uint32_t severity)
 {
-    if (is_lost(state))
+    if (change_is_lost(state))
         return;
-    struct fault fault = new_fault(state, code, severity);
+    struct fault fault = fault_new(state, code, severity);
     queue_event(state, chip, &fault, EVENT_ONE_OFF);
 }

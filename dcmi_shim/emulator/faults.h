@@ -16,6 +16,15 @@ int faults_occur(struct state *state, unsigned chip, uint32_t code, uint32_t sev
 int faults_recover(struct state *state, unsigned chip, uint32_t code);
 void faults_once(struct state *state, unsigned chip, uint32_t code, uint32_t severity);
 
+/* What chips and switches have in common. */
+struct fault fault_new(struct state *state, uint32_t code, uint32_t severity);
+void fault_put(struct fault *place, struct fault fault);
 bool fault_is_active(const struct fault *fault);
+bool fault_is_listed(const struct fault *fault, int64_t now_ns);
+bool fault_is_over(const struct fault *fault, int64_t now_ns);
+
+/* Whether this change is to leave no trace, and whether this event is not to be delivered. */
+bool change_is_lost(struct state *state);
+bool event_is_lost(struct state *state);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Every function that the library exports: sections 2 and 3 of spec/dcmi.md, and nothing else.
- * FUNCTION(name, NODE | CHIP): CHIP when a hook can be set for one chip of it.
+ * Every function that the libraries export: sections 2, 3 and 6 of spec/dcmi.md, and nothing else.
+ * FUNCTION(name, NODE | CHIP | SWITCH): CHIP when a hook can be set for one chip of it, SWITCH when
+ * it belongs to the switch library.
  * The Python side reads this file too; keep one entry per line.
  */
 FUNCTION(dcmi_init, NODE)
@@ -114,3 +115,8 @@ FUNCTION(dcmiv2_get_urma_device_cnt, NODE)
 FUNCTION(dcmiv2_get_eid_list_by_urma_dev_index, NODE)
 FUNCTION(dcmiv2_get_device_elabel_info, NODE)
 FUNCTION(dcmiv2_get_port_pkt_stats_info, NODE)
+FUNCTION(lq_dcmi_init, SWITCH)
+FUNCTION(lq_dcmi_subscribe_fault_event, SWITCH)
+FUNCTION(lq_dcmi_get_fault_info, SWITCH)
+FUNCTION(lq_dcmi_get_version, SWITCH)
+FUNCTION(lq_dcmi_get_fault_nums, SWITCH)

@@ -1,4 +1,4 @@
-"""The functions of the emulated library, read from the list that it is compiled from."""
+"""The functions of the emulated libraries, read from the list that they are compiled from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCES = Path(__file__).parent
-_ENTRY = re.compile(r"^FUNCTION\((\w+), (NODE|CHIP)\)$", re.MULTILINE)
+_ENTRY = re.compile(r"^FUNCTION\((\w+), (NODE|CHIP|SWITCH)\)$", re.MULTILINE)
 
 
 class Function(NamedTuple):
@@ -17,6 +17,7 @@ class Function(NamedTuple):
     name: str
     number: int
     is_about_a_chip: bool
+    is_of_switches: bool
 
 
 @cache
@@ -24,7 +25,7 @@ def functions() -> dict[str, Function]:
     """Every exported function by its full name."""
     entries = _ENTRY.findall((SOURCES / "functions.h").read_text("ascii"))
     return {
-        name: Function(name, number, scope == "CHIP")
+        name: Function(name, number, scope == "CHIP", scope == "SWITCH")
         for number, (name, scope) in enumerate(entries)
     }
 

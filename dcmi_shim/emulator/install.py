@@ -18,10 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 LIBRARY = Path("lib64/driver/libdcmi.so")
-_SHARED = ("state.c", "profile.c", "faults.c", "code_words.c")
+HCCN_TOOL = Path("tools/hccn_tool")
+IPMITOOL = Path("bin/ipmitool")
+IPMI_PRELOAD = LIBRARY.with_name("libvigil_ipmi_preload.so")
+SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
+_WITH_SWITCHES = ("a3",)
+_SHARED = (
+    "state.c",
+    "profile.c",
+    "faults.c",
+    "links.c",
+    "switch_faults.c",
+    "bmc.c",
+    "code_words.c",
+)
+_FRAME = ("call.c", "subscription.c")
 _DRIVER = (
     *_SHARED,
-    "call.c",
+    *_FRAME,
     "identity.c",
     "health.c",
     "events.c",
@@ -30,16 +44,16 @@ _DRIVER = (
     "device_control.c",
     "v2.c",
 )
-_CONTROL = (*_SHARED, "control.c")
-_FLAGS = (
-    "-std=gnu11",
-    "-O2",
+_SWITCHES = (*_SHARED, *_FRAME, "lingqu.c")
+_CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c", "troubles.c")
+_HCCN_TOOL = (*_SHARED, "tool.c", "hccn_tool.c", "hccn_answers.c", "hccn_tables.c")
+_IPMITOOL = (*_SHARED, "tool.c", "ipmitool.c")
+_IPMI_PRELOAD = (*_SHARED, "ipmi_preload.c")
+_FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra")
+_LIBRARY_FLAGS = (
     "-fPIC",
     "-shared",
     "-fvisibility=hidden",
-    "-pthread",
-    "-Wall",
-    "-Wextra",
     "-Wl,-z,nodelete",
     "-Wl,-z,defs",
 )
@@ -50,8 +64,9 @@ def install(
 ) -> None:
     """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
 
-    The library finds its state by ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside
-    it here. ``without`` names functions that this driver shall not have, as real ones lack some.
+    A server with on-board switches gets their library, too. Libraries and tools find their state by
+    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside them here. ``without`` names
+    functions that this driver shall not have, as real ones lack some.
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
     """
@@ -67,9 +82,20 @@ def install(
     try:
         _make_directories(library.parent)
         exported = [name for name in functions() if name not in without]
-        _build(library, _DRIVER, exported, ("-Wl,-soname,libdcmi.so",))
+        chips = [name for name in exported if not functions()[name].is_of_switches]
+        _build(library, _DRIVER, chips, ("-Wl,-soname,libdcmi.so",))
+        switches = library.with_name(SWITCH_LIBRARY.name)
+        if profile in _WITH_SWITCHES:
+            own = [name for name in exported if functions()[name].is_of_switches]
+            _build(switches, _SWITCHES, own, (f"-Wl,-soname,{switches.name}",))
+        else:
+            switches.unlink(missing_ok=True)
+        preloaded = driver_root.absolute() / IPMI_PRELOAD
+        _build(preloaded, _IPMI_PRELOAD, ("open*", "close", "ioctl"), ())
         _build_control(state)
         _write(library.parent / "emulator-dir", f"{state}\n")
+        build_tool(driver_root.absolute() / HCCN_TOOL, _HCCN_TOOL, state)
+        build_tool(driver_root.absolute() / IPMITOOL, _IPMITOOL, state)
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
@@ -79,6 +105,17 @@ def install(
         emulator.start(profile)
     finally:
         emulator.close()
+
+
+def build_tool(target: Path, sources: Sequence[str], state: Path) -> None:
+    """Build a command line tool that uses the hardware in ``state``. ``OSError`` if it cannot."""
+    _make_directories(target.parent)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        built = Path(scratch) / target.name
+        _compile([*_FLAGS, "-o", str(built), *(str(SOURCES / source) for source in sources)])
+        built.chmod(0o755)
+        built.replace(target)
+    _write(target.parent / "emulator-dir", f"{state}\n")
 
 
 def ensure_control(emulator_dir: Path) -> None:
@@ -128,6 +165,7 @@ def _build(
         _compile(
             [
                 *_FLAGS,
+                *_LIBRARY_FLAGS,
                 *extra,
                 f"-Wl,--version-script={symbols}",
                 "-o",

@@ -22,6 +22,7 @@ struct profile {
     unsigned pci_device;
     const uint8_t *pci_bus; /* one a chip */
     bool super_pod;
+    bool switches;          /* on-board switches with a library of their own */
     bool resets_whole_node; /* an in-band reset takes every chip of the HCCS ring along */
     int temperature;        /* of chip 0, in degrees Celsius */
     int temperature_step;   /* added per chip */

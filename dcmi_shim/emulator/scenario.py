@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypeAlias,
+    assert_never,
+    get_args,
+    get_type_hints,
+)
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
-from contract.codes import format_code
 from contract.errors import ConfigurationError, Problem
-from contract.levels import Severity
-from dcmi_shim.emulator.codes import parse_code
+from contract.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
+from dcmi_shim.emulator.bmc_steps import BmcStep, apply_to_bmc
 from dcmi_shim.emulator.functions import find_function
+from dcmi_shim.emulator.step import Code, SeverityWord, Step, severity_of_word
+from dcmi_shim.emulator.switch_faults import CHIPS as SWITCH_CHIPS
+from dcmi_shim.emulator.switch_faults import SwitchFault
+from dcmi_shim.emulator.tools import Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from contract.levels import Severity
     from dcmi_shim.emulator.control import Emulator
 
 CHIPS = {"a2": 8, "a3": 16}
-LAST_MS = 86_400_000
+_WITH_SWITCHES = ("a3",)
 
 
-def _code(text: str) -> str:
-    return format_code(parse_code(text))
+def _switch_code(text: str) -> str:
+    return format_switch_code(parse_switch_code(text))
 
 
 def _function(name: str) -> str:
@@ -33,19 +54,12 @@ def _function(name: str) -> str:
     return found.name
 
 
-Code = Annotated[str, AfterValidator(_code)]
+SwitchCodeText = Annotated[str, AfterValidator(_switch_code)]
 FunctionName = Annotated[str, AfterValidator(_function)]
 Chip = Annotated[int, Field(ge=0, lt=max(CHIPS.values()))]
-SeverityWord = Literal["suggestion", "minor", "major", "critical"]
 
 
-class _Step(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    at_ms: int = Field(ge=0, le=LAST_MS)
-
-
-class Raise(_Step):
+class Raise(Step):
     """A fault begins (``occur``), or is announced once (``once``)."""
 
     do: Literal["occur", "once"]
@@ -54,7 +68,7 @@ class Raise(_Step):
     severity: SeverityWord | None = None
 
 
-class Recover(_Step):
+class Recover(Step):
     """A fault ends."""
 
     do: Literal["recover"]
@@ -62,7 +76,29 @@ class Recover(_Step):
     code: Code
 
 
-class Drop(_Step):
+class Switch(Step):
+    """A fault of an on-board switch begins, ends, or is announced once."""
+
+    do: Literal["switch_occur", "switch_recover", "switch_once"]
+    code: SwitchCodeText
+    chip: int = Field(ge=0, lt=SWITCH_CHIPS)
+    port: int = Field(default=NOT_APPLICABLE, ge=0, le=NOT_APPLICABLE)
+    peer_port: int = Field(default=0, ge=0, le=0xFFFF)
+    severity: SeverityWord | None = None
+
+    @model_validator(mode="after")
+    def _exists(self) -> Switch:
+        self.fault()
+        if self.do == "switch_recover" and self.severity is not None:
+            raise ValueError("a recovery has no severity")
+        return self
+
+    def fault(self) -> SwitchFault:
+        """The fault that the step is about."""
+        return SwitchFault(parse_switch_code(self.code), self.chip, self.port, self.peer_port)
+
+
+class Drop(Step):
     """A card is gone."""
 
     do: Literal["drop"]
@@ -70,14 +106,14 @@ class Drop(_Step):
     hard: bool = False
 
 
-class Return(_Step):
+class Return(Step):
     """A dropped card is back."""
 
     do: Literal["return"]
     chip: Chip
 
 
-class Hang(_Step):
+class Hang(Step):
     """Calls do not return (``hang``), or are normal again (``clear``)."""
 
     do: Literal["hang", "clear"]
@@ -85,7 +121,7 @@ class Hang(_Step):
     chip: Chip | None = None
 
 
-class Slow(_Step):
+class Slow(Step):
     """Calls take longer."""
 
     do: Literal["slow"]
@@ -94,7 +130,7 @@ class Slow(_Step):
     chip: Chip | None = None
 
 
-class Fail(_Step):
+class Fail(Step):
     """Calls answer a return code."""
 
     do: Literal["fail"]
@@ -103,21 +139,58 @@ class Fail(_Step):
     chip: Chip | None = None
 
 
-class Plain(_Step):
+class Link(Step):
+    """A network link goes down or comes up; quietly: no event tells of it."""
+
+    do: Literal["link"]
+    chip: Chip
+    state: Literal["up", "down"]
+    quietly: bool = False
+
+
+class ToolStep(Step):
+    """Runs of a command line tool get into trouble, or are well again (``ok``)."""
+
+    do: Literal["tool"]
+    tool: str
+    trouble: str
+    chip: Chip | None = None
+    delay_ms: int | None = None
+    exit_status: int | None = None
+    text: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        problems = Trouble(**self.model_dump(exclude={"do", "at_ms"})).problems()
+        if problems:
+            raise ValueError("; ".join(map(str, problems)))
+        return self
+
+
+class Plain(Step):
     """Everything normal again, or a loss that the next change suffers."""
 
     do: Literal["reset", "lose_next_event", "lose_everything_next"]
 
 
-Step = Annotated[
-    Raise | Recover | Drop | Return | Hang | Slow | Fail | Plain, Field(discriminator="do")
-]
+AnyStep: TypeAlias = (
+    Raise
+    | Recover
+    | Switch
+    | Drop
+    | Return
+    | Hang
+    | Slow
+    | Fail
+    | Link
+    | ToolStep
+    | Plain
+    | BmcStep
+)
 
 
 _ACTIONS = frozenset(
-    action
-    for kind in (Raise, Recover, Drop, Return, Hang, Slow, Fail, Plain)
-    for action in get_args(get_type_hints(kind)["do"])
+    action for kind in get_args(AnyStep) for action in get_args(get_type_hints(kind)["do"])
 )
 
 
@@ -127,7 +200,7 @@ class Scenario(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     profile: Literal["a2", "a3"] = "a2"
-    steps: list[Step]
+    steps: list[Annotated[AnyStep, Field(discriminator="do")]]
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -164,11 +237,13 @@ def _wrong(source: Path | str, problems: list[Problem]) -> ConfigurationError:
 
 def _problem(details: Any) -> Problem:
     where = ""
+    before: object = None
     for part in details["loc"]:
         if isinstance(part, int):
             where += f"[{part}]"
-        elif part not in _ACTIONS:  # pydantic names the branch of the union, too
+        elif not (isinstance(before, int) and part in _ACTIONS):  # the branch of the union
             where += f".{part}" if where else part
+        before = part
     return Problem(where or "file", details["msg"].removeprefix("Value error, "))
 
 
@@ -182,13 +257,18 @@ def _raw_steps(content: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _strange_chips(content: dict[str, Any]) -> list[Problem]:
-    """Chips that the profile does not have, and chips for functions that are not about one."""
+    """What the profile does not have, and chips for functions that are not about one."""
     profile = content.get("profile", "a2")
     chips = CHIPS.get(profile) if isinstance(profile, str) else None
     problems = []
     for index, step in _raw_steps(content):
         chip = step.get("chip")
         name = step.get("function")
+        action = step.get("do")
+        if isinstance(action, str) and action.startswith("switch_"):
+            if profile in CHIPS and profile not in _WITH_SWITCHES:
+                problems.append(Problem(f"steps[{index}].do", f"{profile} has no switches"))
+            continue
         if not isinstance(chip, int) or not 0 <= chip < max(CHIPS.values()):
             continue
         where = f"steps[{index}].chip"
@@ -217,8 +297,11 @@ def _disorder(content: dict[str, Any]) -> list[Problem]:
     return problems
 
 
-def apply(step: Step, emulator: Emulator) -> None:
+def apply(step: AnyStep, emulator: Emulator) -> None:
     """Do one step now."""
+    if isinstance(step, BmcStep):
+        apply_to_bmc(step, emulator.bmc)
+        return
     match step:
         case Raise(do="occur"):
             emulator.occur(step.chip, step.code, _severity(step.severity))
@@ -226,6 +309,12 @@ def apply(step: Step, emulator: Emulator) -> None:
             emulator.once(step.chip, step.code, _severity(step.severity))
         case Recover():
             emulator.recover(step.chip, step.code)
+        case Switch(do="switch_occur"):
+            emulator.switch_occur(step.fault(), _severity(step.severity))
+        case Switch(do="switch_recover"):
+            emulator.switch_recover(step.fault())
+        case Switch():
+            emulator.switch_once(step.fault(), _severity(step.severity))
         case Drop():
             emulator.drop(step.chip, step.hard)
         case Return():
@@ -238,6 +327,17 @@ def apply(step: Step, emulator: Emulator) -> None:
             emulator.slow(step.function, step.delay_ms, step.chip)
         case Fail():
             emulator.fail(step.function, step.return_code, step.chip)
+        case Link():
+            emulator.link(step.chip, up=step.state == "up", quietly=step.quietly)
+        case ToolStep():
+            emulator.tool(
+                step.tool,
+                step.trouble,
+                step.chip,
+                delay_ms=step.delay_ms,
+                exit_status=step.exit_status,
+                text=step.text,
+            )
         case Plain(do="reset"):
             emulator.reset()
         case Plain(do="lose_next_event"):
@@ -249,4 +349,4 @@ def apply(step: Step, emulator: Emulator) -> None:
 
 
 def _severity(word: SeverityWord | None) -> Severity | None:
-    return None if word is None else Severity[word.upper()]
+    return None if word is None else severity_of_word(word)

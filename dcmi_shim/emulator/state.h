@@ -11,21 +11,42 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bmc.h"
 #include "dcmi_abi.h"
+#include "lingqu_abi.h"
 
 enum {
     MAX_CHIPS = 16,
     MAX_CODES = 128,
     MAX_FAULTS = 256,
+    MAX_SWITCH_FAULTS = 512,
     EVENT_QUEUE = 1024,
-    MAX_SUBSCRIBERS = 64,
+    MAX_SUBSCRIBERS = 64 + 15,
+    LINK_RECORDS = 10,
+    TOOL_TEXT = 120,
 };
+
+/* A range of the table of subscribers. */
+struct places {
+    unsigned first;
+    unsigned count;
+};
+
+#define CHIP_SUBSCRIBERS ((struct places){0, 64})
+#define SWITCH_SUBSCRIBERS ((struct places){64, 15})
 
 enum function {
 #define FUNCTION(name, scope) F_##name,
 #include "functions.h"
 #undef FUNCTION
     FUNCTION_COUNT
+};
+
+enum tool {
+#define TOOL(name, scope) T_##name,
+#include "tools.h"
+#undef TOOL
+    TOOL_COUNT
 };
 
 enum { DROP_NONE = 0, DROP_HEALTH = 1, DROP_HARD = 2 };
@@ -43,11 +64,42 @@ struct fault {
     int64_t recovered_ns;   /* 0 while it lasts */
 };
 
+struct link_record {
+    int64_t at_seconds;     /* CLOCK_REALTIME */
+    uint32_t up;
+    uint32_t spare;
+};
+
+struct link_state {
+    uint32_t down;
+    uint32_t ups;
+    uint32_t downs;
+    uint32_t records;       /* so far; record n is at n % LINK_RECORDS */
+    int64_t carried_ns;     /* how long it was up until its last change */
+    int64_t changed_ns;     /* CLOCK_MONOTONIC */
+    struct link_record history[LINK_RECORDS];
+};
+
 struct chip_state {
+    struct link_state link;
     uint32_t drop;
     uint32_t spod_status;
     int64_t reset_ns;       /* 0: never reset */
     struct fault faults[MAX_FAULTS];
+};
+
+/* Where an on-board switch has a fault; with the event type it is what tells faults apart. */
+struct switch_place {
+    uint32_t sub_type;
+    uint16_t peer_device;
+    uint16_t peer_port;
+    uint16_t chip;
+    uint16_t port;
+};
+
+struct switch_fault {
+    struct fault fault;     /* its code is the event type */
+    struct switch_place place;
 };
 
 struct queued_event {
@@ -71,6 +123,17 @@ struct hook {
     int32_t fail;
 };
 
+/* What is to happen to runs of one command line tool, on one chip or on all. */
+struct tool_trouble {
+    uint32_t hang;
+    uint32_t slow_ms;
+    uint32_t exit_status;   /* 0: none but its own */
+    uint32_t garble;        /* prints rubbish and ends well */
+    uint32_t busy;          /* refuses to run while another run is going on */
+    uint32_t other_chip;    /* answers for another chip than the one it was asked about */
+    char text[TOOL_TEXT];   /* for standard error, with exit_status */
+};
+
 struct state {
     uint64_t magic;
     uint32_t layout;
@@ -90,7 +153,12 @@ struct state {
     struct subscriber subscribers[MAX_SUBSCRIBERS];
     struct chip_state chips[MAX_CHIPS];
     struct hook hooks[FUNCTION_COUNT][1 + MAX_CHIPS]; /* index 0: every chip */
+    struct tool_trouble tools[TOOL_COUNT][1 + MAX_CHIPS]; /* the same */
     struct queued_event queue[EVENT_QUEUE];
+    struct bmc bmc;
+    uint64_t switch_events; /* queued so far; event n is at n % EVENT_QUEUE */
+    struct switch_fault switch_faults[MAX_SWITCH_FAULTS];
+    struct LqDcmiEvent switch_queue[EVENT_QUEUE];
 };
 
 /* One process's access to the state file. */
@@ -111,6 +179,9 @@ int64_t monotonic_ns(void);
 /* Names DIRECTORY's state file. Answers 0 or ENAMETOOLONG. */
 int state_name(struct attachment *attachment, const char *directory);
 
+/* Names the state file of what was installed beside PROGRAM. Answers 0 or an errno. */
+int state_name_beside(struct attachment *attachment, const char *program);
+
 /* Opens the file when needed, locks it and checks it. Answers 0 or an errno; only 0 is locked. */
 int state_lock(struct attachment *attachment, struct state **state);
 void state_unlock(struct attachment *attachment);
@@ -126,6 +197,12 @@ void state_close(struct attachment *attachment);
 /* A subscriber's slot is alive as long as its process holds the slot's lock. */
 int slot_claim(int fd, unsigned slot);
 bool slot_is_held(const struct attachment *attachment, unsigned slot);
+
+/* Makes room for one more event after EVENTS: subscribers of PLACES that are too slow lose one. */
+void subscribers_make_room(struct state *state, struct places places, uint64_t events);
+
+/* The right to be the only run of TOOL, until the process ends. The state is locked or was. */
+bool tool_claim(const struct attachment *attachment, enum tool tool);
 
 /* Waits until *word is not SEEN any more, for at most TIMEOUT_MS. May return early. */
 void word_wait(uint32_t *word, uint32_t seen, int64_t timeout_ms);

@@ -57,7 +57,7 @@ def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> 
 
     def fight() -> bool:
         cluster.write(OWN, {"DeviceInfoCfg": signed(HEALTHY, int(time.time()))})
-        return agent.status()["publication"]["conflict_since_ms"] is not None
+        return agent.status()["publications"][0]["conflict_since_ms"] is not None
 
     for _ in range(40):
         if fight():

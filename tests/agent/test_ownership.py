@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.ownership import device_info_of, node_info_of, refuse_beside_others
+from agent.ownership import owned_by, refuse_beside_others
 from contract.errors import ConfigurationError, StoreRefused, StoreUnavailable
 from stores.base import Writer
 from stores.directory import DirectoryStore
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent.ownership import Owned
 
 NOW_MS = 1_800_000_000_000
-BOTH = (device_info_of("n"), node_info_of("n"))
+BOTH = owned_by("n", ["device-info", "node-info"])
 
 
 class KnowingStore(DirectoryStore):
@@ -44,6 +44,11 @@ class KnowingStore(DirectoryStore):
     def wrote(self, document: Owned, name: str, age_seconds: float) -> None:
         at_ms = NOW_MS - int(age_seconds * 1000)
         self.writers[f"{document.namespace}/{document.name}"] = Writer(name, at_ms)
+
+
+def test_only_what_is_owned_is_asked_about() -> None:
+    assert [owned.kind for owned in BOTH] == ["device-info", "node-info"]
+    assert owned_by("n", ["node-info"]) == BOTH[1:]
 
 
 async def test_nobody_else(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from agent import status
 from agent.http import application
 from agent.journal import JournalStatus
 from agent.publication import Lag, Publication
-from agent.state import Blindness, ChipState, Fault, State
-from contract.levels import ChipLevel, Severity
+from agent.state import Blindness, ChipState, Fault, State, SubjectState
+from contract.levels import ChipLevel, NodeLevel, Severity
+from contract.observation import NODE, host_subject
 from dcmi_shim.types import Chip, Inventory, StuckCall
 from service.pages import serving
 
@@ -33,6 +34,15 @@ FAULT = Fault(
     revision=1,
     severity=Severity.CRITICAL,
 )
+ALARM = Fault(
+    code="06000025",
+    episode="e2",
+    source="bmc",
+    level=NodeLevel.PRE_SEPARATE_FAULT,
+    because="the level table",
+    first_seen_ms=NOW_MS - 9,
+    revision=2,
+)
 STATE = State(
     "node-1",
     "boot",
@@ -40,6 +50,10 @@ STATE = State(
     {
         3: ChipState(faults={FAULT.code: FAULT}, answered=("chip-faults",)),
         4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it says "no"\nand more')}),
+    },
+    {
+        str(host_subject("Fan", 1)): SubjectState(faults={ALARM.code: ALARM}),
+        str(NODE): SubjectState(blind={"bmc": Blindness(NOW_MS - 400, "no answer")}),
     },
 )
 
@@ -61,7 +75,10 @@ CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
 def picture(
     record: Publication, stalled: dict[str, float], heartbeat: status.HeartbeatStatus
 ) -> status.Status:
-    publication = status.publication_status("doc", "directory:/x", record)
+    publications = (
+        status.publication_status("device-info", "doc", "directory:/x", record),
+        status.publication_status("node-info", "other", "directory:/x", Publication()),
+    )
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     return status.Status(
@@ -70,12 +87,14 @@ def picture(
         at_ms=NOW_MS,
         started_at_ms=NOW_MS - 5000,
         revision=7,
-        not_ready=status.not_ready(publication, 2, driver, heartbeat.conflict),
+        not_ready=status.not_ready(publications, 2, driver, heartbeat.conflict),
         stalled=stalled,
         chips=status.chip_statuses(STATE, "Ascend910"),
         faults=status.fault_statuses(STATE, "Ascend910"),
         driver=driver,
-        publication=publication,
+        answered=(),
+        blind=status.blind_sources(STATE.of(NODE)),
+        publications=publications,
         heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
     )
@@ -84,6 +103,7 @@ def picture(
 def published() -> Publication:
     record = Publication()
     record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
+    record.agrees(NOW_MS, NOW_MS // 1000, 7)
     record.waiting = Lag(NOW_MS - 2500, NOW_MS)
     return record
 
@@ -96,7 +116,8 @@ class Pages:
         self.stalled: dict[str, float] = {}
         self.heartbeat = HEARTBEAT
         self.application = application(
-            lambda: picture(self.record, self.stalled, self.heartbeat), self.record
+            lambda: picture(self.record, self.stalled, self.heartbeat),
+            {"device-info": self.record, "node-info": Publication()},
         )
 
 
@@ -121,6 +142,8 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     ), "a series appears twice"
     fault = {
         "chip": "3",
+        "subject": "chip 3",
+        "part": "",
         "code": "80E01801",
         "level": "RestartBusiness",
         "severity": "critical",
@@ -129,7 +152,13 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert samples["npu_vigil_faults", *sorted(fault.items())] == 1
     blind = {"source": "chip-faults", "chip": "4"}
     assert samples["npu_vigil_blind", *sorted(blind.items())] == 1
-    assert samples["npu_vigil_publication_lag_seconds",] == 2.5
+    assert samples["npu_vigil_blind", ("chip", ""), ("source", "bmc")] == 1
+    alarm = {"chip": "", "subject": "host 1", "part": "Fan", "code": "06000025"}
+    alarm |= {"level": "PreSeparateFault", "severity": "", "device_fault": "false"}
+    assert samples["npu_vigil_faults", *sorted(alarm.items())] == 1
+    of_chips, of_node = ("document", "device-info"), ("document", "node-info")
+    assert samples["npu_vigil_publication_lag_seconds", of_chips] == 2.5
+    assert samples["npu_vigil_publication_lag_seconds", of_node] == 0
     assert samples["npu_vigil_journal_gaps_total",] == 1
     assert samples["npu_vigil_journal_rows_lost_total",] == 3
     assert samples["npu_vigil_driver_gaps_total",] == 2
@@ -138,11 +167,11 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert samples["npu_vigil_heartbeat_beaten_seconds",] == NOW_MS / 1000 - 6
     assert samples["npu_vigil_heartbeat_withheld",] == 1
     assert samples["npu_vigil_heartbeat_conflict",] == 0
-    within = (("le", "0.03"), ("stage", "total"))
+    within = (of_chips, ("le", "0.03"), ("stage", "total"))
     assert samples["npu_vigil_publication_seconds_bucket", *within] == 1
-    below = (("le", "0.02"), ("stage", "total"))
+    below = (of_chips, ("le", "0.02"), ("stage", "total"))
     assert samples["npu_vigil_publication_seconds_bucket", *below] == 0
-    assert samples["npu_vigil_publication_seconds_count", ("stage", "write")] == 1
+    assert samples["npu_vigil_publication_seconds_count", of_chips, ("stage", "write")] == 1
 
 
 async def test_health_names_the_task_that_stalls(tmp_path: Path) -> None:
@@ -181,6 +210,8 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             {
                 "chip": 3,
                 "device": "Ascend910-3",
+                "subject": "chip 3",
+                "part": "",
                 "code": "80E01801",
                 "level": "RestartBusiness",
                 "severity": "critical",
@@ -190,10 +221,29 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
                 "reason": "the level table",
                 "source": "chip-faults",
                 "once": False,
-            }
+            },
+            {
+                "chip": None,
+                "device": None,
+                "subject": "host 1",
+                "part": "Fan",
+                "code": "06000025",
+                "level": "PreSeparateFault",
+                "severity": None,
+                "device_fault": False,
+                "since_ms": NOW_MS - 9,
+                "episode": "e2",
+                "reason": "the level table",
+                "source": "bmc",
+                "once": False,
+            },
         ]
         code, text = await fetch(tmp_path, "/api/v1/status")
         shown = msgspec.json.decode(text)
+        assert shown["blind"] == [
+            {"source": "bmc", "since_ms": NOW_MS - 400, "reason": "no answer"}
+        ]
+        assert [one["kind"] for one in shown["publications"]] == ["device-info", "node-info"]
         assert shown["chips"][1]["blind"][0]["since_ms"] == NOW_MS - 500
         assert shown["driver"]["stuck_calls"] == [
             "dcmi_get_device_health on chip 3 (card 3 device 0)"

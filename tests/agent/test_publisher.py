@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent import publisher as publisher_module
-from agent.publisher import Edges, Publisher, Wanted
+from agent.publisher import Edges, Publisher, Wanted, absent
 from contract.errors import DocumentError, StoreError, StoreUnavailable
 from stores.base import Document
 from stores.directory import DirectoryStore
@@ -34,6 +34,7 @@ class TroubledStore(DirectoryStore):
     def __init__(self, url: str, root: Path) -> None:
         super().__init__(url, root)
         self.written: list[Document] = []
+        self.deleted = 0
         self.tries = 0
 
     async def get(self, namespace: str, name: str) -> Document | None:
@@ -56,6 +57,16 @@ class TroubledStore(DirectoryStore):
             raise StoreUnavailable("connection reset")
         return version
 
+    async def delete(self, namespace: str, name: str) -> None:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        await super().delete(namespace, name)
+        self.deleted += 1
+        if self.loses_answers:
+            self.loses_answers = False
+            raise StoreUnavailable("connection reset")
+
 
 class Bench:
     """One publisher with what it wants to say."""
@@ -64,6 +75,8 @@ class Bench:
         self.store = TroubledStore(f"directory:{root}", root)
         self.foreign = DirectoryStore(f"directory:{root}", root)
         self.content: str | None = "healthy"
+        """What is wanted: empty for no document, ``None`` for what is there."""
+        self.refresh_seconds = 300.0
         self.revision = 1
         self.refuses = ""
         self.first_read: list[Document | None] = []
@@ -81,7 +94,7 @@ class Bench:
                 on_first_read=self.first_read.append,
                 on_foreign=lambda document: document.data["content"] == "an operator's",
                 on_acknowledged=lambda document, revision: self.acknowledged.append(
-                    (document.data["content"], revision)
+                    ("" if document is None else document.data["content"], revision)
                 ),
                 wall_clock=lambda: int(time.time() * 1000),
                 progress=lambda: None,
@@ -93,9 +106,13 @@ class Bench:
         content = self.content
         if content is None:
             return None
+        if not content:
+            return absent(self.revision)
         return Wanted(
             self.revision,
+            content,
             lambda stamp: Document(SPACE, NAME, {"stamp": str(stamp), "content": content}, LABELS),
+            self.refresh_seconds,
         )
 
     def verify(self, document: Document) -> None:
@@ -361,11 +378,9 @@ async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
         assert bench.record.foreign_writes == 0
 
 
-async def test_an_unchanged_document_is_refreshed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publisher_module, "REFRESH_SECONDS", 0.5)
+async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
+        bench.refresh_seconds = 0.5
         await until(lambda: bench.record.writes["refresh", "acknowledged"] >= 2, "two refreshes")
         assert len({document.data["stamp"] for document in bench.store.written}) >= 3
 

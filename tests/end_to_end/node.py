@@ -106,6 +106,35 @@ class Node:
         assert self._process is not None
         return self._process
 
+    def give_bmc(self, directory: Path, period_seconds: float = 0.2) -> None:
+        """Put the node's own ``ipmitool`` on its path."""
+        tool = directory / "bin" / "ipmitool"
+        tool.parent.mkdir()
+        state = self.environment["VIGIL_EMULATOR_DIR"]
+        real = self.driver_root / "bin" / "ipmitool"
+        tool.write_text(f'#!/bin/sh\nVIGIL_EMULATOR_DIR="{state}" exec "{real}" "$@"\n')
+        tool.chmod(0o755)
+        self.environment["PATH"] = f"{tool.parent}:{self.environment['PATH']}"
+        self.environment["VIGIL_BMC_PERIOD_SECONDS"] = str(period_seconds)
+        self.environment["VIGIL_BMC_DEVICE"] = str(directory / "no-ipmi0")
+
+    def node_info(self) -> dict[str, str] | None:
+        """The data keys of the node-info document; ``None`` where there is none."""
+        return self.place.read(f"mindx-dl-nodeinfo-{self.name}")
+
+    def parts(self) -> list[tuple[str, int, list[str]]]:
+        """The faulty parts in node-info, whose check code must be right; none in a stranger's."""
+        data = self.node_info()
+        if data is None or "updateTime" not in data:
+            return []
+        outer = json.loads(data["NodeInfo"])
+        inner = json.dumps(outer["NodeInfo"], separators=(",", ":"), ensure_ascii=False)
+        assert outer["CheckCode"] == hashlib.sha256(inner.encode()).hexdigest()
+        return [
+            (part["DeviceType"], part["DeviceId"], part["FaultCode"])
+            for part in outer["NodeInfo"]["FaultDevList"]
+        ]
+
     def start(self, program: tuple[str, ...] = (sys.executable, "-m", "vigil")) -> None:
         """Start the agent; does not wait for anything."""
         with self.log.open("ab") as output:

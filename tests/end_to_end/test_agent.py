@@ -69,7 +69,7 @@ def test_foreign_edits_are_repaired(node: Node) -> None:
     node.place.delete(node.document)
     assert node.wait(lambda: node.place.read(node.document) is not None, "it is back") < 1
     metrics = node.ask("/metrics")[1]
-    assert "npu_vigil_publication_foreign_writes_total 2.0" in metrics
+    assert 'npu_vigil_publication_foreign_writes_total{document="device-info"} 2.0' in metrics
 
 
 def _text(node: Node) -> str:

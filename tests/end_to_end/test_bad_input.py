@@ -170,7 +170,7 @@ def test_another_writer_is_given_way_to(node: Node) -> None:
     node.healthy()
 
     def noticed() -> int:
-        count: int = node.status()["publication"]["foreign_writes"]
+        count: int = node.status()["publications"][0]["foreign_writes"]
         return count
 
     for number in (1, 2, 3, 4):
@@ -184,7 +184,7 @@ def test_another_writer_is_given_way_to(node: Node) -> None:
     status, answer = node.ask("/readyz")
     assert status == 503
     assert any("conflict" in reason for reason in answer["reasons"])
-    assert "npu_vigil_publication_conflict 1.0" in node.ask("/metrics")[1]
+    assert 'npu_vigil_publication_conflict{document="device-info"} 1.0' in node.ask("/metrics")[1]
     assert node.logged().count("conflict") == 1
     node.emulator.occur(1, FAULT)
     time.sleep(1)

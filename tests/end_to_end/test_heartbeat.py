@@ -135,6 +135,20 @@ def test_it_refuses_to_run_beside_another_writer(
     node.healthy()
 
 
+def test_a_document_can_be_left_to_its_writer(cluster_node: Node, cluster: Cluster) -> None:
+    node = cluster_node
+    path = "/api/v1/namespaces/mindx-dl/configmaps"
+    cluster.plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
+    body = {"metadata": {"name": "mindx-dl-nodeinfo-node-1"}, "data": {"NodeInfo": "{}"}}
+    cluster.plane.request("POST", f"{path}?fieldManager=noded", body)
+    node.start()
+    assert node.process.wait(10) == 2, node.logged()
+    assert "mindx-dl/mindx-dl-nodeinfo-node-1 was written by 'noded'" in node.logged()
+    node.options += ["--documents", "device-info"]
+    node.start()
+    node.healthy()
+
+
 @pytest.mark.parametrize("manager", ["kubectl-edit", "npu-vigil"])
 def test_it_takes_over_what_people_and_it_itself_wrote(
     cluster_node: Node, cluster: Cluster, manager: str

@@ -13,7 +13,6 @@ from contract.observation import (
     Gap,
     SourceAnswered,
     SourceBlind,
-    Subject,
     chip_subject,
 )
 from tests.policy.builders import SOURCE, T, after, changes, healthy, seen
@@ -274,10 +273,9 @@ def test_blindness_begins_and_ends_and_keeps_the_faults() -> None:
     assert after(state, [SourceAnswered(SOURCE, chip_subject(0), T + 3)]) is state
 
 
-def test_what_is_no_news_of_a_chip_changes_nothing() -> None:
+def test_a_gap_is_no_news_of_a_chip() -> None:
     state = healthy()
-    strange = SourceBlind("bmc", Subject("bmc", 0), T, "no answer")
-    assert after(state, [Gap(SOURCE, T, "queue full"), strange]) is state
+    assert after(state, [Gap(SOURCE, T, "queue full")]) is state
 
 
 def test_believed_are_the_lasting_faults_of_the_source() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from contract.codes import CARD_DROP
+from contract.codes import CARD_DROP, LINK_DOWN
 from contract.errors import DriverCallError
 from contract.levels import Severity
+from contract.observation import Assertion, Observation
+from contract.switch_info import SwitchPort, port_subject
 from dcmi_shim.types import Chip, DriverEvent, Inventory, SuperPod
 
 if TYPE_CHECKING:
@@ -44,6 +46,28 @@ PROFILES = {
 }
 
 
+def switch_report(step: dict[str, Any], now_ms: int) -> Observation:
+    """What the switch collector reports of a recorded event of a switch, in the moment of it."""
+    kind = "na" if step["sub_type"] == -1 else step["sub_type"]
+    peer = _PEERS.get(step["peer_device"], "na")
+    port = SwitchPort(
+        step["switch_chip"], step["switch_port"], step["peer_device"], step["peer_port"]
+    )
+    return Observation(
+        "switch",
+        port_subject(port),
+        f"[{step['event_type']},{kind},{peer},na]",
+        _ASSERTIONS[step["assertion"]],
+        now_ms,
+        Severity(step["severity"]),
+        now_ms,
+    )
+
+
+_PEERS = {0: "cpu", 1: "npu", 2: "L2"}
+_ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
+
+
 class RecordedDriver:
     """A ``ChipDriver`` whose hardware is the recording."""
 
@@ -68,6 +92,9 @@ class RecordedDriver:
             raise DriverCallError("dcmi_get_device_health", str(chip), -8012, "not ready")
         return 0
 
+    async def network_health(self, chip: Chip) -> int:
+        return 0
+
     async def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
         while True:
             yield await self._events.get()
@@ -82,6 +109,16 @@ class RecordedDriver:
                 self._occur(step["chip"], step["code"], Severity(step["severity"]))
             case "recover":
                 self._recover(step["chip"], step["code"])
+            case "set-codes":
+                self._lists[step["chip"]] = list(step["codes"])
+            case "event-only":
+                severity = Severity(step["severity"])
+                self._send(step["chip"], step["code"], severity, step["assertion"])
+            case "link":
+                self._last_serial += 1
+                self._serials[step["chip"], LINK_DOWN] = self._last_serial
+                down = step["state"] == "DOWN"
+                self._send(step["chip"], LINK_DOWN, Severity.MINOR, 1 if down else 0)
             case other:
                 raise AssertionError(f"the recorded driver cannot {other}")
 

@@ -1,0 +1,201 @@
+"""The documents of this node: who makes each, and who publishes those that this agent owns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from agent.device_info import DeviceInfoDocument
+from agent.journal_file import Kind
+from agent.node_info import NodeInfoDocument
+from agent.policy import Input, is_one_off_waiting
+from agent.publisher import Edges, Publisher
+from agent.state import Acknowledged
+from agent.status import publication_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from agent.journal import Journal
+    from agent.publication import Publication
+    from agent.publisher import Wanted
+    from agent.state import State
+    from agent.status import PublicationStatus
+    from agent.verdicts import Verdicts
+    from collectors.base import WallClock
+    from service.stalls import Stalls
+    from stores.base import Document, Store
+
+_COMMIT_SECONDS = 0.020
+_MEMORY_SECONDS = 1.0
+_PATIENCE_SECONDS = 30.0
+
+
+class Made(Protocol):
+    """One document, made from the state."""
+
+    namespace: str
+    name: str
+
+    def wanted(self) -> Wanted | None:
+        """What is to be published now; ``None``: what is there must stay as it is."""
+
+    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
+        """Keep what has to be kept of the document that is there; what it remembers."""
+
+    def release(self, foreign: Document) -> bool:
+        """Whether a foreign change was an operator's right; it is taken over then."""
+
+    def stamp_of(self, document: Document) -> int | None:
+        """The time of a stored document in seconds; ``None`` when it cannot be trusted."""
+
+    def verify(self, document: Document) -> None:
+        """Raises ``DocumentError`` if readers would refuse ``document``."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the documents need of their daemon.
+
+    While ``may_publish`` says no, what is there stays as it is.
+    """
+
+    store: Store
+    verdicts: Verdicts
+    journal: Journal
+    progress: Stalls
+    wall_clock: WallClock
+    may_publish: Callable[[], bool]
+
+
+class Documents:
+    """All documents of ``node``; those of the kinds in ``owned`` have a publisher."""
+
+    def __init__(self, node: str, owned: Collection[str], desk: Desk) -> None:
+        self._desk = desk
+        self.device_info = DeviceInfoDocument(node, self._state, desk.verdicts.tables)
+        documents: dict[str, Made] = {
+            "device-info": self.device_info,
+            "node-info": NodeInfoDocument(node, self._state),
+        }
+        self.publishers = {
+            kind: self._publisher(kind, document)
+            for kind, document in documents.items()
+            if kind in owned
+        }
+        self._left_alone = [made for kind, made in documents.items() if kind not in owned]
+        self._unread = set(self.publishers)
+        self._all_read = asyncio.Event()
+        known = self._state()
+        self._may_remember = not known.chips and not known.others
+
+    def _state(self) -> State:
+        return self._desk.verdicts.state
+
+    def _wanted(self, document: Made) -> Wanted | None:
+        return document.wanted() if self._desk.may_publish() else None
+
+    def _publisher(self, kind: str, document: Made) -> Publisher:
+        return Publisher(
+            self._desk.store,
+            document.namespace,
+            document.name,
+            Edges(
+                wanted=partial(self._wanted, document),
+                stamp_of=document.stamp_of,
+                verify=document.verify,
+                before_write=self._until_committed,
+                on_first_read=partial(self._first_read, kind, document),
+                on_foreign=partial(self._foreign, document),
+                on_acknowledged=partial(self._acknowledged, kind, document),
+                wall_clock=self._desk.wall_clock,
+                progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
+            ),
+        )
+
+    @property
+    def records(self) -> dict[str, Publication]:
+        """How the publishing of each owned document goes, by its kind."""
+        return {kind: publisher.record for kind, publisher in self.publishers.items()}
+
+    def statuses(self) -> tuple[PublicationStatus, ...]:
+        """The same, for people."""
+        return tuple(
+            publication_status(kind, publisher.name, self._desk.store.url, publisher.record)
+            for kind, publisher in self.publishers.items()
+        )
+
+    def wake(self, event_ms: int) -> None:
+        """Something that was seen at ``event_ms`` may want a write."""
+        for publisher in self.publishers.values():
+            publisher.wake(event_ms)
+        for document in self._left_alone:
+            if is_one_off_waiting(self._state(), document.name):
+                # Nobody will ever acknowledge it: it is over as if it had been published now.
+                # Not within the change that is being told of.
+                asyncio.get_running_loop().call_soon(self._take_acknowledged, document)
+
+    async def remembered(self) -> None:
+        """Wait until the stored documents have told what they remember, but not for long.
+
+        Without a journal they are the memory of this agent. What is told after its sources have
+        begun would be in nobody's beliefs, so it does not count.
+        """
+        if self._may_remember:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MEMORY_SECONDS):
+                    await self._all_read.wait()
+            self._may_remember = False
+
+    async def _until_committed(self) -> None:
+        journal = self._desk.journal
+        await journal.committed(journal.last_sequence, _COMMIT_SECONDS)
+
+    def _first_read(self, kind: str, document: Made, existing: Document | None) -> None:
+        reports = document.take_over(existing)
+        if document is self.device_info:
+            self._journal_isolation("found in the store")
+        if reports and self._may_remember:
+            self._desk.verdicts.take(reports)
+        self._unread.discard(kind)
+        if not self._unread:
+            self._all_read.set()
+
+    def _foreign(self, document: Made, foreign: Document) -> bool:
+        if not document.release(foreign):
+            return False
+        self._journal_isolation("released by an operator")
+        return True
+
+    def _journal_isolation(self, because: str) -> None:
+        isolation = self.device_info.isolation
+        row = {"names": isolation.names, "reasons": isolation.reasons, "because": because}
+        self._desk.journal.append([(Kind.ISOLATION, _text(row))], self._desk.wall_clock())
+
+    def _acknowledged(
+        self, kind: str, made: Made, document: Document | None, revision: int
+    ) -> None:
+        now_ms = self._desk.wall_clock()
+        row = {
+            "document": made.name,
+            "store": self._desk.store.url,
+            "revision": revision,
+            "update_time": self.publishers[kind].record.acknowledged_stamp,
+            "absent": document is None,
+        }
+        self._desk.journal.append([(Kind.PUBLICATION, _text(row))], now_ms)
+        self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms)])
+
+    def _take_acknowledged(self, document: Made) -> None:
+        now_ms = self._desk.wall_clock()
+        revision = self._state().revision
+        self._desk.verdicts.take([Acknowledged(document.name, revision, now_ms)])
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

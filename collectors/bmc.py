@@ -1,0 +1,157 @@
+"""Alarms of the server's BMC: whole lists, compared with what is believed.
+
+A list that is incomplete, inconsistent or not given changes nothing and is blindness
+(``spec/noded.md`` 10, D-09). The way to the BMC is found anew each time, so one that appears later
+is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from contract.errors import BmcError, ToolError
+from contract.observation import (
+    NODE,
+    Assertion,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    Subject,
+    host_subject,
+)
+from dcmi_shim.ipmi import Ipmi
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from collectors.base import Need, Surroundings
+    from contract.levels import Severity
+    from contract.observation import Report
+    from dcmi_shim.ipmi_alarms import Alarm
+
+_log = logging.getLogger(__name__)
+_OLDEST_MS = 1_577_836_800_000
+"""2020-01-01: a BMC that tells an earlier time had not set its clock."""
+_AHEAD_MS = 300_000
+_LEAST_PAUSE_SECONDS = 0.1
+
+
+class Bmc:
+    """The collector of BMC alarms.
+
+    ``deadline_seconds`` is that of one command; a reading of several pages takes six at most.
+    """
+
+    name = "bmc"
+    needs: frozenset[Need] = frozenset()
+
+    def __init__(
+        self,
+        period_seconds: float = 10.0,
+        deadline_seconds: float = 10.0,
+        device: str = "/dev/ipmi0",
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.deadline_seconds = deadline_seconds
+        self._device = Path(device)
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        loop = asyncio.get_running_loop()
+        places = surroundings.places
+        ipmi = Ipmi(
+            self._device,
+            places.environment,
+            self.deadline_seconds,
+            trust_driver=places.trust_driver,
+        )
+        beliefs = BmcBeliefs(self.name, surroundings.believed)
+        before: tuple[Alarm, ...] | None = None
+        while True:
+            began, began_ms = loop.time(), surroundings.wall_clock()
+            asking = asyncio.create_task(ipmi.alarms(before), name=f"{self.name} reading")
+            try:
+                while not asking.done():
+                    surroundings.progress()
+                    await asyncio.wait({asking}, timeout=self.period_seconds)
+            finally:
+                asking.cancel()
+            try:
+                before = asking.result()
+                reports = beliefs.listed(before, surroundings.wall_clock())
+            except (BmcError, ToolError) as error:
+                reports = beliefs.failed(str(error), began_ms)
+                if reports:
+                    _log.warning("%s: %s; what is known of its alarms stays", self.name, error)
+            if reports:
+                surroundings.report(reports)
+            surroundings.progress()
+            left = began + self.period_seconds - loop.time()
+            await asyncio.sleep(max(left, _LEAST_PAUSE_SECONDS))
+
+
+class BmcBeliefs:
+    """What is believed of the BMC's list, and what readings of it change. Pure."""
+
+    def __init__(self, source: str, believed: Mapping[tuple[Subject, str], int]) -> None:
+        self._source = source
+        self._present: dict[tuple[Subject, str], int | None] = dict.fromkeys(believed)
+        self._answered: bool | None = None
+
+    def listed(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
+        """These are all active alarms now."""
+        reports: list[Report] = []
+        if not self._answered:
+            self._answered = True
+            reports.append(SourceAnswered(self._source, NODE, now_ms))
+        found = {(host_subject(alarm.device, alarm.index), alarm.code): alarm for alarm in alarms}
+        reports += self._came(found, now_ms)
+        for key in sorted(self._present.keys() - found.keys()):
+            raised_at_ms = self._present.pop(key)
+            reports.append(self._observation(key, Assertion.ABSENT, now_ms, raised_at_ms))
+        return reports
+
+    def failed(self, reason: str, since_ms: int) -> list[Report]:
+        """There is no reading since then: what is believed stays."""
+        if self._answered is False:
+            return []
+        self._answered = False
+        return [SourceBlind(self._source, NODE, since_ms, reason)]
+
+    def _came(
+        self, found: Mapping[tuple[Subject, str], Alarm], now_ms: int
+    ) -> Iterator[Observation]:
+        for key, alarm in found.items():
+            if key in self._present:
+                continue
+            raised_at_ms = plausible_ms(alarm.raised_at_seconds, now_ms)
+            self._present[key] = raised_at_ms
+            yield self._observation(key, Assertion.PRESENT, now_ms, raised_at_ms, alarm.severity)
+
+    def _observation(
+        self,
+        key: tuple[Subject, str],
+        assertion: Assertion,
+        now_ms: int,
+        raised_at_ms: int | None,
+        severity: Severity | None = None,
+    ) -> Observation:
+        subject, code = key
+        return Observation(
+            source=self._source,
+            subject=subject,
+            code=code,
+            assertion=assertion,
+            seen_at_ms=now_ms,
+            severity=severity,
+            driver_raised_at_ms=raised_at_ms,
+        )
+
+
+def plausible_ms(raised_at_seconds: int, now_ms: int) -> int | None:
+    """The BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
+    raised_at_ms = raised_at_seconds * 1000
+    return raised_at_ms if _OLDEST_MS <= raised_at_ms <= now_ms + _AHEAD_MS else None

@@ -1,0 +1,53 @@
+"""The BMC of this host: its active alarms, through whatever way there is to it now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contract.errors import BmcError
+from dcmi_shim.ipmi_alarms import reading
+from dcmi_shim.ipmi_device import IpmiDevice, NoDevice
+from dcmi_shim.ipmi_tool import IpmiTool, NoTool
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from dcmi_shim.ipmi_alarms import Alarm
+
+_COMMANDS_OF_A_READING = 6
+
+
+class Ipmi:
+    """Asks the BMC. One reading at a time."""
+
+    def __init__(
+        self,
+        device: Path,
+        environment: Mapping[str, str],
+        deadline_seconds: float,
+        *,
+        trust_driver: bool,
+    ) -> None:
+        self._path = device
+        self._device = IpmiDevice(device, deadline_seconds)
+        self._tool = IpmiTool(environment, deadline_seconds, trust_driver=trust_driver)
+        self._limit_seconds = _COMMANDS_OF_A_READING * deadline_seconds
+
+    async def alarms(self, before: Collection[Alarm] | None) -> tuple[Alarm, ...]:
+        """All active alarms, in the BMC's order; ``before`` is the reading before this one.
+
+        The device is used where it is there, else ``ipmitool``; that is found out each time.
+        Raises ``BmcError`` or ``ToolError`` unless the list is complete and consistent.
+        """
+        try:
+            return await self._device.read(reading(before), self._limit_seconds)
+        except NoDevice:
+            pass
+        try:
+            return await self._tool.read(reading(before), self._limit_seconds)
+        except NoTool:
+            raise BmcError(
+                f"neither {self._path} nor ipmitool is there; load the kernel modules ipmi_si and "
+                "ipmi_devintf, or install ipmitool"
+            ) from None

@@ -1,0 +1,265 @@
+"""Runs the vendor's command line tools: one at a time, with a deadline, never in a shell.
+
+A tool gets ``PATH``, ``LD_LIBRARY_PATH`` and nothing else of the environment, and the plain locale.
+It leads a process group of its own, which is killed when it misses its deadline and when it ends;
+nobody ever waits for one that cannot be killed. ``Popen`` starts it by vfork, which does not copy
+the daemon's page tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import stat
+import subprocess
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
+from dcmi_shim.discovery import ownership_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+LONGEST_OUTPUT = 1 << 20
+"""More bytes on one stream than this are no answer of any tool; upstream keeps as many."""
+
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_READ_SIZE = 1 << 16
+_MOST_UNDEAD = 4
+_FIRST_LOOK_SECONDS = 0.001
+_LAST_LOOK_SECONDS = 0.1
+_LAST_REAP_SECONDS = 1.0
+
+# Killed processes that are not gone yet; one that hangs inside the kernel may outlive its loop.
+_unreaped: set[subprocess.Popen[bytes]] = set()
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """What a tool printed before it ended with status 0; bytes that are no UTF-8 are replaced."""
+
+    stdout: str
+    stderr: str
+
+
+def tool_environment(
+    environment: Mapping[str, str], libraries: Sequence[Path] = ()
+) -> dict[str, str]:
+    """What of ``environment`` a tool may see; ``libraries`` are searched after its own path."""
+    search = [environment.get("LD_LIBRARY_PATH", ""), *map(str, libraries)]
+    minimal = {"PATH": environment.get("PATH", _DEFAULT_PATH), "LANG": "C"}
+    if any(search):
+        minimal["LD_LIBRARY_PATH"] = ":".join(filter(None, search))
+    return minimal
+
+
+def check_tool(path: Path, *, trust_driver: bool) -> None:
+    """Raise ``ToolMissing`` unless ``path`` is a program that may be run.
+
+    Whom its file and directories must belong to is the same as for the driver's library, unless
+    the operator trusts them.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ToolMissing(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        raise ToolMissing(f"{path} is no regular file")
+    if not os.access(path, os.X_OK):
+        raise ToolMissing(f"{path} is not executable (mode {stat.S_IMODE(mode):04o})")
+    problems = [] if trust_driver else ownership_problems(path)
+    if problems:
+        raise ToolMissing(f"{path} is not run: {problems[0]}; see --trust-driver")
+
+
+class Tool:
+    """One command line tool of the host. All methods belong to the event loop's thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._turn = asyncio.Lock()
+        self._killed: subprocess.Popen[bytes] | None = None
+        self._undead: list[subprocess.Popen[bytes]] = []
+
+    async def run(
+        self,
+        path: Path,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        deadline_seconds: float,
+    ) -> ToolOutput:
+        """Run it after the runs that were asked for before; the deadline counts from its start.
+
+        Raises ``ToolMissing`` when it cannot be started, ``ToolFailed`` when it ends with another
+        status than 0, ``ToolSilent`` after the deadline or when too many earlier runs cannot be
+        killed, ``ToolNonsense`` when it prints more than ``LONGEST_OUTPUT``.
+        """
+        command = shlex.join([self.name, *arguments])
+        async with self._turn:
+            await self._let_die()
+            if len(self._undead) >= _MOST_UNDEAD:
+                pids = ", ".join(str(process.pid) for process in self._undead)
+                raise ToolSilent(
+                    f"{command}: not run, because {len(self._undead)} earlier runs (process {pids})"
+                    " hang in the kernel and cannot be killed; the node may need a restart"
+                )
+            run = _Run(command, [str(path), *arguments], environment)
+            try:
+                return await run.result(deadline_seconds)
+            finally:
+                if not run.end():
+                    self._killed = run.process
+
+    async def _let_die(self) -> None:
+        """Give a run that was just killed a moment, because tools do not stand concurrent runs."""
+        pause = _FIRST_LOOK_SECONDS
+        while self._killed is not None and self._killed.poll() is None:
+            if pause > _LAST_LOOK_SECONDS:
+                self._undead.append(self._killed)
+                break
+            await asyncio.sleep(pause)
+            pause *= 2
+        self._killed = None
+        self._undead = [process for process in self._undead if process.poll() is None]
+
+
+class _Run:
+    """One process of a tool, until it ended or was given up."""
+
+    def __init__(self, command: str, argv: list[str], environment: Mapping[str, str]) -> None:
+        self._command = command
+        self._loop = asyncio.get_running_loop()
+        try:
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(environment),
+                cwd="/",
+                process_group=0,
+            )
+        except (OSError, ValueError) as error:
+            raise ToolMissing(f"{argv[0]} cannot be run: {error}") from error
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._open = {
+            self.process.stdout.fileno(): self._stdout,
+            self.process.stderr.fileno(): self._stderr,
+        }
+        for stream in self._open:
+            os.set_blocking(stream, False)
+            self._loop.add_reader(stream, self._read, stream)
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        self._look_seconds = _LAST_LOOK_SECONDS
+        self._timer = self._loop.call_later(_LAST_LOOK_SECONDS, self._look)
+
+    async def result(self, deadline_seconds: float) -> ToolOutput:
+        """What it printed; see ``Tool.run``."""
+        expiry = self._loop.call_later(deadline_seconds, self._expire, deadline_seconds)
+        try:
+            await self._done
+        finally:
+            expiry.cancel()
+        stdout = self._stdout.decode(errors="replace")
+        stderr = self._stderr.decode(errors="replace")
+        status = self.process.returncode
+        assert status is not None
+        if status != 0:
+            raise ToolFailed(self._command, status, stdout, stderr)
+        return ToolOutput(stdout, stderr)
+
+    def _expire(self, deadline_seconds: float) -> None:
+        """The deadline is over. When this program was the slow one, the answer is there."""
+        self._look()
+        if not self._done.done():
+            self._done.set_exception(
+                ToolSilent(f"{self._command}: no answer within {deadline_seconds:g} s; killed")
+            )
+
+    def _read(self, stream: int) -> bool:
+        """Take what is there; whether there may be more."""
+        into = self._open[stream]
+        try:
+            data = os.read(stream, _READ_SIZE)
+        except BlockingIOError:
+            return False
+        into += data
+        if len(into) > LONGEST_OUTPUT:
+            del into[LONGEST_OUTPUT:]
+            self._give_up(
+                ToolNonsense(
+                    f"{self._command}: more than {LONGEST_OUTPUT} bytes",
+                    into.decode(errors="replace"),
+                )
+            )
+            return False
+        if not data:
+            self._loop.remove_reader(stream)
+            del self._open[stream]
+            if not self._open and self.process.returncode is None:
+                # It closes its streams a moment before its exit status can be read.
+                self._timer.cancel()
+                self._look_seconds = _FIRST_LOOK_SECONDS
+                self._look()
+        return bool(data)
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._done.done():
+            self._done.set_exception(error)
+
+    def _look(self) -> None:
+        """See whether it ended; what it started and left behind may keep its streams open."""
+        self._timer.cancel()
+        if self._done.done():
+            return
+        if self._has_ended():
+            self._kill_group()
+            self.process.poll()
+            for stream in list(self._open):
+                while self._read(stream):
+                    pass
+            if not self._done.done():
+                self._done.set_result(None)
+            return
+        self._timer = self._loop.call_later(self._look_seconds, self._look)
+        self._look_seconds = min(2 * self._look_seconds, _LAST_LOOK_SECONDS)
+
+    def _has_ended(self) -> bool:
+        """Whether it ended, without reaping it: until then nobody else can have its group's id."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            return os.waitid(os.P_PID, self.process.pid, flags) is not None
+        except ChildProcessError:  # somebody reaped it
+            return True
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def end(self) -> bool:
+        """Give everything back, killing what still runs; whether it is really gone."""
+        self._timer.cancel()
+        if self.process.returncode is None:
+            self._kill_group()
+        for stream in self._open:
+            self._loop.remove_reader(stream)
+        self._open.clear()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+        self._reap(_FIRST_LOOK_SECONDS)
+        return self.process.returncode is not None
+
+    def _reap(self, delay_seconds: float) -> None:
+        _unreaped.add(self.process)
+        _unreaped.difference_update([dead for dead in _unreaped if dead.poll() is not None])
+        if self.process.returncode is None and not self._loop.is_closed():
+            later = min(2 * delay_seconds, _LAST_REAP_SECONDS)
+            self._loop.call_later(delay_seconds, self._reap, later)

@@ -1,0 +1,165 @@
+"""The runner of command line tools, with programs as bad as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
+from dcmi_shim.tool import LONGEST_OUTPUT, Tool, check_tool, tool_environment
+
+if TYPE_CHECKING:
+    from dcmi_shim.tool import ToolOutput
+
+
+def script(directory: Path, text: str, name: str = "tool") -> Path:
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+async def run(path: Path, *arguments: str, seconds: float = 10) -> ToolOutput:
+    return await Tool("tool").run(path, arguments, tool_environment(os.environ), seconds)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie that init has not reaped yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def until_dead(pid: int) -> None:
+    async with asyncio.timeout(5):
+        while alive(pid):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_what_a_tool_prints_and_gets(tmp_path: Path) -> None:
+    path = script(tmp_path, 'echo "$0 $1 $2"; env | sort >&2')
+    environment = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/a", "SECRET": "x", "LANG": "de"}
+    minimal = tool_environment(environment, [tmp_path / "lib64"])
+    out = await Tool("tool").run(path, ["a b", "$HOME"], minimal, 10)
+    assert out.stdout == f"{path} a b $HOME\n"
+    assert [
+        line for line in out.stderr.split("\n") if line.split("=")[0] not in ("PWD", "_", "")
+    ] == [
+        "LANG=C",
+        f"LD_LIBRARY_PATH=/a:{tmp_path}/lib64",
+        "PATH=/usr/bin:/bin",
+    ]
+
+
+async def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    assert (await run(script(tmp_path, r"printf 'a\377b\000c'"))).stdout == "a\ufffdb\0c"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "message"),
+    [
+        ("echo bad >&2; echo out; exit 3", 3, "tool -g: exit status 3: bad out"),
+        ("exit 11", 11, "tool -g: exit status 11: nothing printed"),
+        ("kill -9 $$", -9, "tool -g: ended by signal 9: nothing printed"),
+    ],
+)
+async def test_failures_keep_what_was_printed(
+    tmp_path: Path, text: str, status: int, message: str
+) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        await run(script(tmp_path, text), "-g")
+    assert (caught.value.status, str(caught.value)) == (status, message)
+
+
+async def test_a_tool_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None:
+    path = script(tmp_path, f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    began = time.monotonic()
+    with pytest.raises(ToolSilent, match=r"tool -x: no answer within 0\.3 s; killed"):
+        await run(path, "-x", seconds=0.3)
+    assert time.monotonic() - began < 1
+    for pid in (tmp_path / "pids").read_text().split():
+        await until_dead(int(pid))
+
+
+async def test_what_it_leaves_behind_keeps_nobody_waiting(tmp_path: Path) -> None:
+    path = script(tmp_path, f"sleep 60 & echo $! > {tmp_path}/pid; echo done")
+    began = time.monotonic()
+    assert (await run(path)).stdout == "done\n"
+    assert time.monotonic() - began < 1
+    await until_dead(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_cancelled_run_is_killed(tmp_path: Path) -> None:
+    task = asyncio.create_task(run(script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")))
+    async with asyncio.timeout(5):
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until_dead(int((tmp_path / "pid").read_text()))
+
+
+async def test_endless_output_is_cut_short(tmp_path: Path) -> None:
+    with pytest.raises(ToolNonsense, match=f"more than {LONGEST_OUTPUT} bytes; printed: y y"):
+        await run(script(tmp_path, "exec yes"))
+    large = script(tmp_path, f"head -c {LONGEST_OUTPUT} /dev/zero")
+    assert len((await run(large)).stdout) == LONGEST_OUTPUT
+
+
+async def test_one_run_at_a_time_and_the_deadline_begins_with_it(tmp_path: Path) -> None:
+    path = script(tmp_path, f"mkdir {tmp_path}/busy || exit 1; sleep 0.1; rmdir {tmp_path}/busy")
+    tool = Tool("tool")
+    environment = tool_environment(os.environ)
+    await asyncio.gather(*(tool.run(path, [], environment, 0.35) for _ in range(4)))
+
+
+async def test_a_killed_run_is_dead_before_the_next_begins(tmp_path: Path) -> None:
+    tool, environment = Tool("tool"), tool_environment(os.environ)
+    hanging = script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
+    living = script(tmp_path, f"ps -o stat= $(cat {tmp_path}/pid) | grep -v Z; true", "living")
+    for _ in range(5):
+        with pytest.raises(ToolSilent):
+            await tool.run(hanging, [], environment, 0.1)
+        assert (await tool.run(living, [], environment, 10)).stdout == ""
+
+
+async def test_a_slow_loop_is_not_blamed_on_the_tool(tmp_path: Path) -> None:
+    task = asyncio.create_task(run(script(tmp_path, "echo fine"), seconds=0.2))
+    await asyncio.sleep(0)
+    time.sleep(0.4)  # noqa: ASYNC251
+    assert (await task).stdout == "fine\n"
+
+
+async def test_tools_that_cannot_be_run(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissing, match="absent"):
+        await run(tmp_path / "absent")
+    rubbish = tmp_path / "rubbish"
+    rubbish.write_bytes(b"\x7fELF rubbish")
+    rubbish.chmod(0o755)
+    with pytest.raises(ToolMissing, match=r"cannot be run: .*Exec format error"):
+        await run(rubbish)
+
+
+def test_what_may_be_run(tmp_path: Path) -> None:
+    good = script(tmp_path, "exit 0")
+    link = tmp_path / "link"
+    link.symlink_to(good)
+    for path in (good, link):
+        check_tool(path, trust_driver=True)
+    with pytest.raises(ToolMissing, match=r"is not run: .*; see --trust-driver"):
+        check_tool(good, trust_driver=False)
+    good.chmod(0o644)
+    with pytest.raises(ToolMissing, match=r"not executable \(mode 0644\)"):
+        check_tool(good, trust_driver=True)
+    with pytest.raises(ToolMissing, match="no regular file"):
+        check_tool(tmp_path, trust_driver=True)
+    with pytest.raises(ToolMissing, match="No such file"):
+        check_tool(tmp_path / "none", trust_driver=True)

@@ -1,0 +1,166 @@
+"""``vigil simulate bmc``: change the emulated BMC."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from vigil.emulator import EmulatorDir, open_emulator
+
+app = typer.Typer(help="Change the emulated BMC.", no_args_is_help=True)
+
+Code = Annotated[str, typer.Argument(metavar="CODE", help="Event code, as 28000009.")]
+Device = Annotated[
+    str, typer.Option("--device", help="Device type by its name, as Fan, or its byte, as 0x04.")
+]
+Index = Annotated[int, typer.Option("--index", help="Which device of this type.")]
+
+
+@app.command()
+def occur(
+    code: Code,
+    device: Device,
+    index: Index = 0,
+    severity: Annotated[
+        str, typer.Option("--severity", help="suggestion (BMC: normal), minor, major or critical.")
+    ] = "major",
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Raise an alarm."""
+    from contract.errors import ConfigurationError, Problem
+    from contract.levels import Severity
+    from dcmi_shim.emulator.bmc import BmcAlarm
+
+    words = {known.word: known for known in Severity}
+    if severity.lower() not in words:
+        what = f"{severity!r} is none of {', '.join(words)}"
+        raise ConfigurationError("command line", [Problem("--severity", what)])
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.occur(BmcAlarm(code, device, index, words[severity.lower()]))
+
+
+@app.command()
+def recover(code: Code, device: Device, index: Index = 0, emulator_dir: EmulatorDir = None) -> None:
+    """End an alarm."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.recover(code, device, index)
+
+
+@app.command()
+def clear(emulator_dir: EmulatorDir = None) -> None:
+    """End all alarms."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.clear()
+
+
+@app.command()
+def absent(emulator_dir: EmulatorDir = None) -> None:
+    """Take the BMC away: neither its device nor ipmitool works."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.present(False)
+
+
+@app.command()
+def present(emulator_dir: EmulatorDir = None) -> None:
+    """Bring the BMC back."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.present(True)
+
+
+@app.command()
+def hang(
+    where: Annotated[
+        str, typer.Option("--where", help="reply (no answer), or stuck in the kernel: ioctl, open.")
+    ] = "reply",
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Let commands get no answer."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.hang(where)
+
+
+@app.command()
+def slow(
+    delay_ms: Annotated[int, typer.Argument(metavar="MS", help="Milliseconds.")],
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Let every command take longer."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.slow(delay_ms)
+
+
+@app.command()
+def fail(
+    completion_code: Annotated[str, typer.Argument(metavar="CC", help="Hexadecimal, as C1.")],
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Let every command be answered with a completion code."""
+    from contract.errors import ConfigurationError, Problem
+    from dcmi_shim.emulator.bmc import parse_completion_code
+
+    try:
+        number = parse_completion_code(completion_code)
+    except ValueError as error:
+        raise ConfigurationError("command line", [Problem("CC", str(error))]) from None
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.fail(number)
+
+
+@app.command()
+def page(
+    alarms: Annotated[int, typer.Argument(metavar="N", help="Alarms in one reply, 1 to 60.")],
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Hand the list out in pages of N alarms (10 at first)."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.page(alarms)
+
+
+@app.command()
+def label(
+    serial: Annotated[str | None, typer.Option(help="Serial number of the server.")] = None,
+    manufacturer: Annotated[str | None, typer.Option(help="Its manufacturer.")] = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Change what the BMC says the server is."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.label(serial, manufacturer)
+
+
+@app.command()
+def reply(
+    replies: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="REQUEST BYTES...",
+            help="94@N, 94@*, 90@4 or 90@0, and the whole reply in hexadecimal, completion code"
+            " first; again for more requests.",
+        ),
+    ],
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Answer requests with these bytes, until `ok`."""
+    from contract.errors import ConfigurationError, Problem
+    from dcmi_shim.emulator.bmc import parse_reply
+
+    if len(replies) % 2:
+        what = f"{replies[-1]!r} has no reply; give a request and its bytes in quotes"
+        raise ConfigurationError("command line", [Problem("REQUEST BYTES", what)])
+    try:
+        pairs = [
+            (request, parse_reply(text))
+            for request, text in zip(replies[::2], replies[1::2], strict=True)
+        ]
+    except ValueError as error:
+        raise ConfigurationError("command line", [Problem("REQUEST BYTES", str(error))]) from None
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.replies(pairs)
+
+
+@app.command()
+def ok(emulator_dir: EmulatorDir = None) -> None:
+    """Let the BMC work again; its alarms stay."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.bmc.ok()
