@@ -105,6 +105,11 @@ class Lane(Generic[R]):
         """Nodes whose change had to wait until now."""
         return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
 
+    def is_of_this_run(self, node: str) -> bool:
+        """Whether a node's entry was made by this run, not taken over."""
+        entry = self.entries.get(node)
+        return entry is not None and entry.made_at_ms is not None
+
     def update(self, node: str, facts: Facts, now: Moment, *, gone: bool) -> frozenset[int]:
         """Bring a node's entry up to date; returns the documents that changed.
 

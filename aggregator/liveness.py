@@ -117,12 +117,15 @@ def listed(heard: Heard, beats: Iterable[Beat], now_ms: int, lost: Collection[st
         if known is None:
             overdue_ms = _MISSED_INTERVALS * interval + 1 if beat.node in lost else 0
             changed_at_ms, counts_from_ms = now_ms, now_ms - overdue_ms
-        elif (known.holder, known.beaten_at_ms) != (beat.holder, beat.beaten_at_ms):
+        elif known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
             changed_at_ms = counts_from_ms = now_ms
         else:
             changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
             if blind and beat.node not in lost:
                 counts_from_ms = now_ms
+            elif known.interval_ms == interval:
+                pulses[beat.node] = known
+                continue
         pulses[beat.node] = Pulse(
             beat.holder, beat.beaten_at_ms, interval, changed_at_ms, counts_from_ms
         )

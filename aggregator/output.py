@@ -153,5 +153,4 @@ class Output:
 
     def touched(self, value: Value) -> None:
         """The document, which says ``value``, is being touched."""
-        self.touches_total += 1
         self._touched = {self.name: value.text}

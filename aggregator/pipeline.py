@@ -109,8 +109,9 @@ class Pipeline:
             settled = lane.kind.name in self._settled
             indices: set[int] = set()
             for node in sorted(self._dirty | lane.due(now)):
-                gone = settled and not self._is_present(lane, node)
-                indices |= lane.update(node, self._facts(node), now, gone=gone)
+                facts = self._facts(node)
+                gone = not self._is_present(lane, node) and (settled or lane.is_of_this_run(node))
+                indices |= lane.update(node, facts, now, gone=gone)
             indices |= lane.drop_healed(now)
             if lane is self.node:
                 indices |= self._note_lost()

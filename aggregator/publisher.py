@@ -192,19 +192,20 @@ class Publisher:
             await self._touch(output, value)
 
     async def _touch(self, output: Output, value: Value) -> None:
-        """Whether it succeeds or not, the next one is a period later."""
-        self._touches.written(output.name, self._clock())
         output.touched(value)
         was = output.touch_error
         try:
             with self._stalls.busy(f"touch {output.name} in {self.store.url}"):
                 await self.store.touch(CLUSTER_NAMESPACE, output.name)
         except StoreError as error:
+            self._touches.failed(output.name, self._clock())
             output.touch_error = str(error)
             if was is None:
                 _log.warning("%s is not touched, trying again: %s", output.name, error)
             return
+        self._touches.written(output.name, self._clock())
         output.touch_error = None
+        output.touches_total += 1
 
     async def _wait(self, wake: asyncio.Event, seconds: float) -> None:
         try:

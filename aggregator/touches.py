@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aggregator.moment import Moment
 
 _FIRST = 1 / 3
+_AGAIN_MS = 5000
 
 
 class Touches:
@@ -26,6 +27,10 @@ class Touches:
     def written(self, name: str, now: Moment) -> None:
         """The document was written or touched."""
         self._next_ms[name] = now.steady_ms + self._period_ms
+
+    def failed(self, name: str, now: Moment) -> None:
+        """A touch failed: try again before a reader minds."""
+        self._next_ms[name] = now.steady_ms + min(self._period_ms, _AGAIN_MS)
 
     def due_ms(self, name: str, now: Moment) -> int:
         """Milliseconds until it must be touched; 0 or less when that is now."""

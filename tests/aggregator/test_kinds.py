@@ -191,6 +191,17 @@ def test_a_lost_node_is_unhealthy_and_keeps_its_faults() -> None:
     assert world.statuses() == {"n1": "Healthy"}
 
 
+def test_a_lost_node_that_beats_again_is_left_out_although_a_store_is_away() -> None:
+    pipeline = Pipeline(["here:", "away:"], touch_period_seconds=45)
+    pipeline.restore(())
+    for feed in pipeline.sources[0].feeds:
+        pipeline.observe(feed, Listed(()), moment(0))
+    for lost, nodes in ((frozenset({"n1"}), 1), (frozenset[str](), 0)):
+        pipeline.set_lost(lost)
+        pipeline.step(moment(1))
+        assert pipeline.value(CLUSTER_NODE_NAME).nodes == nodes
+
+
 def test_the_next_run_knows_who_was_lost() -> None:
     world = World(node_report("n1", [FAN], "Healthy"), node_report("n2", [CPU], "UnHealthy"))
     world.lose("n1", "n7")

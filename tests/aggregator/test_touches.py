@@ -23,3 +23,12 @@ def test_a_touch_or_write_is_due_one_period_later() -> None:
     assert touches.due_ms(NAMES[0], moment(55)) == 0
     touches.written(NAMES[0], moment(55))
     assert touches.due_ms(NAMES[0], moment(56)) == 44_000
+
+
+def test_a_touch_that_failed_is_tried_again_before_a_reader_minds() -> None:
+    touches = Touches(45)
+    touches.failed(NAMES[0], moment(10))
+    assert touches.due_ms(NAMES[0], moment(10)) == 5000
+    hasty = Touches(1)
+    hasty.failed(NAMES[0], moment(10))
+    assert hasty.due_ms(NAMES[0], moment(10)) == 1000

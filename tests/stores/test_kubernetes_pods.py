@@ -12,6 +12,7 @@ from stores.address import open_store
 from tests.parts import pods
 
 if TYPE_CHECKING:
+    from collections.abc import Set
     from pathlib import Path
 
     from stores.base import Store, UsageEvent
@@ -32,10 +33,10 @@ class Following:
         self.seen: list[UsageEvent] = []
         self.usage = Usage()
 
-    async def until(self, **chips: set[str]) -> None:
+    async def until(self, **chips: Set[str]) -> None:
         """Read events until these nodes use these chips."""
         async with asyncio.timeout(20):
-            while {node: self.usage.of(node) for node in chips} != chips:
+            while any(self.usage.of(node) != names for node, names in chips.items()):
                 event = await anext(self._events)
                 self.seen.append(event)
                 self.usage.observe(event)
