@@ -52,6 +52,13 @@ class Switch(Section):
     audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
 
 
+class Links(Section):
+    """How network links are asked about."""
+
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -76,6 +83,7 @@ class AgentConfiguration(Section):
     chip_faults: ChipFaults = ChipFaults()
     bmc: BmcAlarms = BmcAlarms()
     switch: Switch = Switch()
+    links: Links = Links()
     driver: DriverCalls = DriverCalls()
 
 

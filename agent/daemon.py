@@ -30,6 +30,7 @@ from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
 from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
@@ -133,6 +134,7 @@ class Agent:
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
             Switches.name: configuration.switch.model_dump(),
+            Links.name: configuration.links.model_dump(),
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._listeners: list[Sink] = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal import JournalStatus
+from agent.state import Upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,12 +29,16 @@ class Blind(msgspec.Struct, frozen=True):
 
 
 class ChipStatus(msgspec.Struct, frozen=True):
-    """One chip: its level and whether anything is known about it."""
+    """One chip: its level and whether anything is known about it.
+
+    ``upgrades`` are the rules that raise a code of it, be the code there or gone.
+    """
 
     chip: int
     device: str
     level: str
     faults: int
+    upgrades: tuple[Upgrade, ...]
     blind: tuple[Blind, ...]
 
 
@@ -129,6 +134,7 @@ def chip_statuses(state: State, device_type: str) -> tuple[ChipStatus, ...]:
             device=f"{device_type}-{chip}",
             level=known.level.value,
             faults=len(known.faults),
+            upgrades=known.upgrades,
             blind=blind_sources(known),
         )
         for chip, known in sorted(state.chips.items())

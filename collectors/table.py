@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
 from collectors.switch import Switches
 
 if TYPE_CHECKING:
@@ -17,5 +18,6 @@ COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
     Bmc.name: Bmc,
     Switches.name: Switches,
+    Links.name: Links,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""

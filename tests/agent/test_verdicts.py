@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.deadlines import ONCE_VISIBLE_MS
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
-from agent.policy import ONCE_VISIBLE_MS
 from agent.state import Acknowledged, State
 from agent.verdicts import Verdicts, restore
 from contract import catalogue
+from contract.codes import LINK_DOWN
 from contract.names import device_info_name
 from contract.observation import NODE as NODE_SUBJECT
 from contract.observation import (
@@ -26,7 +27,7 @@ from contract.observation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from agent.policy import Input
@@ -139,13 +140,39 @@ async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> 
     clock.now_ms += ONCE_VISIBLE_MS - 50
     life = Life(tmp_path, clock)
     assert life.verdicts.state.chips[3].faults
-    begin = time.monotonic()
     await asyncio.sleep(0.02)
     clock.now_ms += 50
-    while life.verdicts.state.chips[3].faults:
+    await until(lambda: not life.verdicts.state.chips[3].faults)
+    assert life.woken, "its release is published"
+
+
+async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_path: Path) -> None:
+    """Each life ends without a word, as after ``kill -9``; the deadlines are the clock's."""
+    clock = Clock()
+    down_ms = clock()
+    await Life(tmp_path, clock).take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    clock.now_ms = down_ms + 20_000
+    life = Life(tmp_path, clock)
+    assert not life.verdicts.state.chips[3].upgrades
+    clock.now_ms += 1
+    await until(lambda: bool(life.verdicts.state.chips[3].upgrades))
+    assert await life.journal.committed(life.journal.last_sequence, 5)
+    assert life.woken == [down_ms + 20_001], "it is published"
+    clock.now_ms = down_ms + 30_000
+    life = Life(tmp_path, clock)
+    (upgrade,) = life.verdicts.state.chips[3].upgrades
+    assert upgrade.upgraded_at_ms == down_ms + 20_000
+    await life.take(seen(clock, Assertion.RECOVER, code=LINK_DOWN))
+    clock.now_ms += 60_001
+    life = Life(tmp_path, clock)
+    await until(lambda: not life.verdicts.state.chips[3].upgrades)
+
+
+async def until(done: Callable[[], bool]) -> None:
+    begin = time.monotonic()
+    while not done():
         assert time.monotonic() - begin < 2
         await asyncio.sleep(0.01)
-    assert life.woken, "its release is published"
 
 
 @pytest.mark.parametrize(
