@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make demo    the whole system on this machine, with emulated hardware"
-	@echo "make test    all checks and tests, on real parts (kube-apiserver, etcd)"
+	@echo "make test    all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make bench   latency benchmark on a real kube-apiserver"
 
 $(VENV)/installed: pyproject.toml requirements.lock

@@ -46,11 +46,37 @@ class BmcAlarms(Section):
     device: str = "/dev/ipmi0"
 
 
+class Switch(Section):
+    """How the collector of on-board switches works."""
+
+    audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
+
+
+class Links(Section):
+    """How network links are asked about."""
+
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
     call_deadline_seconds: float = Field(default=0.5, ge=0.05, le=10)
     probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+
+
+class Metrics(Section):
+    """What ``/metrics`` shows."""
+
+    npu_exporter_names: bool = False
+    """Off: beside a real NPU exporter every sum would double."""
+
+
+class Heartbeat(Section):
+    """The proof that the agent is alive."""
+
+    interval_seconds: float = Field(default=5.0, ge=0.1, le=300)
 
 
 class AgentConfiguration(Section):
@@ -69,7 +95,11 @@ class AgentConfiguration(Section):
     )
     chip_faults: ChipFaults = ChipFaults()
     bmc: BmcAlarms = BmcAlarms()
+    switch: Switch = Switch()
+    links: Links = Links()
     driver: DriverCalls = DriverCalls()
+    metrics: Metrics = Metrics()
+    heartbeat: Heartbeat = Heartbeat()
 
 
 def load_agent(

@@ -18,18 +18,24 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent import status
+from agent import heartbeat, status
 from agent.documents import Desk, Documents
+from agent.holder import this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
+from agent.npu_exporter import Cards, keep_names
+from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
 from agent.state_dir import claimed, remember
 from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
+from collectors.network_health import NetworkHealth
+from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.errors import StoreError, VigilError
@@ -51,9 +57,12 @@ if TYPE_CHECKING:
     from agent.journal_file import Remembered
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
+    from dcmi_shim.types import ChipNames
     from stores.base import Store
 
 log = logging.getLogger("agent.daemon")
+
+_HEARTBEAT_PATIENCE_SECONDS = 30.0
 
 
 class Stopped(Exception):
@@ -128,11 +137,16 @@ class Agent:
         self._last_words = "could not start"
         self._was_stopped = False
         self._progress = Stalls()
+        exporter = configuration.metrics.npu_exporter_names
         self._settings = {
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
+            NetworkHealth.name: {"enabled": exporter},
+            Switches.name: configuration.switch.model_dump(),
+            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
         }
         self._readings: dict[tuple[Subject, str], float] = {}
+        self._names: dict[int, ChipNames] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._gaps = 0
@@ -147,10 +161,29 @@ class Agent:
             wall_clock=_wall_clock,
             on_recovered=self._verdicts.snapshot,
         )
+        self._heartbeat = heartbeat.Heartbeat(
+            store,
+            configuration.node_name,
+            this_holder(configuration.state_dir),
+            configuration.heartbeat.interval_seconds,
+            heartbeat.Edges(
+                stalled=self._progress.stalled,
+                on_permitted=lambda: self._documents.wake(_wall_clock()),
+                progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
+                wall_clock=_wall_clock,
+            ),
+        )
         self._documents = Documents(
             configuration.node_name,
             configuration.documents,
-            Desk(store, self._verdicts, self._journal, self._progress, _wall_clock),
+            Desk(
+                store,
+                self._verdicts,
+                self._journal,
+                self._progress,
+                _wall_clock,
+                may_publish=lambda: self._heartbeat.may_publish,
+            ),
         )
         self._device_info = self._documents.device_info
 
@@ -160,7 +193,9 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
-        pages = application(self._picture, self._documents.records)
+        shows_cards = self._configuration.metrics.npu_exporter_names
+        cards = self._cards if shows_cards else None
+        pages = application(self._picture, self._documents.records, cards)
         try:
             async with serving(
                 pages,
@@ -184,12 +219,15 @@ class Agent:
                 root("driver", self._driver.run())
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", publisher.run())
+                root("heartbeat", self._beat())
                 root(
                     "service manager",
                     keep_told(
                         self._progress.stalled, lambda: self._picture().not_ready, os.environ
                     ),
                 )
+                if self._configuration.metrics.npu_exporter_names:
+                    root("card names", keep_names(self._driver, self._names))
                 for name, make in COLLECTORS.items():
                     settings = self._settings.get(name, {})
                     if settings.pop("enabled", True):
@@ -205,6 +243,12 @@ class Agent:
                 return 0
             raise cause from None
         raise AssertionError("root tasks end with an exception")
+
+    async def _beat(self) -> NoReturn:
+        owned = owned_by(self._configuration.node_name, self._configuration.documents)
+        progress = self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
+        await refuse_beside_others(self._store, owned, _wall_clock, progress)
+        await self._heartbeat.run()
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
@@ -288,6 +332,11 @@ class Agent:
             async with asyncio.timeout(1):
                 await self._store.close()
 
+    def _cards(self) -> Cards:
+        device_info = self._device_info
+        faults = status.fault_statuses(self._verdicts.state, device_info.device_type)
+        return Cards(device_info.inventory, self._names, faults, self._readings)
+
     def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
         state = self._verdicts.state
@@ -308,7 +357,7 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publications, len(chips), driver),
+            not_ready=status.not_ready(publications, len(chips), driver, self._heartbeat.conflict),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),
@@ -316,6 +365,7 @@ class Agent:
             blind=status.blind_sources(node),
             driver=driver,
             publications=publications,
+            heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )
 

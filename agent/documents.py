@@ -19,7 +19,7 @@ from agent.state import Acknowledged
 from agent.status import publication_status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from agent.journal import Journal
     from agent.publication import Publication
@@ -60,13 +60,17 @@ class Made(Protocol):
 
 @dataclass(frozen=True)
 class Desk:
-    """What the documents need of their daemon."""
+    """What the documents need of their daemon.
+
+    While ``may_publish`` says no, what is there stays as it is.
+    """
 
     store: Store
     verdicts: Verdicts
     journal: Journal
     progress: Stalls
     wall_clock: WallClock
+    may_publish: Callable[[], bool]
 
 
 class Documents:
@@ -93,13 +97,16 @@ class Documents:
     def _state(self) -> State:
         return self._desk.verdicts.state
 
+    def _wanted(self, document: Made) -> Wanted | None:
+        return document.wanted() if self._desk.may_publish() else None
+
     def _publisher(self, kind: str, document: Made) -> Publisher:
         return Publisher(
             self._desk.store,
             document.namespace,
             document.name,
             Edges(
-                wanted=document.wanted,
+                wanted=partial(self._wanted, document),
                 stamp_of=document.stamp_of,
                 verify=document.verify,
                 before_write=self._until_committed,

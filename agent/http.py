@@ -12,6 +12,7 @@ from service.pages import health_answer, json_answer, metrics_answer, ready_answ
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from agent.npu_exporter import Cards
     from agent.publication import Publication
     from agent.status import Status
 
@@ -19,9 +20,14 @@ SOCKET_NAME = "agent.sock"
 
 
 def application(
-    picture: Callable[[], Status], records: Mapping[str, Publication]
+    picture: Callable[[], Status],
+    records: Mapping[str, Publication],
+    cards: Callable[[], Cards] | None = None,
 ) -> web.Application:
-    """The pages. ``picture`` is taken anew for each request; ``records`` are by document."""
+    """The pages. ``picture`` and ``cards`` are taken anew for each request.
+
+    ``records`` are by document. Without ``cards`` there are no metrics under NPU exporter's names.
+    """
 
     async def health(_: web.Request) -> web.Response:
         return health_answer(picture().stalled)
@@ -30,7 +36,7 @@ def application(
         return ready_answer(picture().not_ready)
 
     async def scrape(_: web.Request) -> web.Response:
-        return metrics_answer(metrics.exposition(picture(), records))
+        return metrics_answer(metrics.exposition(picture(), records, cards and cards()))
 
     async def status(_: web.Request) -> web.Response:
         return json_answer(picture())

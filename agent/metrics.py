@@ -13,6 +13,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from agent import npu_exporter
 from agent.publication import BUCKETS_SECONDS
 
 if TYPE_CHECKING:
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
     from agent.status import Status
 
 
 class _Picture(Collector):
-    def __init__(self, status: Status, records: Mapping[str, Publication]) -> None:
+    def __init__(
+        self, status: Status, records: Mapping[str, Publication], cards: Cards | None
+    ) -> None:
         self._status = status
         self._records = records
+        self._cards = cards
 
     def collect(self) -> Iterator[Metric]:
         status = self._status
@@ -37,7 +42,10 @@ class _Picture(Collector):
         yield from _chips(status)
         yield from _driver(status)
         yield from _publications(status, self._records)
+        yield from _heartbeat(status)
         yield from _journal(status)
+        if self._cards is not None:
+            yield from npu_exporter.families(self._cards)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -167,6 +175,34 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
+def _heartbeat(status: Status) -> Iterator[Metric]:
+    heartbeat = status.heartbeat
+    yield CounterMetricFamily(
+        "npu_vigil_heartbeat_beats", "Heartbeats that the store took.", value=heartbeat.beats
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_heartbeat_failures",
+        "Attempts to read or write the heartbeat that failed.",
+        value=heartbeat.failures,
+    )
+    if heartbeat.beaten_at_ms is not None:
+        yield _gauge(
+            "npu_vigil_heartbeat_beaten_seconds",
+            "When the store took a heartbeat last (Unix time).",
+            heartbeat.beaten_at_ms / 1000,
+        )
+    yield _gauge(
+        "npu_vigil_heartbeat_withheld",
+        "Whether the agent does not beat because a task of it makes no progress.",
+        heartbeat.withheld is not None,
+    )
+    yield _gauge(
+        "npu_vigil_heartbeat_conflict",
+        "Whether nothing is published because another agent has the node name.",
+        heartbeat.conflict is not None,
+    )
+
+
 def _journal(status: Status) -> Iterator[Metric]:
     journal = status.journal
     yield _gauge(
@@ -186,8 +222,13 @@ def _journal(status: Status) -> Iterator[Metric]:
     yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
 
 
-def exposition(status: Status, records: Mapping[str, Publication]) -> bytes:
-    """The text that Prometheus reads. ``records`` are by kind of document."""
+def exposition(
+    status: Status, records: Mapping[str, Publication], cards: Cards | None = None
+) -> bytes:
+    """The text that Prometheus reads. ``records`` are by kind of document.
+
+    With ``cards`` also under NPU exporter's names.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Picture(status, records))
+    registry.register(_Picture(status, records, cards))
     return generate_latest(registry)

@@ -299,7 +299,12 @@ class Publisher:
         self._edges.on_acknowledged(write.document, write.revision)
 
     def _was_changed(self, shown: Document | None) -> None:
-        """Somebody else wrote or deleted the document: repaired, unless it goes on and on."""
+        """Somebody else wrote or deleted the document: repaired, unless it goes on and on.
+
+        Who has nothing to publish, such as an agent that gave way to another, leaves it alone.
+        """
+        if self._edges.wanted() is None:
+            return
         if shown is not None and self._edges.on_foreign(shown):
             return
         self.record.foreign_writes += 1

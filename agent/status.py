@@ -15,6 +15,7 @@ from agent.state import Upgrade
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from agent.heartbeat import Heartbeat
     from agent.publication import Publication
     from agent.state import State, SubjectState
     from dcmi_shim.types import Inventory, StuckCall
@@ -104,6 +105,23 @@ class PublicationStatus(msgspec.Struct, frozen=True):
     foreign_writes: int
 
 
+class HeartbeatStatus(msgspec.Struct, frozen=True):
+    """The heartbeat. ``standing`` says whose the node name is; ``conflict`` who has it instead.
+
+    ``withheld`` says which stalled task keeps the agent from beating.
+    """
+
+    holder: str
+    interval_seconds: float
+    standing: str
+    conflict: str | None
+    beats: int
+    failures: int
+    beaten_at_ms: int | None
+    trouble: str | None
+    withheld: str | None
+
+
 class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
@@ -123,6 +141,7 @@ class Status(msgspec.Struct, frozen=True):
     blind: tuple[Blind, ...]
     driver: DriverStatus
     publications: tuple[PublicationStatus, ...]
+    heartbeat: HeartbeatStatus
     journal: JournalStatus
 
 
@@ -218,14 +237,32 @@ def publication_status(
     )
 
 
+def heartbeat_status(heartbeat: Heartbeat) -> HeartbeatStatus:
+    """How the heartbeat goes."""
+    return HeartbeatStatus(
+        holder=heartbeat.holder,
+        interval_seconds=heartbeat.interval_seconds,
+        standing=heartbeat.standing.value,
+        conflict=heartbeat.conflict,
+        beats=heartbeat.beats,
+        failures=heartbeat.failures,
+        beaten_at_ms=heartbeat.beaten_at_ms,
+        trouble=heartbeat.trouble,
+        withheld=heartbeat.withheld,
+    )
+
+
 def not_ready(
-    publications: Iterable[PublicationStatus], chips: int, driver: DriverStatus
+    publications: Iterable[PublicationStatus],
+    chips: int,
+    driver: DriverStatus,
+    conflict: str | None,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
     A node-info that was never published is none: a node may have no BMC, or one that is blind.
     """
-    reasons = []
+    reasons = [] if conflict is None else [conflict]
     if driver.library is None:
         why = "" if driver.trouble is None else f": {driver.trouble}"
         reasons.append(f"the driver has not answered yet{why}")

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+class LivenessSection(Section):
+    """What becomes of nodes that fall silent."""
+
+    publish: bool = True
+    """Publish them ``UnHealthy``; otherwise they are only shown."""
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -24,6 +31,7 @@ class AggregatorConfiguration(Section):
     listen: ListenAddress | None = None
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
+    liveness: LivenessSection = LivenessSection()
 
     @property
     def read_urls(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator import intake
+from aggregator.beats import Listener
 from aggregator.http import application
 from aggregator.moment import Clock, system_clock
 from aggregator.pipeline import Pipeline
@@ -18,10 +18,10 @@ from aggregator.status import (
     Status,
     document_statuses,
     fault_statuses,
+    liveness_status,
     node_statuses,
     source_statuses,
 )
-from contract.cluster_info import cluster_device_name
 from contract.errors import StoreError, VigilError
 from service.log import set_up_logging
 from service.notify import keep_told
@@ -30,10 +30,11 @@ from service.stalls import Stalls
 from service.tasks import leaves, on_stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from aggregator.config import AggregatorConfiguration
-    from stores.base import Document, Store, WatchEvent
+    from aggregator.intake import Feed
+    from stores.base import Document, Store, UsageEvent, WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Aggregator:
         publish: Mapping[str, Store],
         *,
         touch_period_seconds: float,
+        publish_lost: bool = True,
         clock: Clock = system_clock,
     ) -> None:
         self._clock = clock
@@ -64,52 +66,85 @@ class Aggregator:
                 value=self.pipeline.value,
                 acknowledged=self._acknowledged,
                 appeared=self._appeared,
+                touch_period_seconds=touch_period_seconds,
                 clock=clock,
                 stalls=self.stalls,
             )
             for store in publish.values()
         )
+        self.listener = Listener(stores, self._fell_silent, clock, self.stalls)
+        self._publish_lost = publish_lost
         self._started_at_ms = clock().wall_ms
         self._wake = asyncio.Event()
+        self._counted: set[int] = set()
+        """Numbers of the stores that know of pods."""
         self._began = False
-        self._complete: dict[int, int] | None = None
+        self._complete: dict[str, int] | None = None
         self._not_ready: str | None = "waiting for the stores to answer"
 
     async def run(self) -> NoReturn:
         """Aggregate until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for number, (url, store) in enumerate(self._stores.items()):
-                tasks.create_task(self._read(number, store), name=f"read {url}")
+                for feed in self.pipeline.sources[number].feeds:
+                    name = f"read {feed.selection.namespace} of {url}"
+                    tasks.create_task(self._read(feed, store), name=name)
+                usage = store.usage()
+                if usage is not None:
+                    self._counted.add(number)
+                    task = self._count(number, usage, store)
+                    tasks.create_task(task, name=f"read pods of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            tasks.create_task(self._merge(), name="merge")
+            tasks.create_task(self._merge(tasks), name="merge")
             told = keep_told(self.stalls.stalled, lambda: self.health().not_ready, os.environ)
             tasks.create_task(told, name="service manager")
         raise AssertionError("the tasks never end")
 
-    async def _read(self, number: int, store: Store) -> NoReturn:
-        async for event in store.watch(intake.SELECTION):
+    async def _read(self, feed: Feed, store: Store) -> NoReturn:
+        async for event in store.watch(feed.selection):
             with self.stalls.busy(f"read {store.url}"):
-                self._observe(number, event)
+                self._observe(feed, event, store.url)
         raise StoreError(f"the watch of {store.url} ended")
 
-    def _observe(self, number: int, event: WatchEvent) -> None:
-        source = self.pipeline.sources[number]
-        was = source.interrupted
-        refused = dict(source.rejected)
-        self.pipeline.observe(number, event, self._clock())
+    def _observe(self, feed: Feed, event: WatchEvent, url: str) -> None:
+        was = feed.interrupted
+        refused = [dict(inbox.rejected) for inbox in feed.inboxes]
+        self.pipeline.observe(feed, event, self._clock())
         self._wake.set()
-        if source.interrupted is not None and was is None:
-            _log.warning("%s cannot be read: %s", source.url, source.interrupted)
-        elif source.interrupted is None and was is not None:
-            _log.info("%s answers again", source.url)
-        for node in source.rejected.keys() - refused.keys():
-            _log.warning("node %s: its document is refused: %s", node, source.rejected[node].reason)
-        for node in refused.keys() - source.rejected.keys():
-            _log.info("node %s: its document is good again or gone", node)
+        if feed.interrupted is not None and was is None:
+            _log.warning("%s cannot be read: %s", url, feed.interrupted)
+        elif feed.interrupted is None and was is not None:
+            _log.info("%s answers again", url)
+        for inbox, before in zip(feed.inboxes, refused, strict=True):
+            name = inbox.kind.name
+            for node in inbox.rejected.keys() - before.keys():
+                reason = inbox.rejected[node].reason
+                _log.warning("node %s: its %s document is refused: %s", node, name, reason)
+            for node in before.keys() - inbox.rejected.keys():
+                _log.info("node %s: its %s document is good again or gone", node, name)
 
-    async def _merge(self) -> NoReturn:
+    async def _count(self, number: int, events: AsyncIterator[UsageEvent], store: Store) -> None:
+        usage = self.pipeline.usage[number]
+        async for event in events:
+            was = usage.interrupted
+            with self.stalls.busy(f"read pods of {store.url}"):
+                self.pipeline.observe_usage(number, event)
+            self._wake.set()
+            if usage.interrupted is not None and was is None:
+                _log.warning("pods of %s cannot be read: %s", store.url, usage.interrupted)
+            elif usage.interrupted is None and was is not None:
+                _log.info("pods of %s can be read again", store.url)
+        raise StoreError(f"the watch of pods of {store.url} ended")
+
+    def _fell_silent(self, lost: frozenset[str]) -> None:
+        if self._publish_lost:
+            self.pipeline.set_lost(lost)
+            self._wake.set()
+
+    async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin()
+        tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
         while True:
             self._wake.clear()
             with self.stalls.busy("merge"):
@@ -123,15 +158,17 @@ class Aggregator:
         self.pipeline.restore(documents)
         for error in self.pipeline.unreadable:
             _log.warning("an earlier run's document is overwritten: %s", error)
-        self._not_ready = "waiting for the first list of device-info documents"
+        if not self._publish_lost:
+            self.pipeline.set_lost(frozenset())
+        self._not_ready = "waiting for the first list of the nodes' documents"
         await self._listed()
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
         self.pipeline.step(self._clock())
         self._began = True
-        indices = self.pipeline.shards.indices
-        self._complete = {index: self.pipeline.shards.revision(index) for index in indices}
-        self._wake_publishers(indices)
+        names = self.pipeline.documents
+        self._complete = {name: self.pipeline.revision(name) for name in names}
+        self._wake_publishers(names)
         self._check_complete()
 
     async def _listed(self) -> None:
@@ -139,7 +176,12 @@ class Aggregator:
         deadline_ms = self._clock().steady_ms + int(_PATIENCE_SECONDS * 1000)
         while True:
             self._wake.clear()
-            listed = [source.listed for source in self.pipeline.sources]
+            listed = [
+                source.listed and (number not in self._counted or usage.answered)
+                for number, (source, usage) in enumerate(
+                    zip(self.pipeline.sources, self.pipeline.usage, strict=True)
+                )
+            ]
             if all(listed) or (any(listed) and self._clock().steady_ms >= deadline_ms):
                 return
             await self._wait(deadline_ms if any(listed) else None)
@@ -151,16 +193,16 @@ class Aggregator:
             async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
                 await self._wake.wait()
 
-    def _wake_publishers(self, indices: Iterable[int]) -> None:
-        indices = tuple(indices)
+    def _wake_publishers(self, names: Iterable[str]) -> None:
+        names = tuple(names)
         for publisher in self.publishers:
-            publisher.wake(indices)
+            publisher.wake(names)
 
-    def _acknowledged(self, _: Publisher, index: int, __: int) -> None:
-        outputs = [publisher.outputs.get(index) for publisher in self.publishers]
+    def _acknowledged(self, _: Publisher, name: str, __: int) -> None:
+        outputs = [publisher.outputs.get(name) for publisher in self.publishers]
         revision = min(-1 if output is None else output.acknowledged for output in outputs)
         if revision >= 0:
-            self._wake_publishers(self.pipeline.acknowledged(index, revision))
+            self._wake_publishers(self.pipeline.acknowledged(name, revision))
             self._wake.set()
         self._check_complete()
 
@@ -168,15 +210,14 @@ class Aggregator:
         if self._complete is None:
             return
         for publisher in self.publishers:
-            for index, revision in self._complete.items():
-                output = publisher.outputs.get(index)
+            for name, revision in self._complete.items():
+                output = publisher.outputs.get(name)
                 if output is None or output.acknowledged < revision:
-                    name = cluster_device_name(index)
                     self._not_ready = f"waiting for {name} to be in {publisher.store.url}"
                     return
         self._complete = None
         self._not_ready = None
-        _log.info("everything known is published: %d nodes", len(self.pipeline.entries))
+        _log.info("everything known is published: %d nodes", len(self.pipeline.device.entries))
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         if self._began:
@@ -188,15 +229,16 @@ class Aggregator:
 
     def status(self) -> Status:
         """The picture now."""
-        now_ms = self._clock().wall_ms
+        now = self._clock()
         return Status(
-            at_ms=now_ms,
+            at_ms=now.wall_ms,
             started_at_ms=self._started_at_ms,
             health=self.health(),
-            nodes=tuple(node_statuses(self.pipeline, now_ms)),
+            nodes=tuple(node_statuses(self.pipeline, self.listener, now)),
+            liveness=liveness_status(self.listener, self._publish_lost),
             faults=tuple(fault_statuses(self.pipeline)),
             sources=tuple(source_statuses(self.pipeline)),
-            documents=tuple(document_statuses(self.publishers, now_ms)),
+            documents=tuple(document_statuses(self.publishers, now.wall_ms)),
         )
 
 
@@ -215,6 +257,7 @@ async def _run(configuration: AggregatorConfiguration) -> None:
         {url: stores[url] for url in configuration.read_urls},
         {url: stores[url] for url in configuration.publish_urls},
         touch_period_seconds=configuration.touch_period_seconds,
+        publish_lost=configuration.liveness.publish,
     )
     try:
         pages = application(aggregator.health, aggregator.status)

@@ -31,6 +31,10 @@ def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> w
         now = picture()
         return json_answer({"at_ms": now.at_ms, "nodes": now.nodes})
 
+    async def liveness(_: web.Request) -> web.Response:
+        now = picture()
+        return json_answer({"at_ms": now.at_ms, "liveness": now.liveness})
+
     async def faults(_: web.Request) -> web.Response:
         now = picture()
         return json_answer({"at_ms": now.at_ms, "faults": now.faults})
@@ -44,6 +48,7 @@ def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> w
     pages.router.add_get("/readyz", ready)
     pages.router.add_get("/metrics", scrape)
     pages.router.add_get("/api/v1/nodes", nodes)
+    pages.router.add_get("/api/v1/liveness", liveness)
     pages.router.add_get("/api/v1/faults", faults)
     pages.router.add_get("/api/v1/documents", documents)
     return pages

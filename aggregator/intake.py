@@ -1,23 +1,25 @@
-"""Device-info documents as they arrive: verified, newest wins, a good one is never lost.
+"""The nodes' documents as they arrive: verified, newest wins, a good one is never lost.
 
 A document that cannot be read or verified leaves the node's last good one in force (``spec/
-clusterd.md`` 1.4) and is remembered with its reason until a good one comes. What a store lists
-after an interruption replaces what was known of it: whoever is missing was deleted (defect B2).
-Within one store the order of its events decides; between stores the greater ``UpdateTime``.
+clusterd.md`` 1.4) and is remembered with its reason until a good one comes; each kind by itself.
+What a store lists after an interruption replaces what was known of it: whoever is missing was
+deleted (defect B2). Within one store the order of its events decides; between stores the greater
+stamp.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from contract import device_info
-from contract.cluster_device import DeviceRecord, device_record
+from aggregator.kinds import DEVICE, NODE, SWITCH, Kind
 from contract.errors import DocumentError
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     DEVICE_INFO_PREFIX,
+    NODE_INFO_NAMESPACE,
+    NODE_INFO_PREFIX,
     REPORT_LABEL,
     node_name_problem,
 )
@@ -28,25 +30,24 @@ if TYPE_CHECKING:
 
     from stores.base import WatchEvent
 
-SELECTION = Selection(namespace=DEVICE_INFO_NAMESPACE, label=REPORT_LABEL)
-"""What to watch in every store that is read."""
-
 MAX_NODES = 16_000
 """Nodes beyond this are refused; those that are known go on (defect B16)."""
 
+R = TypeVar("R")
 
-class Report(msgspec.Struct, frozen=True):
+
+class Report(msgspec.Struct, Generic[R], frozen=True):
     """The last good document of a node.
 
     ``received_at_ms`` is wall time; ``first_seen_ms`` holds chip and code to the wall time at
     which this process saw the fault first.
     """
 
-    text: str
-    record: DeviceRecord
+    texts: tuple[str | None, ...]
+    record: R
     received_at_ms: int
     first_seen_ms: dict[tuple[str, str], int]
-    faults_problem: str | None
+    problem: str | None
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -54,21 +55,79 @@ class Rejected(msgspec.Struct, frozen=True):
 
     since_ms: int
     reason: str
-    data: dict[str, str]
+    texts: tuple[str | None, ...]
 
 
-class Source:
-    """What one store said."""
+class Inbox(Generic[R]):
+    """What one store said of one kind."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.reports: dict[str, Report] = {}
+    def __init__(self, kind: Kind[R]) -> None:
+        self.kind = kind
+        self.reports: dict[str, Report[R]] = {}
         self.rejected: dict[str, Rejected] = {}
         self.rejected_total = 0
-        self.interruptions_total = 0
+
+    def take(self, node: str, document: Document, now_ms: int) -> bool:
+        """Take in a node's document; whether that changed anything.
+
+        One that has nothing for this kind says nothing: what was known stays (``spec/clusterd.md``
+        1.5).
+        """
+        texts = self.kind.texts(document)
+        if self.kind.optional and texts.count(None) == len(texts):
+            return False
+        known = self.reports.get(node)
+        if known is not None and known.texts == texts:
+            return self.rejected.pop(node, None) is not None
+        rejected = self.rejected.get(node)
+        if rejected is not None and rejected.texts == texts:
+            return False
+        try:
+            if problem := node_name_problem(node):
+                raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
+            if known is None and len(self.reports) >= MAX_NODES:
+                raise DocumentError(document.name, "$", f"there are already {MAX_NODES} nodes")
+            reading = self.kind.read(document)
+        except DocumentError as error:
+            self.rejected_total += 1
+            since_ms = now_ms if rejected is None else rejected.since_ms
+            self.rejected[node] = Rejected(since_ms, str(error), texts)
+            return True
+        self.rejected.pop(node, None)
+        before = {} if known is None else known.first_seen_ms
+        self.reports[node] = Report(
+            texts=texts,
+            record=reading.record,
+            received_at_ms=now_ms,
+            first_seen_ms={
+                fault: before.get(fault, now_ms) for fault in self.kind.faults(reading.record)
+            },
+            problem=reading.problem,
+        )
+        return True
+
+    def forget(self, node: str) -> bool:
+        """The node's document was deleted; whether it was known."""
+        report = self.reports.pop(node, None)
+        rejected = self.rejected.pop(node, None)
+        return report is not None or rejected is not None
+
+
+class Feed:
+    """One watch of one store: the documents of all nodes in one namespace."""
+
+    def __init__(self, namespace: str, prefix: str, inboxes: tuple[Inbox[Any], ...]) -> None:
+        self.selection = Selection(namespace=namespace, label=REPORT_LABEL)
+        """What to watch."""
+        self.inboxes = inboxes
+        self.present: set[str] = set()
+        """Nodes that have a document, good or bad."""
         self.listed = False
         self.interrupted: str | None = None
         """Why nothing is heard from the store now."""
+        self.interruptions_total = 0
+        self._namespace = namespace
+        self._prefix = prefix
 
     def observe(self, event: WatchEvent, now_ms: int) -> frozenset[str]:
         """Take in one event; returns the nodes about which something changed."""
@@ -80,7 +139,7 @@ class Source:
             case Changed(document):
                 return self._take(document, now_ms)
             case Deleted(namespace, name):
-                node = _node_of(namespace, name)
+                node = self._node_of(namespace, name)
                 return frozenset() if node is None else self._forget(node)
             case Interrupted(reason):
                 if self.interrupted is None:
@@ -90,67 +149,68 @@ class Source:
 
     def _replace(self, documents: Iterable[Document], now_ms: int) -> frozenset[str]:
         changed: set[str] = set()
-        present = set()
+        gone = set(self.present)
         for document in documents:
-            present.add(_node_of(document.namespace, document.name))
             changed |= self._take(document, now_ms)
-        for node in (self.reports.keys() | self.rejected.keys()) - present:
+            gone.discard(self._node_of(document.namespace, document.name) or "")
+        for node in gone:
             changed |= self._forget(node)
         return frozenset(changed)
 
     def _take(self, document: Document, now_ms: int) -> frozenset[str]:
-        node = _node_of(document.namespace, document.name)
+        node = self._node_of(document.namespace, document.name)
         if node is None:
             return frozenset()
-        known = self.reports.get(node)
-        text = document.data.get(device_info.DEVICE_INFO_KEY, "")
-        if known is not None and known.text == text:
-            return self._accepted_again(node)
-        rejected = self.rejected.get(node)
-        if rejected is not None and rejected.data == document.data:
-            return frozenset()
-        try:
-            if problem := node_name_problem(node):
-                raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
-            if known is None and len(self.reports) >= MAX_NODES:
-                raise DocumentError(document.name, "$", f"there are already {MAX_NODES} nodes")
-            info = device_info.decode(document.data, document.name)
-        except DocumentError as error:
-            self.rejected_total += 1
-            since_ms = now_ms if rejected is None else rejected.since_ms
-            self.rejected[node] = Rejected(since_ms, str(error), document.data)
-            return frozenset({node})
-        self.rejected.pop(node, None)
-        record = device_record(info)
-        before = {} if known is None else known.first_seen_ms
-        self.reports[node] = Report(
-            text=text,
-            record=record,
-            received_at_ms=now_ms,
-            first_seen_ms={
-                (fault.chip, fault.code): before.get((fault.chip, fault.code), now_ms)
-                for fault in record.faults
-            },
-            faults_problem=info.faults_problem,
-        )
-        return frozenset({node})
-
-    def _accepted_again(self, node: str) -> frozenset[str]:
-        return frozenset() if self.rejected.pop(node, None) is None else frozenset({node})
+        self.present.add(node)
+        changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
+        return frozenset({node}) if any(changed) else frozenset()
 
     def _forget(self, node: str) -> frozenset[str]:
-        report = self.reports.pop(node, None)
-        rejected = self.rejected.pop(node, None)
-        return frozenset() if report is None and rejected is None else frozenset({node})
+        if node not in self.present:
+            return frozenset()
+        self.present.discard(node)
+        for inbox in self.inboxes:
+            inbox.forget(node)
+        return frozenset({node})
+
+    def _node_of(self, namespace: str, name: str) -> str | None:
+        if namespace != self._namespace or not name.startswith(self._prefix):
+            return None
+        return name.removeprefix(self._prefix)
 
 
-def newest(sources: Iterable[Source], node: str) -> Report | None:
-    """The report that counts for a node: the one with the greatest ``UpdateTime``."""
-    reports = (source.reports[node] for source in sources if node in source.reports)
-    return max(reports, key=lambda report: report.record.update_time, default=None)
+class Source:
+    """Everything that one store said."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.device = Inbox(DEVICE)
+        self.switch = Inbox(SWITCH)
+        self.node = Inbox(NODE)
+        self.inboxes: tuple[Inbox[Any], ...] = (self.device, self.switch, self.node)
+        devices = (self.device, self.switch)
+        self.devices = Feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
+        self.nodes = Feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
+        self.feeds = (self.devices, self.nodes)
+
+    @property
+    def listed(self) -> bool:
+        """Whether all of the store was heard once."""
+        return all(feed.listed for feed in self.feeds)
+
+    @property
+    def interrupted(self) -> str | None:
+        """Why not all of the store is heard now."""
+        return next((feed.interrupted for feed in self.feeds if feed.interrupted), None)
 
 
-def _node_of(namespace: str, name: str) -> str | None:
-    if namespace != DEVICE_INFO_NAMESPACE or not name.startswith(DEVICE_INFO_PREFIX):
-        return None
-    return name.removeprefix(DEVICE_INFO_PREFIX)
+def newest(inboxes: Iterable[Inbox[R]], node: str) -> Report[R] | None:
+    """The report that counts for a node: the one with the greatest stamp."""
+    found: Report[R] | None = None
+    for inbox in inboxes:
+        report = inbox.reports.get(node)
+        if report is None:
+            continue
+        if found is None or inbox.kind.age(report.record) > inbox.kind.age(found.record):
+            found = report
+    return found

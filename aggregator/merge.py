@@ -6,7 +6,7 @@ section 8.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -21,12 +21,15 @@ AHEAD_SECONDS = 5
 _PACE_MS = 1000
 
 
-class Entry(msgspec.Struct, frozen=True):
+R = TypeVar("R")
+
+
+class Entry(msgspec.Struct, Generic[R], frozen=True):
     """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's."""
 
     text: str
     stamp: int
-    record: DeviceRecord
+    record: R
     made_at_ms: int | None = None
 
 
@@ -36,7 +39,9 @@ class Wait(msgspec.Struct, frozen=True):
     until_ms: int
 
 
-def merge(node: str, record: DeviceRecord, previous: Entry | None, now: Moment) -> Entry | Wait:
+def merge(
+    node: str, record: DeviceRecord, previous: Entry[DeviceRecord] | None, now: Moment
+) -> Entry[DeviceRecord] | Wait:
     """The node's next entry; ``previous`` itself where only the time changed.
 
     A stamp always grows, so that no reader drops the change. Where it cannot grow without leading

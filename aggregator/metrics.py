@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from aggregator.status import Status
 
-NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted")
+NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted", "unreported")
+HEARTBEAT_STATES = ("alive", "silent", "lost", "unknown")
+
+OLDEST_HEARTBEATS = 1000
+"""So many nodes have an age of their own, those silent for longest first; the rest is well."""
 
 
 def exposition(status: Status) -> bytes:
@@ -32,6 +36,7 @@ class _Picture(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _cluster(self._status)
+        yield from _liveness(self._status)
         yield from _stores(self._status)
         yield from _documents(self._status)
 
@@ -91,6 +96,45 @@ def _cluster(status: Status) -> Iterator[Metric]:
     )
 
 
+def _liveness(status: Status) -> Iterator[Metric]:
+    states = Counter(node.heartbeat for node in status.nodes)
+    yield _gauge(
+        "npu_vigil_heartbeats",
+        "Nodes by what their heartbeats say.",
+        ["state"],
+        (([state], states[state]) for state in HEARTBEAT_STATES),
+    )
+    yield _gauge(
+        "npu_vigil_node_lost",
+        "1 for a node that was silent for more than 3 intervals.",
+        ["node"],
+        (([node], 1.0) for node in status.liveness.lost),
+    )
+    ages = [
+        (node.heartbeat_age_seconds, node.node)
+        for node in status.nodes
+        if node.heartbeat_age_seconds is not None
+    ]
+    yield _gauge(
+        "npu_vigil_heartbeat_age_seconds",
+        f"How long ago the heartbeat changed, of the {OLDEST_HEARTBEATS} nodes silent for longest.",
+        ["node"],
+        (([node], age) for age, node in sorted(ages, reverse=True)[:OLDEST_HEARTBEATS]),
+    )
+    yield _gauge(
+        "npu_vigil_silence_alarm",
+        "1 while so many nodes fell silent at once that they are not published lost.",
+        [],
+        [([], float(status.liveness.alarm))],
+    )
+    yield _gauge(
+        "npu_vigil_heartbeats_unreadable",
+        "Stores whose heartbeats cannot be listed now.",
+        [],
+        [([], float(len(status.liveness.problems)))],
+    )
+
+
 def _stores(status: Status) -> Iterator[Metric]:
     sources = status.sources
     yield _gauge(
@@ -133,6 +177,18 @@ def _documents(status: Status) -> Iterator[Metric]:
         "Acknowledged writes.",
         labels,
         ((values, d.writes) for values, d in documents),
+    )
+    yield _counter(
+        "npu_vigil_publication_touches",
+        "Touches of the document, so that its readers hear of it.",
+        labels,
+        ((values, d.touches) for values, d in documents),
+    )
+    yield _gauge(
+        "npu_vigil_publication_left_out_nodes",
+        "Nodes that are not in the document for lack of room.",
+        labels,
+        ((values, d.left_out_nodes) for values, d in documents),
     )
     yield _counter(
         "npu_vigil_publication_foreign_writes",

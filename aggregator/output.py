@@ -47,10 +47,15 @@ class Output:
         self.conflict = False
         self.foreign_total = 0
         self.writes_total = 0
+        self.touches_total = 0
+        self.left_out = 0
+        """Nodes that are not in the document for lack of room."""
         self.bytes = 0
         self.nodes = 0
         self.error: str | None = None
         """Why the last write failed; ``None`` after one that did not."""
+        self.touch_error: str | None = None
+        """Why the last touch failed; ``None`` after one that did not."""
         self.pending_since_ms: int | None = None
         """Wall time since when a change waits for its acknowledgement."""
         self._judged = True
@@ -58,6 +63,8 @@ class Output:
         self._repair = False
         self._own_versions: deque[str] = deque(maxlen=16)
         self._uncertain: dict[str, str] | None = None
+        self._touched: dict[str, str] | None = None
+        """Content of the document when it was touched; its events may be as late as ours."""
         self._foreign_at: deque[int] = deque(maxlen=FOREIGN_WRITES + 1)
 
     def shows(self, shown: Document | Shown) -> None:
@@ -90,7 +97,7 @@ class Output:
         return behind or self._repair
 
     def _judge(self, value: Value, now: Moment) -> None:
-        if self._judged or self._is_late(now):
+        if self._judged or (not self._shows_exactly(value) and self._is_late(now)):
             return
         self._judged = True
         if self.acknowledged == _NEVER or self._shows_exactly(value) or self._is_newest_own():
@@ -104,9 +111,9 @@ class Output:
 
     def _is_late(self, now: Moment) -> bool:
         """Whether this may be the event of an own write before the last one."""
-        if isinstance(self.shown, Shown) or self.shown.version not in self._own_versions:
+        if isinstance(self.shown, Shown) or self._is_newest_own():
             return False
-        if self._is_newest_own():
+        if self.shown.version not in self._own_versions and self.shown.data != self._touched:
             return False
         if self._late_since_ms is None:
             self._late_since_ms = now.steady_ms
@@ -132,6 +139,7 @@ class Output:
         self.writes_total += 1
         self.bytes = len(value.text.encode())
         self.nodes = value.nodes
+        self.left_out = value.left_out
         self._uncertain = None
         self._repair = False
         if self._judged:
@@ -142,3 +150,7 @@ class Output:
         """A write got no acknowledgement; it may have reached the store nevertheless."""
         self.error = reason
         self._uncertain = {self.name: value.text}
+
+    def touched(self, value: Value) -> None:
+        """The document, which says ``value``, is being touched."""
+        self._touched = {self.name: value.text}

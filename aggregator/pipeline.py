@@ -1,33 +1,35 @@
-"""From reports to documents: merges what changed, heals what was deleted, keeps the shards.
+"""From what arrives to documents of three kinds, merging only the nodes that changed.
 
 No I/O and no clock of its own; the daemon calls ``step`` when something arrived or is due.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aggregator.intake import Source, newest
-from aggregator.merge import Entry, Wait, merge
-from aggregator.shards import Shards, Value
-from contract.cluster_device import healed
-from contract.cluster_info import (
-    cluster_device_index,
-    entry_texts,
-    read_device_entry,
-    record_of,
-)
-from contract.errors import DocumentError
+from aggregator.intake import Source
+from aggregator.kinds import DEVICE, NODE, SWITCH, Facts
+from aggregator.lane import Lane
+from aggregator.shards import Shards
+from aggregator.sheet import Sheet
+from aggregator.usage import Usage
+from contract.cluster_node import missed
+from contract.names import CLUSTER_NODE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from aggregator.intake import Feed
     from aggregator.moment import Moment
-    from contract.cluster_device import DeviceRecord
-    from stores.base import Document, WatchEvent
+    from aggregator.shards import Value
+    from contract.errors import DocumentError
+    from stores.base import Document, UsageEvent, WatchEvent
 
-_REMEMBERED = 20_000
-"""Stamps of dropped nodes that are kept: a node that returns must not fall behind its ghost."""
+LOST_ANNOTATION = "npu-vigil/lost"
+"""On cluster-info-node-cm: the nodes that are in it because they fell silent, for the next run."""
+
+_LOST_BYTES = 200 * 1024
+"""Kubernetes allows 256 KiB of annotations on one object."""
 
 
 class Pipeline:
@@ -35,144 +37,143 @@ class Pipeline:
 
     def __init__(self, stores: Sequence[str], touch_period_seconds: float) -> None:
         self.sources = tuple(Source(url) for url in stores)
-        self.shards = Shards()
-        self.entries: dict[str, Entry] = {}
-        self.healing: dict[str, int | None] = {}
-        """Deleted nodes and the steady time at which they are dropped, once that is known."""
+        self.usage = tuple(Usage() for _ in stores)
+        self.lost: frozenset[str] = frozenset()
+        """Nodes that are published ``UnHealthy`` because they fell silent."""
         self.unreadable: list[DocumentError] = []
         """Documents of an earlier run that could not be taken over."""
-        self._touch_period_ms = int(touch_period_seconds * 1000)
+        self._sheet = Sheet(NODE.key, missed)
+        self.device = Lane(
+            DEVICE, [s.device for s in self.sources], Shards(DEVICE.key), touch_period_seconds
+        )
+        self.switch = Lane(
+            SWITCH, [s.switch for s in self.sources], Shards(SWITCH.key), touch_period_seconds
+        )
+        self.node = Lane(NODE, [s.node for s in self.sources], self._sheet, touch_period_seconds)
+        self.lanes: tuple[Lane[Any], ...] = (self.device, self.switch, self.node)
+        self._feeds: dict[str, tuple[Feed, ...]] = {
+            DEVICE.name: tuple(source.devices for source in self.sources),
+            SWITCH.name: tuple(source.devices for source in self.sources),
+            NODE.name: tuple(source.nodes for source in self.sources),
+        }
         self._dirty: set[str] = set()
-        self._waiting: dict[str, int] = {}
-        self._acknowledged: dict[int, int] = {}
-        self._past: dict[str, int] = {}
-        self._settled = False
+        self._settled: set[str] = set()
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Names of all documents there are, empty ones too."""
+        return tuple(
+            lane.kind.document(index) for lane in self.lanes for index in lane.shelf.indices
+        )
 
     def restore(self, documents: Iterable[Document]) -> None:
-        """Take over the documents of an earlier run, so that nodes keep shard and stamp (M7).
+        """Take over the documents of an earlier run.
 
         What cannot be read is overwritten, not obeyed.
         """
-        found: dict[int, dict[str, Entry]] = {}
+        documents = tuple(documents)
+        for lane in self.lanes:
+            self.unreadable += lane.restore(documents)
         for document in documents:
-            index = cluster_device_index(document.name)
-            if index is None:
-                continue
-            found[index] = {}
-            try:
-                texts = entry_texts(document.data.get(document.name, ""), document.name)
-            except DocumentError as error:
-                self.unreadable.append(error)
-                continue
-            for key, text in texts.items():
-                try:
-                    node, entry = read_device_entry(key, text, document.name)
-                except DocumentError as error:
-                    self.unreadable.append(error)
-                    continue
-                found[index][node] = Entry(text, entry.UpdateTime, record_of(entry))
-        for index, entries in sorted(found.items()):
-            for node, one in entries.items():
-                if node not in self.entries or self.entries[node].stamp < one.stamp:
-                    self.entries[node] = one
-            self._acknowledged[index] = 0
-        for index, entries in sorted(found.items()):
-            mine = {node: one.text for node, one in entries.items() if self.entries[node] is one}
-            self.shards.restore(index, mine)
+            if document.name == CLUSTER_NODE_NAME:
+                names = document.annotations.get(LOST_ANNOTATION, "").split(",")
+                self.lost = frozenset(name for name in names if name in self.node.entries)
+                self._note_lost()
 
-    def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
-        """Count in documents that are not ours; they are to be empty. Returns their numbers."""
-        found = {cluster_device_index(document.name) for document in documents}
-        strange = frozenset(found - {None, *self.shards.indices})
-        indices = frozenset(index for index in strange if index is not None)
-        for index in indices:
-            self.shards.ensure(index)
-        return indices
+    def adopt(self, documents: Iterable[Document]) -> frozenset[str]:
+        """Count in documents that are not ours; they are to be empty. Returns their names."""
+        documents = tuple(documents)
+        return frozenset(
+            lane.kind.document(index) for lane in self.lanes for index in lane.adopt(documents)
+        )
 
-    def observe(self, source: int, event: WatchEvent, now: Moment) -> None:
-        """Take in one event of the store with this number."""
-        self._dirty |= self.sources[source].observe(event, now.wall_ms)
+    def observe(self, feed: Feed, event: WatchEvent, now: Moment) -> None:
+        """Take in one event of a watch of a store."""
+        self._dirty |= feed.observe(event, now.wall_ms)
 
-    def step(self, now: Moment) -> frozenset[int]:
-        """Bring the shards up to date; returns those that changed."""
+    def observe_usage(self, source: int, event: UsageEvent) -> None:
+        """Take in what pods use, as the store with this number says."""
+        nodes = self.usage[source].observe(event)
+        self._dirty |= self._known() if nodes is None else nodes
+
+    def set_lost(self, nodes: frozenset[str]) -> None:
+        """Publish these nodes, and no others, as lost."""
+        self._dirty |= nodes ^ self.lost
+        self.lost = nodes
+
+    def step(self, now: Moment) -> frozenset[str]:
+        """Bring the documents up to date; returns the names of those that changed."""
         self._settle()
-        due = {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
-        changed: set[int] = set()
-        for node in sorted(self._dirty | due):
-            changed |= self._update(node, now)
+        changed: set[str] = set()
+        for lane in self.lanes:
+            settled = lane.kind.name in self._settled
+            indices: set[int] = set()
+            for node in sorted(self._dirty | lane.due(now)):
+                facts = self._facts(node)
+                gone = not self._is_present(lane, node) and (settled or lane.is_of_this_run(node))
+                indices |= lane.update(node, facts, now, gone=gone)
+            indices |= lane.drop_healed(now)
+            if lane is self.node:
+                indices |= self._note_lost()
+            changed |= {lane.kind.document(index) for index in indices}
         self._dirty.clear()
-        changed |= self._drop_healed(now)
         return frozenset(changed)
 
     def _settle(self) -> None:
         """Once every store was listed, who is only in documents of an earlier run was deleted."""
-        if not self._settled and all(source.listed for source in self.sources):
-            self._settled = True
-            self._dirty |= self.entries.keys()
+        for lane in self.lanes:
+            name = lane.kind.name
+            if name not in self._settled and all(feed.listed for feed in self._feeds[name]):
+                self._settled.add(name)
+                self._dirty |= lane.entries.keys()
 
-    def _update(self, node: str, now: Moment) -> frozenset[int]:
-        self._waiting.pop(node, None)
-        report = newest(self.sources, node)
-        previous = self.entries.get(node)
-        if report is not None:
-            record = report.record
-            self.healing.pop(node, None)
-        elif previous is not None and self._settled and not self._is_refused(node):
-            record = healed(previous.record)
-            self.healing.setdefault(node, None)
-        else:
-            return frozenset()
-        entry = merge(node, record, previous or self._ghost(node, record), now)
-        if isinstance(entry, Wait):
-            self._waiting[node] = entry.until_ms
-            return frozenset()
-        if entry is previous:
-            return frozenset()
-        self.entries[node] = entry
-        return self.shards.put(node, entry.text)
+    def _is_present(self, lane: Lane[Any], node: str) -> bool:
+        """Whether the node has a document, even one that is refused or silent about the kind."""
+        return any(node in feed.present for feed in self._feeds[lane.kind.name])
 
-    def _is_refused(self, node: str) -> bool:
-        """Whether the node has a document, only none that can be read: it was not deleted."""
-        return any(node in source.rejected for source in self.sources)
+    def _facts(self, node: str) -> Facts:
+        return Facts(self._used(node), node in self.lost)
 
-    def _ghost(self, node: str, record: DeviceRecord) -> Entry | None:
-        """What readers may still remember of a node that was dropped: only its stamp matters."""
-        stamp = self._past.pop(node, None)
-        return None if stamp is None else Entry("", stamp, record)
+    def _used(self, node: str) -> frozenset[str] | None:
+        known = [chips for usage in self.usage if (chips := usage.of(node)) is not None]
+        return frozenset().union(*known) if known else None
 
-    def _drop_healed(self, now: Moment) -> frozenset[int]:
-        changed: set[int] = set()
-        for node, drop_at_ms in tuple(self.healing.items()):
-            if node in self._waiting:
-                continue
-            if drop_at_ms is None:
-                home = self.shards.home(node)
-                if home is not None and self._is_acknowledged(home):
-                    self.healing[node] = now.steady_ms + self._touch_period_ms
-            elif drop_at_ms <= now.steady_ms:
-                del self.healing[node]
-                self._remember(node, self.entries.pop(node).stamp)
-                changed |= self.shards.drop(node)
-        return frozenset(changed)
+    def _known(self) -> set[str]:
+        return {node for lane in self.lanes for node in lane.entries}
 
-    def _is_acknowledged(self, index: int) -> bool:
-        return self._acknowledged.get(index, -1) >= self.shards.revision(index)
+    def _note_lost(self) -> frozenset[int]:
+        names, room = [], _LOST_BYTES
+        for node in sorted(self.lost):
+            room -= len(node) + 1
+            if room < 0:
+                break
+            names.append(node)
+        return self._sheet.annotate({LOST_ANNOTATION: ",".join(names)} if names else {})
 
-    def _remember(self, node: str, stamp: int) -> None:
-        self._past[node] = stamp
-        while len(self._past) > _REMEMBERED:
-            del self._past[next(iter(self._past))]
-
-    def acknowledged(self, index: int, revision: int) -> frozenset[int]:
-        """Every store that is published to has this revision; returns shards that changed."""
-        self._acknowledged[index] = max(revision, self._acknowledged.get(index, -1))
-        return self.shards.acknowledged(index, revision)
+    def acknowledged(self, name: str, revision: int) -> frozenset[str]:
+        """Every store that is published to has this revision; returns documents that changed."""
+        lane, index = self._lane(name)
+        changed = lane.acknowledged(index, revision)
+        return frozenset(lane.kind.document(index) for index in changed)
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``step`` wants to be called without an event."""
-        due = [*self._waiting.values(), *(at for at in self.healing.values() if at is not None)]
+        due = [at for lane in self.lanes if (at := lane.next_due_ms()) is not None]
         return min(due, default=None)
 
-    def value(self, index: int) -> Value:
+    def value(self, name: str) -> Value:
         """What a document must say now."""
-        return self.shards.value(index)
+        lane, index = self._lane(name)
+        return lane.shelf.value(index)
+
+    def revision(self, name: str) -> int:
+        """The revision of a document's value."""
+        lane, index = self._lane(name)
+        return lane.shelf.revision(index)
+
+    def _lane(self, name: str) -> tuple[Lane[Any], int]:
+        for lane in self.lanes:
+            index = lane.kind.index(name)
+            if index is not None:
+                return lane, index
+        raise KeyError(name)

@@ -2,7 +2,8 @@
 
 The first change of a document goes out at once; what changes while a write is in flight, and for
 as long again, goes out together in the next one. A failed write is tried again with backoff and
-jitter. What others change or delete is written again.
+jitter. What others change or delete is written again. A document that was not written for a touch
+period is touched, so that its readers hear of it (M8).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
+from aggregator.kinds import kind_of
 from aggregator.output import LATE_MS, Output, Shown
-from contract.cluster_info import cluster_device_index, cluster_device_name, verify_device_value
+from aggregator.touches import Touches
 from contract.errors import DocumentError, StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.backoff import Backoff
@@ -46,14 +48,15 @@ class Publisher:
         self,
         store: Store,
         *,
-        value: Callable[[int], Value],
-        acknowledged: Callable[[Publisher, int, int], None],
+        value: Callable[[str], Value],
+        acknowledged: Callable[[Publisher, str, int], None],
         appeared: Callable[[Iterable[Document]], None],
+        touch_period_seconds: float,
         clock: Clock,
         stalls: Stalls,
     ) -> None:
         self.store = store
-        self.outputs: dict[int, Output] = {}
+        self.outputs: dict[str, Output] = {}
         self.interrupted: str | None = None
         self.interruptions_total = 0
         self._value = value
@@ -61,7 +64,8 @@ class Publisher:
         self._appeared = appeared
         self._clock = clock
         self._stalls = stalls
-        self._wakes: dict[int, asyncio.Event] = {}
+        self._touches = Touches(touch_period_seconds)
+        self._wakes: dict[str, asyncio.Event] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._seen: asyncio.Future[tuple[Document, ...]] | None = None
 
@@ -86,15 +90,15 @@ class Publisher:
             self._seen = asyncio.get_running_loop().create_future()
         return self._seen
 
-    def wake(self, indices: Iterable[int]) -> None:
+    def wake(self, names: Iterable[str]) -> None:
         """Look at these documents: what they must say may have changed."""
         assert self._tasks is not None
-        for index in indices:
-            if index not in self._wakes:
-                self._wakes[index] = asyncio.Event()
-                name = f"publish {cluster_device_name(index)} to {self.store.url}"
-                self._tasks.create_task(self._write(index), name=name)
-            self._wakes[index].set()
+        for name in names:
+            if name not in self._wakes:
+                self._wakes[name] = asyncio.Event()
+                task = self._write(name)
+                self._tasks.create_task(task, name=f"publish {name} to {self.store.url}")
+            self._wakes[name].set()
 
     async def _watch(self) -> NoReturn:
         async for event in self.store.watch(SELECTION):
@@ -110,10 +114,10 @@ class Publisher:
                     self.interrupted = None
                 self._list(documents)
             case Changed(document):
-                self._shows(cluster_device_index(document.name), document)
+                self._shows(document.name, document)
                 self._stray((document,))
             case Deleted(_, name):
-                self._shows(cluster_device_index(name), Shown.NOTHING)
+                self._shows(name, Shown.NOTHING)
             case Interrupted(reason):
                 if self.interrupted is None:
                     self.interruptions_total += 1
@@ -123,36 +127,36 @@ class Publisher:
                     output.shows(Shown.UNKNOWN)
 
     def _list(self, documents: tuple[Document, ...]) -> None:
-        there = {cluster_device_index(document.name): document for document in documents}
-        for index in self.outputs.keys() | there.keys():
-            self._shows(index, there.get(index, Shown.NOTHING))
+        there = {document.name: document for document in documents}
+        for name in self.outputs.keys() | there.keys():
+            self._shows(name, there.get(name, Shown.NOTHING))
         if not self._first().done():
             self._first().set_result(documents)
         self._stray(documents)
 
-    def _shows(self, index: int | None, shown: Document | Shown) -> None:
-        if index is None:
+    def _shows(self, name: str, shown: Document | Shown) -> None:
+        if kind_of(name) is None:
             return
-        self._output(index).shows(shown)
-        if index in self._wakes:
-            self._wakes[index].set()
+        self._output(name).shows(shown)
+        if name in self._wakes:
+            self._wakes[name].set()
 
     def _stray(self, documents: Iterable[Document]) -> None:
-        strange = [d for d in documents if cluster_device_index(d.name) not in self._wakes]
+        strange = [one for one in documents if kind_of(one.name) and one.name not in self._wakes]
         if strange and self._wakes:
             self._appeared(strange)
 
-    def _output(self, index: int) -> Output:
-        if index not in self.outputs:
-            self.outputs[index] = Output(cluster_device_name(index))
-        return self.outputs[index]
+    def _output(self, name: str) -> Output:
+        if name not in self.outputs:
+            self.outputs[name] = Output(name)
+        return self.outputs[name]
 
-    async def _write(self, index: int) -> NoReturn:
+    async def _write(self, name: str) -> NoReturn:
         """Keep one document as it must be."""
-        output, wake, backoff = self._output(index), self._wakes[index], Backoff()
+        output, wake, backoff = self._output(name), self._wakes[name], Backoff()
         while True:
             wake.clear()
-            value = self._value(index)
+            value = self._value(name)
             before = output.acknowledged
             was_conflict = output.conflict
             must = output.must_write(value, self._clock())
@@ -164,16 +168,44 @@ class Publisher:
                     self.store.url,
                 )
             if output.acknowledged != before:
-                self._acknowledged(self, index, output.acknowledged)
+                self._acknowledged(self, name, output.acknowledged)
             if not must:
-                await self._wait(wake, _RECHECK_SECONDS if output.settled else LATE_MS / 1000)
+                await self._rest(output, value, wake)
             elif (took_ms := await self._put(output, value)) is not None:
                 backoff.reset()
-                self._acknowledged(self, index, value.revision)
+                self._touches.written(name, self._clock())
+                self._acknowledged(self, name, value.revision)
                 # A storm of changes must not keep the store busy more than half of the time.
                 await asyncio.sleep(min(took_ms / 1000, _LONGEST_WINDOW_SECONDS))
             else:
                 await asyncio.sleep(backoff.next_seconds())
+
+    async def _rest(self, output: Output, value: Value, wake: asyncio.Event) -> None:
+        """Nothing is to be written now: wait, and touch the document when that is due."""
+        if not output.settled:
+            await self._wait(wake, LATE_MS / 1000)
+        elif output.conflict:
+            await self._wait(wake, _RECHECK_SECONDS)
+        elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
+            await self._wait(wake, due_ms / 1000)
+        else:
+            await self._touch(output, value)
+
+    async def _touch(self, output: Output, value: Value) -> None:
+        output.touched(value)
+        was = output.touch_error
+        try:
+            with self._stalls.busy(f"touch {output.name} in {self.store.url}"):
+                await self.store.touch(CLUSTER_NAMESPACE, output.name)
+        except StoreError as error:
+            self._touches.failed(output.name, self._clock())
+            output.touch_error = str(error)
+            if was is None:
+                _log.warning("%s is not touched, trying again: %s", output.name, error)
+            return
+        self._touches.written(output.name, self._clock())
+        output.touch_error = None
+        output.touches_total += 1
 
     async def _wait(self, wake: asyncio.Event, seconds: float) -> None:
         try:
@@ -189,11 +221,14 @@ class Publisher:
             name=output.name,
             data={output.name: value.text},
             labels=dict([CLUSTER_LABEL]),
+            annotations=value.annotations,
         )
+        kind = kind_of(output.name)
+        assert kind is not None, "every document is of a kind"
         was = output.error
         began_ms = self._clock().steady_ms
         try:
-            verify_device_value(value.text, output.name, value.nodes)
+            kind.verify(value.text, output.name, value.nodes)
             with self._stalls.busy(f"write {output.name} to {self.store.url}"):
                 version = await self.store.put(document)
         except (StoreError, DocumentError) as error:

@@ -13,27 +13,33 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.cluster_info import VALUE_LIMIT, member, value_of
-from contract.names import device_info_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _FILL = VALUE_LIMIT * 9 // 10
 """New nodes go elsewhere beyond this, so that faults rarely push a node out of its shard."""
 
 
 class Value(msgspec.Struct, frozen=True):
-    """What a shard's document must say. ``revision`` grows with every change of the shard."""
+    """What a document must say. ``revision`` grows with every change of it.
+
+    ``left_out`` is the number of nodes that are not in it for lack of room. ``annotations`` are
+    for the next run, not for readers.
+    """
 
     text: str
     nodes: int
     revision: int
+    left_out: int = 0
+    annotations: dict[str, str] = {}
 
 
 class _Shard:
     """Members of one document and the bytes they take."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[str], str]) -> None:
+        self._key = key
         self.members: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
         self.bytes = 1
@@ -44,7 +50,7 @@ class _Shard:
 
     def put(self, node: str, text: str) -> None:
         self._forget(node)
-        one = member(device_info_name(node), text)
+        one = member(self._key(node), text)
         self.members[node] = one
         self.sizes[node] = _size(one)
         self.bytes += self.sizes[node]
@@ -67,9 +73,13 @@ def _size(one: str) -> int:
 
 
 class Shards:
-    """The assignment of nodes to documents and the value of each document."""
+    """The assignment of nodes to documents and the value of each document.
 
-    def __init__(self) -> None:
+    ``key`` is the name of a node's member.
+    """
+
+    def __init__(self, key: Callable[[str], str]) -> None:
+        self._key = key
         self._shards: dict[int, _Shard] = {}
         self._home: dict[str, int] = {}
 
@@ -88,7 +98,7 @@ class Shards:
         A node that is in two documents, because a move was cut short, must be given only with its
         newer entry; the other document then differs from what it holds and is written.
         """
-        shard = self._shards[index] = _Shard()
+        shard = self._shards[index] = _Shard(self._key)
         for node, text in texts.items():
             shard.put(node, text)
             self._home[node] = index
@@ -96,11 +106,11 @@ class Shards:
 
     def ensure(self, index: int) -> None:
         """Count a document in that exists without being ours: it is to be empty."""
-        self._shards.setdefault(index, _Shard())
+        self._shards.setdefault(index, _Shard(self._key))
 
     def put(self, node: str, text: str) -> frozenset[int]:
         """Set a node's entry; returns the shards that changed."""
-        size = _size(member(device_info_name(node), text))
+        size = _size(member(self._key(node), text))
         index = self._home.get(node)
         if index is not None:
             shard = self._shards[index]
@@ -127,7 +137,7 @@ class Shards:
                 return index
         else:
             index = len(self._shards)
-        self._shards[index] = _Shard()
+        self._shards[index] = _Shard(self._key)
         return index
 
     def drop(self, node: str) -> frozenset[int]:

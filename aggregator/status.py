@@ -14,15 +14,20 @@ from contract.levels import is_device_fault
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from aggregator.beats import Listener
     from aggregator.intake import Report
+    from aggregator.liveness import Pulse
+    from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
+    from contract.cluster_device import DeviceRecord
 
 
 class RejectedStatus(msgspec.Struct, frozen=True):
-    """A node's newest document was refused, in this store, for this reason."""
+    """A node's newest document of this kind was refused, in this store, for this reason."""
 
     store: str
+    kind: str
     since_ms: int
     reason: str
 
@@ -32,8 +37,14 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     ``state``: ``reported`` (its newest document counts), ``kept`` (an older good one counts, the
     newest was refused), ``rejected`` (never a good one), ``earlier`` (published by an earlier run,
-    not heard of yet), ``deleted`` (published healthy, dropped soon). ``update_time`` is the
-    published stamp in epoch seconds, ``reported_update_time`` the node's own.
+    not heard of yet), ``deleted`` (published healthy, dropped soon), ``unreported`` (there is
+    none). ``update_time`` is the published stamp in epoch seconds, ``reported_update_time`` the
+    node's own. All that is about its device-info.
+
+    ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
+    held back by the silence alarm) or ``unknown`` (it has none). Its age is how long ago it
+    changed. ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
+    entry.
     """
 
     node: str
@@ -44,6 +55,11 @@ class NodeStatus(msgspec.Struct, frozen=True):
     report_age_seconds: float | None
     faults: int
     faults_problem: str | None
+    heartbeat: str
+    heartbeat_age_seconds: float | None
+    heartbeat_interval_seconds: float | None
+    switch_status: str | None
+    node_status: str | None
     rejected: tuple[RejectedStatus, ...]
 
 
@@ -68,15 +84,23 @@ class FaultStatus(msgspec.Struct, frozen=True):
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
-    """A store that is read."""
+    """A store that is read.
+
+    ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
+    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where nobody knows.
+    """
 
     store: str
     listed: bool
     interrupted: str | None
     interruptions: int
     nodes: int
+    switches: int
+    servers: int
     rejected_nodes: int
     rejected_documents: int
+    pods: int | None
+    pods_interrupted: str | None
 
 
 class DocumentStatus(msgspec.Struct, frozen=True):
@@ -88,10 +112,27 @@ class DocumentStatus(msgspec.Struct, frozen=True):
     bytes: int
     published: bool
     writes: int
+    touches: int
+    left_out_nodes: int
     foreign_writes: int
     conflict: bool
     error: str | None
     lag_seconds: float
+
+
+class LivenessStatus(msgspec.Struct, frozen=True):
+    """Who fell silent.
+
+    ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
+    ``problems``: stores whose heartbeats cannot be listed, and why.
+    """
+
+    alarm: bool
+    published: bool
+    alive: int
+    lost: tuple[str, ...]
+    held: tuple[str, ...]
+    problems: dict[str, str]
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -108,62 +149,105 @@ class Status(msgspec.Struct, frozen=True):
     started_at_ms: int
     health: Health
     nodes: tuple[NodeStatus, ...]
+    liveness: LivenessStatus
     faults: tuple[FaultStatus, ...]
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
 
 
-def node_statuses(pipeline: Pipeline, now_ms: int) -> Iterator[NodeStatus]:
-    """Every node that is published or was heard of, sorted by name."""
-    nodes = set(pipeline.entries)
-    for source in pipeline.sources:
-        nodes |= source.reports.keys() | source.rejected.keys()
-    for node in sorted(nodes):
-        yield _node(pipeline, node, now_ms)
-
-
-def _node(pipeline: Pipeline, node: str, now_ms: int) -> NodeStatus:
-    report = newest(pipeline.sources, node)
-    rejected = tuple(
-        RejectedStatus(source.url, one.since_ms, one.reason)
-        for source in pipeline.sources
-        if (one := source.rejected.get(node)) is not None
+def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
+    """Who fell silent."""
+    verdict = listener.verdict
+    heard = {node for one in listener.heard.values() for node in one.pulses}
+    held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
+    return LivenessStatus(
+        alarm=verdict.brake is not None,
+        published=published,
+        alive=len(heard - verdict.lost.keys() - held),
+        lost=tuple(sorted(verdict.lost)),
+        held=tuple(sorted(held)),
+        problems={url: one.problem for url, one in listener.heard.items() if one.problem},
     )
-    entry = pipeline.entries.get(node)
-    home = pipeline.shards.home(node)
+
+
+def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterator[NodeStatus]:
+    """Every node that is published or was heard of, sorted by name."""
+    nodes = {node for lane in pipeline.lanes for node in lane.entries}
+    for source in pipeline.sources:
+        for inbox in source.inboxes:
+            nodes |= inbox.reports.keys() | inbox.rejected.keys()
+    pulses: dict[str, Pulse] = {}
+    for heard in listener.heard.values():
+        for node, pulse in heard.pulses.items():
+            known = pulses.get(node)
+            if known is None or known.changed_at_ms < pulse.changed_at_ms:
+                pulses[node] = pulse
+    brake = listener.verdict.brake
+    held = {} if brake is None else brake.nodes
+    for node in sorted(nodes | pulses.keys()):
+        heartbeat = "unknown"
+        if node in listener.verdict.lost:
+            heartbeat = "lost"
+        elif node in held:
+            heartbeat = "silent"
+        elif node in pulses:
+            heartbeat = "alive"
+        yield _node(pipeline, node, heartbeat, pulses.get(node), now)
+
+
+def _node(
+    pipeline: Pipeline, node: str, heartbeat: str, pulse: Pulse | None, now: Moment
+) -> NodeStatus:
+    report = newest(pipeline.device.inboxes, node)
+    rejected = tuple(
+        RejectedStatus(source.url, inbox.kind.name, one.since_ms, one.reason)
+        for source in pipeline.sources
+        for inbox in source.inboxes
+        if (one := inbox.rejected.get(node)) is not None
+    )
+    entry = pipeline.device.entries.get(node)
+    home = pipeline.device.shelf.home(node)
+    switch = pipeline.switch.entries.get(node)
+    server = pipeline.node.entries.get(node)
     return NodeStatus(
         node=node,
-        state=_state(pipeline, node, report, rejected),
+        state=_state(pipeline, node, report),
         document=None if home is None else cluster_device_name(home),
         update_time=None if entry is None else entry.stamp,
         reported_update_time=None if report is None else report.record.update_time,
         report_age_seconds=(
-            None if report is None else max(0, now_ms - report.received_at_ms) / 1000
+            None if report is None else max(0, now.wall_ms - report.received_at_ms) / 1000
         ),
         faults=0 if report is None else len(report.record.faults),
-        faults_problem=None if report is None else report.faults_problem,
+        faults_problem=None if report is None else report.problem,
+        heartbeat=heartbeat,
+        heartbeat_age_seconds=(
+            None if pulse is None else max(0, now.steady_ms - pulse.changed_at_ms) / 1000
+        ),
+        heartbeat_interval_seconds=None if pulse is None else pulse.interval_ms / 1000,
+        switch_status=None if switch is None else switch.record.status,
+        node_status=None if server is None else server.record.status,
         rejected=rejected,
     )
 
 
-def _state(
-    pipeline: Pipeline, node: str, report: Report | None, rejected: tuple[RejectedStatus, ...]
-) -> str:
+def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -> str:
+    rejected = any(node in inbox.rejected for inbox in pipeline.device.inboxes)
     if report is not None:
         return "kept" if rejected else "reported"
     if rejected:
-        return "kept" if node in pipeline.entries else "rejected"
-    return "deleted" if node in pipeline.healing else "earlier"
+        return "kept" if node in pipeline.device.entries else "rejected"
+    if node not in pipeline.device.entries:
+        return "unreported"
+    return "deleted" if node in pipeline.device.healing else "earlier"
 
 
 def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:
     """Every code on every chip of every node that reports."""
     catalogue = shipped()
-    nodes: set[str] = set()
-    for source in pipeline.sources:
-        nodes |= source.reports.keys()
-    for node in sorted(nodes):
-        report = newest(pipeline.sources, node)
+    inboxes = pipeline.device.inboxes
+    for node in sorted({node for inbox in inboxes for node in inbox.reports}):
+        report = newest(inboxes, node)
         assert report is not None
         for fault in report.record.faults:
             severity = catalogue.severity_of(fault.code)
@@ -183,15 +267,19 @@ def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:
 
 def source_statuses(pipeline: Pipeline) -> Iterator[SourceStatus]:
     """The stores that are read."""
-    for source in pipeline.sources:
+    for source, usage in zip(pipeline.sources, pipeline.usage, strict=True):
         yield SourceStatus(
             store=source.url,
             listed=source.listed,
             interrupted=source.interrupted,
-            interruptions=source.interruptions_total,
-            nodes=len(source.reports),
-            rejected_nodes=len(source.rejected),
-            rejected_documents=source.rejected_total,
+            interruptions=sum(feed.interruptions_total for feed in source.feeds),
+            nodes=len(source.device.reports),
+            switches=len(source.switch.reports),
+            servers=len(source.node.reports),
+            rejected_nodes=len(set().union(*(inbox.rejected for inbox in source.inboxes))),
+            rejected_documents=sum(inbox.rejected_total for inbox in source.inboxes),
+            pods=usage.pods if usage.known else None,
+            pods_interrupted=usage.interrupted,
         )
 
 
@@ -207,8 +295,10 @@ def document_statuses(publishers: Iterable[Publisher], now_ms: int) -> Iterator[
                 bytes=output.bytes,
                 published=output.acknowledged >= 0,
                 writes=output.writes_total,
+                touches=output.touches_total,
+                left_out_nodes=output.left_out,
                 foreign_writes=output.foreign_total,
                 conflict=output.conflict,
-                error=output.error,
+                error=output.error or output.touch_error,
                 lag_seconds=0.0 if since_ms is None else max(0, now_ms - since_ms) / 1000,
             )

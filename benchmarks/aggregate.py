@@ -2,10 +2,13 @@
 
 ::
 
-    python -m benchmarks.aggregate [--nodes 100 --nodes 1000] [--changes 200] [--json]
+    python -m benchmarks.aggregate [--nodes 100 --nodes 1000] [--changes 200] [--beats]
+                                   [--idle-seconds 10] [--json]
 
 A real API server, a real ``vigil aggregator``, and beside it in the same run the bare cost of one
-small ConfigMap write until a watch shows it.
+small ConfigMap write until a watch shows it. Documents are touched every 45 s: what an idle
+aggregator costs is known after that long. ``--beats`` gives each node a Lease of 5 s; nobody
+renews them, which costs the aggregator no less than if somebody did.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from contract.names import (
     device_info_name,
 )
 from stores.address import open_store
-from stores.base import Changed, Document, Listed, Selection, Store
+from stores.base import Beat, Changed, Document, Listed, Selection, Store
 from tests.aggregator.daemon import Daemon
 from tests.parts.controlplane import ControlPlane
 
@@ -129,7 +132,9 @@ def summary(milliseconds: list[float]) -> dict[str, float]:
     }
 
 
-async def run(plane: ControlPlane, directory: Path, nodes: int, changes: int) -> dict[str, Any]:
+async def run(
+    plane: ControlPlane, directory: Path, nodes: int, changes: int, idle_seconds: float, beats: bool
+) -> dict[str, Any]:
     """One size of cluster."""
     store = open_store("kubernetes:", plane.kubeconfig)
     stamp = int(time.time())
@@ -140,6 +145,8 @@ async def run(plane: ControlPlane, directory: Path, nodes: int, changes: int) ->
     async def put(node: str) -> None:
         async with gate:
             await store.put(device_document(node, stamp, None))
+            if beats:
+                await store.beat(Beat(node, "benchmark", 5.0, stamp * 1000))
 
     await asyncio.gather(*(put(node) for node in names))
     daemon = Daemon(directory, "--store", "kubernetes:", "--kubeconfig", str(plane.kubeconfig))
@@ -183,9 +190,12 @@ async def run(plane: ControlPlane, directory: Path, nodes: int, changes: int) ->
         result["cpu_ms_per_change"] = round(_used(before, process.cpu_times()) * 1000 / changes, 1)
         result["memory_mib"] = round(process.memory_full_info().pss / 2**20, 1)
         before = process.cpu_times()
-        await asyncio.sleep(10)
+        touches = await asyncio.to_thread(daemon.metric, "npu_vigil_publication_touches_total")
+        await asyncio.sleep(idle_seconds)
         used = _used(before, process.cpu_times())
-        result["idle_cpu_s_per_minute"] = round(used * 6, 2)
+        touched = await asyncio.to_thread(daemon.metric, "npu_vigil_publication_touches_total")
+        result["idle_cpu_s_per_minute"] = round(used * 60 / idle_seconds, 2)
+        result["idle_touches_per_minute"] = round((touched - touches) * 60 / idle_seconds, 1)
         return result
     finally:
         daemon.stop()
@@ -206,6 +216,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--nodes", type=int, action="append")
     parser.add_argument("--changes", type=int, default=200)
+    parser.add_argument("--idle-seconds", type=float, default=10)
+    parser.add_argument("--beats", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = []
@@ -215,7 +227,16 @@ def main() -> None:
             ControlPlane(Path(directory)) as plane,
         ):
             results.append(
-                asyncio.run(run(plane, Path(directory) / "aggregator", nodes, options.changes))
+                asyncio.run(
+                    run(
+                        plane,
+                        Path(directory) / "aggregator",
+                        nodes,
+                        options.changes,
+                        options.idle_seconds,
+                        options.beats,
+                    )
+                )
             )
     if options.json:
         json.dump(results, sys.stdout, indent=2)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from collectors.base import Need
-from collectors.beliefs import LAG_SECONDS, ChipBeliefs, Query
+from collectors.beliefs import ChipBeliefs, Query
+from collectors.listed import LAG_SECONDS
 from contract.codes import RESET_FINISHED, format_code
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from contract.observation import (
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from dcmi_shim.types import Chip, DriverEvent, Inventory
 
 _log = logging.getLogger(__name__)
+HEALTH = "health"
+"""The reading that a chip's health word is shown as: 0 healthy, 1 minor, 2 major, 3 critical."""
+
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TOGETHER_SECONDS = 0.02
@@ -247,7 +251,7 @@ class _Watch:
                 if self._driver.polling_reason is None:
                     watched.due[query] = asked_at + self._audit_period_seconds
             else:
-                health = await self._driver.health(watched.chip)
+                health = await self._health(watched.chip)
                 if health is None:
                     reports = self._failed(watched, query, "the health is unknown", by_chip=True)
                 else:
@@ -269,6 +273,15 @@ class _Watch:
         except DriverGone as error:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)
+
+    async def _health(self, chip: Chip) -> int | None:
+        """Ask for the health word and show it; without an answer there is none to show."""
+        health = None
+        try:
+            health = await self._driver.health(chip)
+        finally:
+            self._around.show(chip_subject(chip.physical_id), HEALTH, health)
+        return health
 
     def _failed(
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool

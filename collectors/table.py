@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
+from collectors.network_health import NetworkHealth
+from collectors.switch import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,5 +18,8 @@ if TYPE_CHECKING:
 COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     ChipFaults.name: ChipFaults,
     Bmc.name: Bmc,
+    NetworkHealth.name: NetworkHealth,
+    Switches.name: Switches,
+    Links.name: Links,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""

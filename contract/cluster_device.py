@@ -1,7 +1,7 @@
 """One node's device record as the aggregator keeps it, and its entry in cluster-info-device.
 
-Sources: ``spec/clusterd.md`` 1.6 (splitting and order), 2.2 and 2.3 (merge and bytes). Lists are
-trimmed (defect B39).
+Sources: ``spec/clusterd.md`` 1.6 (splitting and order), 2.2 and 2.3 (merge and bytes), 3.8
+(pre-separation). Lists are trimmed (defect B39).
 """
 
 from __future__ import annotations
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from contract.device_info import DeviceFault, DeviceInfo
 
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+
+_PARAMETER_PLANE = frozenset({"81078607", "110001024", "110000002", "81078603"})
+"""Codes of the network that never pre-separate a chip (3.8)."""
+
+_LEAVES_IN_PLACE = frozenset(
+    {
+        ChipLevel.NOT_HANDLE_FAULT.value,
+        ChipLevel.SUB_HEALTH_FAULT.value,
+        ChipLevel.NORMAL_NPU.value,
+        ChipLevel.PRE_SEPARATE_NPU.value,
+        "NormalNetwork",
+    }
+)
 
 
 class CodeFault(msgspec.Struct, frozen=True, order=True):
@@ -102,6 +115,35 @@ def healed(record: DeviceRecord) -> DeviceRecord:
     """
     return msgspec.structs.replace(
         record, unhealthy=(), network_unhealthy=(), recovering=(), faults=()
+    )
+
+
+def pre_separate_device(record: DeviceRecord, used: frozenset[str] | None) -> DeviceRecord:
+    """Decide about chips whose fault is a pre-separation (3.8, M15).
+
+    Nobody gets such a chip; one that a pod uses stays healthy until the pod is done, unless
+    another fault says otherwise. ``used`` is ``None`` where nobody knows: then the lists stay what
+    the node said.
+    """
+    if used is None:
+        return record
+    chips = {
+        fault.chip
+        for fault in record.faults
+        if fault.level == ChipLevel.PRE_SEPARATE_NPU and fault.code not in _PARAMETER_PLANE
+    }
+    if not chips:
+        return record
+    condemned = {
+        fault.chip
+        for fault in record.faults
+        if fault.fault_type != "CardNetworkUnhealthy" and fault.level not in _LEAVES_IN_PLACE
+    }
+    spared = (chips & used) - condemned
+    return msgspec.structs.replace(
+        record,
+        available=tuple(name for name in record.available if name not in chips),
+        unhealthy=tuple(sorted({*record.unhealthy, *(chips - used)} - spared)),
     )
 
 

@@ -5,7 +5,7 @@ Sources: ``spec/clusterd.md`` 0 and 2.2, ``spec/consumers.md`` 7.1 (M1, M3 to M6
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 VALUE_LIMIT = 800 * 1024
 """Most bytes of one value; the API server's own limit is 1 MiB for the whole object."""
+
+Entry = TypeVar("Entry")
 
 _SUFFIXES = ("", "-Fault", "-NetworkUnhealthy", "-Recovering", "-Unhealthy")
 
@@ -43,7 +45,12 @@ def cluster_device_name(index: int) -> str:
 
 def cluster_device_index(name: str) -> int | None:
     """The number of a device document, ``None`` for any other name."""
-    number = name.removeprefix(CLUSTER_DEVICE_PREFIX)
+    return numbered(CLUSTER_DEVICE_PREFIX, name)
+
+
+def numbered(prefix: str, name: str) -> int | None:
+    """The number that follows ``prefix`` in ``name``, if ``name`` is just that."""
+    number = name.removeprefix(prefix)
     if number == name or not number.isascii() or not number.isdigit() or str(int(number)) != number:
         return None
     return int(number)
@@ -131,12 +138,19 @@ def verify_device_value(value: str, document: str, nodes: int) -> None:
     Raises ``DocumentError`` when one of ``nodes`` entries would not arrive, or when it is larger
     than an object may be with more than one entry in it.
     """
+    verify_value(_typed_entries, value, document, nodes)
+
+
+def verify_value(
+    reader: msgspec.json.Decoder[dict[str, Entry]], value: str, document: str, nodes: int
+) -> None:
+    """``verify_device_value`` with the reader of any kind of entry."""
     if not value:
         if nodes:
             raise DocumentError(document, "$", f"is empty and must have {nodes} nodes")
         return
     try:
-        entries = _typed_entries.decode(value)
+        entries = reader.decode(value)
     except msgspec.MsgspecError as error:
         raise DocumentError(document, "$", f"a reader would refuse it: {error}") from None
     if len(entries) != nodes:

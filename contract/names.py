@@ -51,6 +51,11 @@ def node_info_name(node: str) -> str:
     return NODE_INFO_PREFIX + node
 
 
+def switch_info_name(node: str) -> str:
+    """Name under which the switch part of ``node`` is published; there is no such ConfigMap."""
+    return SWITCH_INFO_PREFIX + node
+
+
 def heartbeat_name(node: str) -> str:
     """Name of the Lease with which the agent of ``node`` beats."""
     return HEARTBEAT_PREFIX + node

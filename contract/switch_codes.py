@@ -51,5 +51,5 @@ def parse_switch_code(text: str) -> SwitchCode:
         raise ValueError(f"{text!r} is not a switch code, as [0x00f1fef5,155912,cpu,na]")
     sub_type = _NO_SUB_TYPE if match[2] == "na" else int(match[2])
     if sub_type > _NO_SUB_TYPE:
-        raise ValueError(f"{text!r}: the sub-type {sub_type} has more than 32 bits")
+        raise ValueError(f"switch code {text!r}: its sub-type has more than 32 bits")
     return SwitchCode(int(match[1], 16), sub_type_of(sub_type), parse_peer(match[3]))

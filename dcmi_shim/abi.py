@@ -51,6 +51,24 @@ class BoardInfo(Structure):
     )
 
 
+class PcieInfoAll(Structure):
+    _fields_ = (
+        ("venderid", c_uint),
+        ("subvenderid", c_uint),
+        ("deviceid", c_uint),
+        ("subdeviceid", c_uint),
+        ("domain", c_int),
+        ("bdf_busid", c_uint),
+        ("bdf_deviceid", c_uint),
+        ("bdf_funcid", c_uint),
+        ("reserve", Text32),
+    )
+
+
+class DieId(Structure):
+    _fields_ = (("soc_die", c_uint * 5),)
+
+
 class SuperPodInfo(Structure):
     """``dcmi_spod_info``, with the vendor's member names (4.1, details)."""
 
@@ -128,6 +146,8 @@ SIZES: dict[type[Structure | Union], int] = {
     ChipInfo: 100,
     ChipInfoV2: 132,
     BoardInfo: 16,
+    PcieInfoAll: 64,
+    DieId: 20,
     SuperPodInfo: 48,
     DmsFaultEvent: 352,
     Event: 360,

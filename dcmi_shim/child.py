@@ -1,6 +1,7 @@
 """The driver child: a minimal process that holds the vendor library.
 
-Started by exec as ``python -I -S child.py PARENT_PID``. It reads requests from its standard input
+Started by exec as ``python -I -S child.py PARENT_PID chip|switch``; the last word says what library
+it is for. It reads requests from its standard input
 and answers on its standard output, both in frames of ``outbox``:
 
     -> {"id": 1, "call": "open", "arguments": ["/path/libdcmi.so"]}
@@ -21,7 +22,7 @@ import os
 import signal
 import sys
 import time
-from ctypes import CDLL, string_at
+from ctypes import CDLL
 
 if __name__ == "__main__":
     # Last, so that nothing beside our package can shadow the standard library.
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
-_ALL = -1
-_EVENT_UNION_OFFSET = 8
-_YEAR_10000_MS = 253_402_300_800_000
 
 
 def _end_with_parent(parent: int) -> None:
@@ -66,10 +64,22 @@ def _read_exactly(fd: int, size: int) -> bytes:
     return data
 
 
+def _interface(kind: str) -> library.Interface:
+    """What can be called; a child does not pay for the other library."""
+    if kind == "switch":
+        from dcmi_shim import switch_calls
+
+        return switch_calls
+    from dcmi_shim import chip_calls
+
+    return chip_calls
+
+
 class Child:
     """Serves requests until its parent is gone."""
 
-    def __init__(self, requests: int, outbox: Outbox) -> None:
+    def __init__(self, interface: library.Interface, requests: int, outbox: Outbox) -> None:
+        self._interface = interface
         self._requests = requests
         self._outbox = outbox
         self._library: library.Library | None = None
@@ -86,22 +96,18 @@ class Child:
     def _answer(self, call: str, arguments: list[object]) -> dict[str, object]:
         try:
             if call == "open":
-                self._library = library.Library(str(arguments[0]))
+                self._library = library.Library(str(arguments[0]), self._interface.SIGNATURES)
                 return {"answer": 0}
             if self._library is None:
                 return {"answer": NOT_LOADED}
-            if call == "dcmi_subscribe_fault_event":
-                return {"answer": self._subscribe(self._library)}
-            answer, value = library.CALLS[call](self._library, *arguments)
+            if call == self._interface.SUBSCRIBE:
+                return {"answer": self._interface.subscribe(self._library, self._handler)}
+            answer, value = self._interface.CALLS[call](self._library, *arguments)
         except library.CannotLoad as error:
             return {"failed": str(error)}
         except library.Implausible as error:
             return {"answer": 0, "wrong": str(error)}
         return {"answer": answer, "value": value}
-
-    def _subscribe(self, loaded: library.Library) -> int:
-        everything = abi.EventFilter()
-        return loaded.call("dcmi_subscribe_fault_event", _ALL, _ALL, everything, self._handler)
 
     def _on_event(self, pointer: int | None) -> None:
         """Runs on the library's thread; what ``pointer`` shows is valid only until it returns."""
@@ -109,29 +115,9 @@ class Child:
         try:
             if not pointer:
                 raise library.Implausible("an event without data")
-            kind = int.from_bytes(string_at(pointer, 4), sys.byteorder)
-            if kind:
-                raise library.Implausible(f"an event of the unknown type {kind}")
-            event = abi.DmsFaultEvent.from_address(pointer + _EVENT_UNION_OFFSET)
-            raised = event.alarm_raised_time
-            message: dict[str, object] = {
-                "event": {
-                    "code": event.event_id,
-                    "logic_id": event.deviceid,
-                    "severity": event.severity,
-                    "assertion": event.assertion,
-                    "seen_at_ms": seen_at_ms,
-                    "driver_raised_at_ms": raised if 0 < raised < _YEAR_10000_MS else None,
-                    "serial": event.event_serial_num,
-                    "notification": event.notify_serial_num,
-                    "node_type": event.node_type,
-                    "node_id": event.node_id,
-                    "sub_node_type": event.sub_node_type,
-                    "sub_node_id": event.sub_node_id,
-                    "name": event.event_name.decode(errors="replace"),
-                    "information": event.additional_info.decode(errors="replace"),
-                }
-            }
+            event = self._interface.copy_event(pointer)
+            event["seen_at_ms"] = seen_at_ms
+            message: dict[str, object] = {"event": event}
         except Exception as error:
             message = {"odd": str(error)}
         self._outbox.send(message, may_drop=True)
@@ -144,7 +130,7 @@ def main() -> NoReturn:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     requests, answers = _own_pipes()
-    Child(requests, Outbox(answers)).serve()
+    Child(_interface(sys.argv[2]), requests, Outbox(answers)).serve()
 
 
 if __name__ == "__main__":

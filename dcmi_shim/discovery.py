@@ -1,4 +1,4 @@
-"""Where ``libdcmi.so`` is, and whether it may be loaded (``spec/dcmi.md`` 1.1).
+"""Where a vendor library is, and whether it may be loaded (``spec/dcmi.md`` 1.1).
 
 Candidates in order: a driver root given by the operator, ``LD_LIBRARY_PATH``, the default driver
 root, the cache of ``ldconfig``. The first one that passes all checks wins.
@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import DriverNotFound
+from dcmi_shim.vendor import DCMI
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-NAME = "libdcmi.so"
+    from dcmi_shim.vendor import VendorLibrary
+
 DEFAULT_DRIVER_ROOT = Path("/usr/local/Ascend/driver")
 _IN_ROOT = Path("lib64/driver")
 _LONGEST = 1024
@@ -41,17 +43,22 @@ class FoundLibrary:
     path: Path
     search: tuple[Path, ...]
     warnings: tuple[str, ...]
+    vendor: VendorLibrary = DCMI
 
 
 def find_library(
-    driver_root: Path | None, *, trust_driver: bool, environment: Mapping[str, str]
+    driver_root: Path | None,
+    *,
+    trust_driver: bool,
+    environment: Mapping[str, str],
+    vendor: VendorLibrary = DCMI,
 ) -> FoundLibrary:
-    """Find the vendor library; ``driver_root`` is ``None`` unless the operator gave one.
+    """Find a library of ``vendor``; ``driver_root`` is ``None`` unless the operator gave one.
 
     Raises ``DriverNotFound`` that names each candidate and why it was refused.
     """
     refused: list[str] = []
-    for origin, candidate in _candidates(driver_root, environment, refused):
+    for origin, candidate in _candidates(vendor.file_name, driver_root, environment, refused):
         problems = ownership_problems(candidate)
         if problems and not trust_driver:
             refused.append(f"{candidate} ({origin}): {problems[0]}")
@@ -60,27 +67,28 @@ def find_library(
         if unusable is not None:
             refused.append(f"{candidate} ({origin}): {unusable}")
             continue
-        return FoundLibrary(candidate, _search(candidate, trust_driver), tuple(problems))
+        return FoundLibrary(candidate, _search(candidate, trust_driver), tuple(problems), vendor)
     listing = "".join(f"\n  {reason}" for reason in refused)
     raise DriverNotFound(
-        f"no usable {NAME}; install the driver, or name its directory with --driver-root{listing}"
+        f"no usable {vendor.file_name}; install the driver, or name its directory with "
+        f"--driver-root{listing}"
     )
 
 
 def _candidates(
-    driver_root: Path | None, environment: Mapping[str, str], refused: list[str]
+    name: str, driver_root: Path | None, environment: Mapping[str, str], refused: list[str]
 ) -> Iterator[tuple[str, Path]]:
     if driver_root is not None:
-        yield from _present("--driver-root", driver_root / _IN_ROOT / NAME, refused)
+        yield from _present("--driver-root", driver_root / _IN_ROOT / name, refused)
     search = environment.get("LD_LIBRARY_PATH", "")
     if len(search) > _LONGEST:
         refused.append(f"LD_LIBRARY_PATH: has {len(search)} characters, at most {_LONGEST} count")
     else:
         for directory in filter(None, search.split(":")):
-            yield from _present("LD_LIBRARY_PATH", Path(directory).absolute() / NAME, refused)
+            yield from _present("LD_LIBRARY_PATH", Path(directory).absolute() / name, refused)
     if driver_root is None:
-        yield from _present("default driver root", DEFAULT_DRIVER_ROOT / _IN_ROOT / NAME, refused)
-    yield from _cached(refused)
+        yield from _present("default driver root", DEFAULT_DRIVER_ROOT / _IN_ROOT / name, refused)
+    yield from _cached(name, refused)
 
 
 def _present(origin: str, path: Path, refused: list[str]) -> Iterator[tuple[str, Path]]:
@@ -92,7 +100,7 @@ def _present(origin: str, path: Path, refused: list[str]) -> Iterator[tuple[str,
         yield origin, path
 
 
-def _cached(refused: list[str]) -> Iterator[tuple[str, Path]]:
+def _cached(name: str, refused: list[str]) -> Iterator[tuple[str, Path]]:
     try:
         cache = subprocess.run(
             [_LDCONFIG, "--print-cache"],
@@ -105,11 +113,11 @@ def _cached(refused: list[str]) -> Iterator[tuple[str, Path]]:
         refused.append(f"{_LDCONFIG}: {error}")
         return
     for line in cache.splitlines():
-        name, arrow, path = line.partition("=>")
-        if arrow and name.split()[:1] == [NAME]:
+        entry, arrow, path = line.partition("=>")
+        if arrow and entry.split()[:1] == [name]:
             yield from _present("ldconfig", Path(path.strip()), refused)
             return
-    refused.append(f"{_LDCONFIG}: knows no {NAME}")
+    refused.append(f"{_LDCONFIG}: knows no {name}")
 
 
 def ownership_problems(path: Path) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -15,32 +15,40 @@ from dcmi_shim.types import DriverEvent, DriverGap
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from dcmi_shim.process import RawEvent
+    from dcmi_shim.process import RawEvent, RawSwitchEvent
 
 _log = logging.getLogger(__name__)
 _LONGEST = 8192
 
 
-class EventQueue:
-    """A bounded queue. What does not fit is counted and becomes one gap."""
+Raw = TypeVar("Raw")
+Value = TypeVar("Value")
 
-    def __init__(self, wall_clock: Callable[[], int]) -> None:
+
+class EventQueue(Generic[Raw, Value]):
+    """A bounded queue of the values of raw events. What does not fit becomes one counted gap."""
+
+    def __init__(
+        self, wall_clock: Callable[[], int], value_of: Callable[[Raw], Value], name: str
+    ) -> None:
         self._wall_clock = wall_clock
-        self._items: deque[DriverEvent | DriverGap] = deque()
+        self._value_of = value_of
+        self._name = name
+        self._items: deque[Value | DriverGap] = deque()
         self._filled = asyncio.Event()
         self._dropped = 0
 
-    def event(self, raw: RawEvent) -> None:
-        """Add an event; an unknown severity becomes ``None``."""
+    def event(self, raw: Raw) -> None:
+        """Add an event."""
         if self._dropped or len(self._items) >= _LONGEST:
             self._dropped += 1
         else:
-            self._items.append(_event(raw))
+            self._items.append(self._value_of(raw))
         self._filled.set()
 
     def gap(self, reason: str) -> None:
         """Say that something may have been missed until now."""
-        _log.warning("driver events: %s", reason)
+        _log.warning("%s events: %s", self._name, reason)
         last = self._items[-1] if self._items else None
         if isinstance(last, DriverGap):
             self._items.pop()
@@ -48,7 +56,7 @@ class EventQueue:
         self._items.append(DriverGap(self._wall_clock(), reason))
         self._filled.set()
 
-    async def read(self) -> AsyncIterator[DriverEvent | DriverGap]:
+    async def read(self) -> AsyncIterator[Value | DriverGap]:
         """Everything in order, for ever. One reader only."""
         while True:
             await self._filled.wait()
@@ -60,7 +68,8 @@ class EventQueue:
                 self.gap(f"{dropped} events were dropped because the agent's queue was full")
 
 
-def _event(raw: RawEvent) -> DriverEvent:
+def driver_event(raw: RawEvent) -> DriverEvent:
+    """The value of ``raw``; an unknown severity becomes ``None``."""
     known = raw.severity <= Severity.CRITICAL
     return DriverEvent(
         code=raw.code,
@@ -87,7 +96,7 @@ class Overlap:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[int, Counter[RawEvent]] = {}
+        self._seen: dict[int, Counter[RawEvent | RawSwitchEvent]] = {}
 
     def begin(self, *children: int) -> None:
         """From now on ``children`` (their process ids) may show the same events."""
@@ -100,7 +109,7 @@ class Overlap:
         if len(self._seen) <= 1:
             self._seen.clear()
 
-    def is_copy(self, event: RawEvent, child: int) -> bool:
+    def is_copy(self, event: RawEvent | RawSwitchEvent, child: int) -> bool:
         """Whether another child has shown ``event``, which ``child`` shows now."""
         mine = self._seen.get(child)
         if mine is None:

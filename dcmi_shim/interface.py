@@ -27,6 +27,9 @@ class ChipDriver(Protocol):
     async def health(self, chip: Chip) -> int | None:
         """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
 
+    async def network_health(self, chip: Chip) -> int:
+        """0 or 6: the chip reaches its network; else it does not (``spec/dcmi.md`` 4.3)."""
+
     def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
         """Fault events as they arrive. One reader only."""
 

@@ -12,15 +12,13 @@ import asyncio
 import logging
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
 from dcmi_shim.budget import Backoff, RestartBudget
 from dcmi_shim.event_queue import EventQueue, Overlap
 from dcmi_shim.process import ChildProcess, Message
-from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED, meaning
+from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from dcmi_shim.discovery import FoundLibrary
 
 _log = logging.getLogger(__name__)
-_SUBSCRIBE = "dcmi_subscribe_fault_event"
 _BURST = 20
 _REFILL_SECONDS = 3.0
 _UNKILLABLE = 16
@@ -66,19 +63,20 @@ async def open_child(
     """Start a child that has loaded and initialised ``library``.
 
     Raises ``DriverNotFound`` (cannot be loaded), ``DriverError`` (another generation of DCMI),
-    ``DriverCallError`` (``dcmi_init`` refused) or ``DriverGone`` (crashed, hangs).
+    ``DriverCallError`` (its initialisation refused) or ``DriverGone`` (crashed, hangs).
     """
     environment = dict(os.environ)
     search = [str(directory) for directory in library.search]
     if search:
         inherited = environment.get("LD_LIBRARY_PATH")
         environment["LD_LIBRARY_PATH"] = ":".join(search + ([inherited] if inherited else []))
-    child = ChildProcess(environment, on_message, on_end)
+    child = ChildProcess(library.vendor.kind, environment, on_message, on_end)
     try:
         loaded = await child.request("open", (str(library.path),), settings.open_seconds)
         if loaded.failed is not None:
             raise DriverNotFound(f"{library.path} cannot be loaded: {loaded.failed}")
-        _check_init(library, await child.request("dcmi_init", (), settings.open_seconds))
+        vendor = library.vendor
+        vendor.check_init(library.path, await child.request(vendor.init, (), settings.open_seconds))
     except BaseException as error:
         child.close()
         if isinstance(error, TimeoutError):
@@ -92,22 +90,6 @@ async def open_child(
     return child
 
 
-def _check_init(library: FoundLibrary, reply: Message) -> None:
-    if reply.answer == 0:
-        return
-    if reply.answer in (UNSUPPORTED, SYMBOL_MISSING):
-        second_generation = msgspec.json.decode(reply.value, type=int)
-        if second_generation == 0:
-            raise DriverError(
-                f"{library.path} speaks DCMI v2 (Ascend 950), which is not supported yet"
-            )
-        if reply.answer == second_generation == SYMBOL_MISSING:
-            raise DriverNotFound(
-                f"{library.path} has neither dcmi_init nor dcmiv2_init: it is no DCMI library"
-            )
-    raise DriverCallError("dcmi_init", None, reply.answer, meaning(reply.answer))
-
-
 class Keeper:
     """Owns the children that serve calls and events. ``run`` is its only task.
 
@@ -118,7 +100,7 @@ class Keeper:
         self,
         library: FoundLibrary,
         settings: DriverSettings,
-        events: EventQueue,
+        events: EventQueue[Any, Any],
         reopened: asyncio.Event,
     ) -> None:
         self._library = library
@@ -138,6 +120,8 @@ class Keeper:
         self._opened_once = False
         self._subscribe_at: float | None = None
         self._reason = "the driver is being loaded"
+        self.tried = asyncio.Event()
+        """Whether a start has succeeded or failed."""
         self.polling_reason: str | None = None
         """Why no events arrive; ``None`` while subscribed."""
 
@@ -208,6 +192,7 @@ class Keeper:
                     raise
                 if self._serving is not None:
                     return None
+                self.tried.set()
                 if self._reason != str(error):
                     self._reason = str(error)
                     self._events.gap(f"no driver: {error}")
@@ -245,22 +230,23 @@ class Keeper:
             return
         # While another child serves polls, a slow subscription holds nobody up.
         alone = self._serving is None
+        subscribe = self._library.vendor.subscribe
         settings = self._settings
         deadline = settings.subscribe_seconds if alone else settings.longest_call_seconds
         try:
-            reply = await child.request(_SUBSCRIBE, (), deadline)
+            reply = await child.request(subscribe, (), deadline)
         except (TimeoutError, DriverGone) as error:
             what = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
-            self._poll_only(f"{_SUBSCRIBE} {what}", self._refused.failed())
+            self._poll_only(f"{subscribe} {what}", self._refused.failed())
             # Its successor does not subscribe before the pause is over.
-            raise DriverGone(f"{_SUBSCRIBE} {what}") from error
+            raise DriverGone(f"{subscribe} {what}") from error
         if reply.answer == 0:
             self.polling_reason = None
             self._subscribe_at = None
             self._refused.succeeded()
             return
         never = reply.answer in (UNSUPPORTED, SYMBOL_MISSING)
-        refusal = DriverCallError(_SUBSCRIBE, None, reply.answer, meaning(reply.answer))
+        refusal = self._library.vendor.failed(subscribe, None, reply.answer)
         self._poll_only(str(refusal), float("inf") if never else self._refused.failed())
 
     def _poll_only(self, reason: str, pause_seconds: float) -> None:
@@ -274,6 +260,7 @@ class Keeper:
         first = self._reason == "the driver is being loaded"
         self._serving, self._hanging = child, None
         self._usable.set()
+        self.tried.set()
         for old in predecessors:
             self._retire(old)
         if not predecessors:

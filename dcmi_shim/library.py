@@ -1,38 +1,45 @@
-"""The loaded library and the calls of the fault path, as the driver child makes them.
+"""A vendor library as a driver child holds it: loaded, called, its outputs checked.
 
-Each function of ``CALLS`` returns the library's return code and a value that is meaningful only
-when that is 0. An output out of the ranges of ``spec/dcmi.md`` 4.5 raises ``Implausible``. A
-missing function answers ``SYMBOL_MISSING``. Runs in the driver child: ctypes only.
+A missing function answers ``SYMBOL_MISSING``. Runs in the driver child: ctypes only.
 """
 
 from __future__ import annotations
 
 import os
-from ctypes import CDLL, addressof, c_char, c_char_p, c_int, c_uint, c_void_p, sizeof
+from ctypes import CDLL, addressof, c_char, c_char_p, c_int, c_void_p, sizeof
 
-from dcmi_shim import abi
-from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.return_codes import SYMBOL_MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from ctypes import Array, Structure, _SimpleCData
-    from typing import Any, TypeVar
+    from typing import Any, Protocol, TypeVar
 
     Output = TypeVar("Output", bound="Structure | Array[Any] | _SimpleCData[Any]")
     Answer = tuple[int, object]
+    """The library's return code, and a value that is meaningful only when that is 0."""
 
-_INVALID = 0xFFFFFFFF
-_CARDS = 64
-_DEVICES_PER_CARD = 4
-_ID_MAX = 255
-_CODES = 128
-_VERSION_SIZE = 33
-_HEALTH_LIMIT = 2**31 - 1
-_SUPER_POD = (12, 1)
-_SUPER_POD_LEAST = 24
+    class Interface(Protocol):
+        """What a child can do with its library: a module of this package."""
+
+        @property
+        def SIGNATURES(self) -> Mapping[str, tuple[Any, ...]]: ...  # noqa: N802
+        @property
+        def SUBSCRIBE(self) -> str: ...  # noqa: N802
+        @property
+        def CALLS(self) -> Mapping[str, Callable[..., Answer]]: ...  # noqa: N802
+
+        def subscribe(self, library: Library, handler: object) -> int:
+            """Have ``handler`` told of every event; the library's return code."""
+
+        def copy_event(self, address: int) -> dict[str, object]:
+            """The event at ``address``; ``Implausible`` for what is none."""
+
+
+_YEAR_10000_MS = 253_402_300_800_000
 # A library that writes more than it should must not overwrite what lies behind an output.
-_SLACK = 1024
+SLACK = 1024
 
 
 class Implausible(Exception):
@@ -44,9 +51,10 @@ class CannotLoad(Exception):
 
 
 class Library:
-    """``libdcmi.so`` loaded as MindCluster loads it (``spec/dcmi.md`` 1.1). Never unloaded."""
+    """A library loaded as MindCluster loads it (``spec/dcmi.md`` 1.1). Never unloaded."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, signatures: Mapping[str, tuple[Any, ...]]) -> None:
+        self._signatures = signatures
         # ctypes would add RTLD_NOW, with which one unresolved symbol makes a library unusable.
         loader = CDLL(None)
         loader.dlopen.argtypes = (c_char_p, c_int)
@@ -66,7 +74,7 @@ class Library:
             except AttributeError:
                 self._functions[name] = None
             else:
-                function.argtypes = abi.SIGNATURES[name]
+                function.argtypes = self._signatures[name]
                 self._functions[name] = function
         found = self._functions[name]
         return SYMBOL_MISSING if found is None else int(found(*arguments))
@@ -74,7 +82,7 @@ class Library:
 
 def output(kind: type[Output]) -> tuple[Output, int]:
     """A zeroed ``kind`` with room behind it, and its address."""
-    memory = (c_char * (sizeof(kind) + _SLACK))()
+    memory = (c_char * (sizeof(kind) + SLACK))()
     value: Any = kind.from_buffer(memory)
     return value, addressof(memory)
 
@@ -91,139 +99,6 @@ def within(name: str, value: int, least: int, most: int) -> int:
     return value
 
 
-def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int) -> tuple[int, int]:
-    value, address = output(kind)
-    return library.call(name, *before, address), int(value.value)
-
-
-def init(library: Library) -> Answer:
-    """``dcmi_init``. The value is what ``dcmiv2_init`` answers when there is no v1."""
-    answer = library.call("dcmi_init")
-    if answer in (UNSUPPORTED, SYMBOL_MISSING):
-        return answer, library.call("dcmiv2_init")
-    return answer, None
-
-
-def version(library: Library) -> Answer:
-    """The DCMI version, e.g. ``24.1.rc3``."""
-    memory = (c_char * (_VERSION_SIZE + _SLACK))()
-    answer = library.call("dcmi_get_dcmi_version", memory, _VERSION_SIZE)
-    return answer, text(memory.raw) or None
-
-
-def card_list(library: Library) -> Answer:
-    """``[number of cards, card ids]``; ids that the driver marks as absent are left out."""
-    number, number_at = output(c_int)
-    cards, cards_at = output(c_int * _CARDS)
-    answer = library.call("dcmi_get_card_list", number_at, cards_at, _CARDS)
-    if answer:
-        return answer, None
-    count = within("the number of cards", number.value, 1, _CARDS)
-    return answer, [count, [card for card in cards[:count] if card >= 0]]
-
-
-def devices_in_card(library: Library, card: int) -> Answer:
-    """How many chips ``card`` has."""
-    answer, count = _one_int(library, "dcmi_get_device_num_in_card", card)
-    if answer:
-        return answer, None
-    return answer, within("the number of devices", count, 1, _DEVICES_PER_CARD)
-
-
-def logic_id(library: Library, card: int, device: int) -> Answer:
-    """Logic id of a chip."""
-    value, address = output(c_int)
-    answer = library.call("dcmi_get_device_logic_id", address, card, device)
-    return answer, None if answer else within("the logic id", value.value, 0, _ID_MAX)
-
-
-def physical_id(library: Library, logic: int) -> Answer:
-    """Physical id of the chip with logic id ``logic``."""
-    answer, value = _one_int(library, "dcmi_get_device_phyid_from_logicid", logic, kind=c_uint)
-    return answer, None if answer else within("the physical id", value, 0, _ID_MAX)
-
-
-def _chip_name(
-    library: Library, name: str, kind: type[Structure], card: int, device: int
-) -> Answer:
-    info, address = output(kind)
-    answer = library.call(name, card, device, address)
-    if answer:
-        return answer, None
-    words = [text(bytes(field)) for field in (info.chip_type, info.chip_name, info.chip_ver)]
-    if not any(words):
-        raise Implausible("type, name and version of the chip are empty")
-    return answer, words[1]
-
-
-def chip_name_v2(library: Library, card: int, device: int) -> Answer:
-    """Chip name by the newer call."""
-    return _chip_name(library, "dcmi_get_device_chip_info_v2", abi.ChipInfoV2, card, device)
-
-
-def chip_name(library: Library, card: int, device: int) -> Answer:
-    """Chip name by the older call."""
-    return _chip_name(library, "dcmi_get_device_chip_info", abi.ChipInfo, card, device)
-
-
-def board_id(library: Library, card: int, device: int) -> Answer:
-    """Board id; ``None`` when the driver marks it as invalid."""
-    info, address = output(abi.BoardInfo)
-    answer = library.call("dcmi_get_device_board_info", card, device, address)
-    return answer, None if info.board_id == _INVALID else info.board_id
-
-
-def super_pod(library: Library, card: int, device: int) -> Answer:
-    """Sdid, size, super-pod id, server index, chassis id and type; invalid ones are ``None``."""
-    info, info_at = output(abi.SuperPodInfo)
-    size, size_at = output(c_uint)
-    size.value = sizeof(abi.SuperPodInfo)
-    answer = library.call("dcmi_get_device_info", card, device, *_SUPER_POD, info_at, size_at)
-    if answer:
-        return answer, None
-    within("the super-pod data's size", size.value, _SUPER_POD_LEAST, sizeof(abi.SuperPodInfo))
-    members = (
-        info.sdid,
-        info.super_pod_size,
-        info.super_pod_id,
-        info.server_index,
-        info.chassis_id,
-        info.super_pod_type,
-    )
-    return answer, [None if member == _INVALID else member for member in members]
-
-
-def health(library: Library, card: int, device: int) -> Answer:
-    """Health word; ``None`` for "not found or not started"."""
-    answer, value = _one_int(library, "dcmi_get_device_health", card, device, kind=c_uint)
-    if answer or value == _INVALID:
-        return answer, None
-    return answer, within("the health", value, 0, _HEALTH_LIMIT - 1)
-
-
-def error_codes(library: Library, card: int, device: int) -> Answer:
-    """Active fault codes in the driver's order."""
-    count, count_at = output(c_int)
-    codes, codes_at = output(c_uint * _CODES)
-    name = "dcmi_get_device_errorcode_v2"
-    answer = library.call(name, card, device, count_at, codes_at, _CODES)
-    if answer:
-        return answer, None
-    listed = within("the number of error codes", count.value, 0, _CODES)
-    return answer, [code for code in codes[:listed] if code]
-
-
-CALLS: dict[str, Callable[..., Answer]] = {
-    "dcmi_init": init,
-    "dcmi_get_dcmi_version": version,
-    "dcmi_get_card_list": card_list,
-    "dcmi_get_device_num_in_card": devices_in_card,
-    "dcmi_get_device_logic_id": logic_id,
-    "dcmi_get_device_phyid_from_logicid": physical_id,
-    "dcmi_get_device_chip_info_v2": chip_name_v2,
-    "dcmi_get_device_chip_info": chip_name,
-    "dcmi_get_device_board_info": board_id,
-    "dcmi_get_device_info": super_pod,
-    "dcmi_get_device_health": health,
-    "dcmi_get_device_errorcode_v2": error_codes,
-}
+def raised_at_ms(time: int) -> int | None:
+    """A time in an event; ``None`` for one that cannot be."""
+    return time if 0 < time < _YEAR_10000_MS else None

@@ -31,8 +31,8 @@ _LAST_REAP_SECONDS = 1.0
 _unreaped: set[subprocess.Popen[bytes]] = set()
 
 
-class RawEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A fault event as the child copied it; see ``DriverEvent``."""
+class RawEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="chip"):
+    """A fault event of a chip as the child copied it; see ``DriverEvent``."""
 
     code: int
     logic_id: int
@@ -50,6 +50,26 @@ class RawEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     information: str
 
 
+class RawSwitchEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="switch"
+):
+    """A fault event of an on-board switch as the child copied it; see ``SwitchEvent``."""
+
+    event_type: int
+    sub_type: int
+    peer_device: int
+    peer_port: int
+    chip: int
+    port: int
+    severity: int
+    assertion: int
+    seen_at_ms: int
+    driver_raised_at_ms: int | None
+    serial: int
+    notification: int
+    information: str
+
+
 class Message(msgspec.Struct, frozen=True):
     """Anything that a child sends; its protocol is described in ``child``."""
 
@@ -58,7 +78,7 @@ class Message(msgspec.Struct, frozen=True):
     value: msgspec.Raw = msgspec.Raw(b"null")
     wrong: str | None = None
     failed: str | None = None
-    event: RawEvent | None = None
+    event: RawEvent | RawSwitchEvent | None = None
     dropped: int = 0
     odd: str | None = None
 
@@ -67,7 +87,7 @@ _decoder = msgspec.json.Decoder(Message)
 
 
 class ChildProcess:
-    """A driver child. All methods belong to the event loop's thread.
+    """A driver child for a ``kind`` of library. All methods belong to the event loop's thread.
 
     ``on_message`` gets what is no answer: events, drops, oddities. ``on_end`` is called once when
     the child's last message was read. Requests go one at a time; the caller takes care of that.
@@ -75,6 +95,7 @@ class ChildProcess:
 
     def __init__(
         self,
+        kind: str,
         environment: Mapping[str, str],
         on_message: Callable[[ChildProcess, Message], None],
         on_end: Callable[[ChildProcess], None],
@@ -88,7 +109,7 @@ class ChildProcess:
         self._nonsense: str | None = None
         self.ended = False
         """Nothing more will be read from it."""
-        command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid())]
+        command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd="/"
         )

@@ -36,6 +36,27 @@ MEANINGS = {
     NOT_LOADED: "the library is not loaded",
 }
 
+SWITCH_MEANINGS = {
+    -8001: "invalid parameter",
+    -8002: "the log could not be opened",
+    -8003: "no memory",
+    -8004: "the switch device could not be opened",
+    -8005: "ioctl failed",
+    -8006: "locking failed",
+    -8007: "the library's thread could not be started",
+    -8008: "driver and library do not fit together",
+    -8009: "the library is not initialised",
+    -8010: "too many processes use the switch library; at most 15 may",
+    -8011: "mmap failed",
+    -8012: "memory could not be set",
+    -8013: "memory could not be copied",
+    -8014: "too many subscriptions in this process",
+    -8015: "invalid filter",
+    -8016: "not subscribed",
+    -8017: "initialised twice in one process",
+}
+"""The switch library's own codes: DCMI's numbers, other meanings (``spec/dcmi.md`` 6)."""
+
 ENVIRONMENT = frozenset({-8002, -8005, -8013, -8020, UNSUPPORTED, SYMBOL_MISSING, NOT_LOADED})
 """Answers about rights, the container or the version: they say nothing about a chip's health."""
 

@@ -20,24 +20,6 @@ from ctypes import (
 from dcmi_shim.abi import Text32, check_sizes
 
 
-class PcieInfoAll(Structure):
-    _fields_ = (
-        ("venderid", c_uint),
-        ("subvenderid", c_uint),
-        ("deviceid", c_uint),
-        ("subdeviceid", c_uint),
-        ("domain", c_int),
-        ("bdf_busid", c_uint),
-        ("bdf_deviceid", c_uint),
-        ("bdf_funcid", c_uint),
-        ("reserve", Text32),
-    )
-
-
-class DieId(Structure):
-    _fields_ = (("soc_die", c_uint * 5),)
-
-
 class EccInfo(Structure):
     """The vendor's 28 bytes. MindCluster's twin has two members more that the library never writes.
 
@@ -358,8 +340,6 @@ class UrmaEidInfo(Structure):
 
 
 SIZES: dict[type[Structure | Union], int] = {
-    PcieInfoAll: 64,
-    DieId: 20,
     EccInfo: 28,
     HbmInfo: 32,
     MemoryInfoV3: 112,

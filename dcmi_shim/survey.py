@@ -13,12 +13,14 @@ import msgspec
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
 from dcmi_shim.family import chip_family
 from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
-from dcmi_shim.types import Chip, Inventory, SuperPod
+from dcmi_shim.types import Chip, ChipNames, Inventory, SuperPod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BOARD = "dcmi_get_device_board_info"
+_DIE = "dcmi_get_device_die_v2"
+_PCIE = "dcmi_get_device_pcie_info_v2"
 _NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
 
 
@@ -50,7 +52,8 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
     chips = tuple(sorted([*found, *(chip for chip in known if chip.physical_id not in seen)]))
     if not chips:
         return Survey(None, (*problems, "the driver shows no chip"))
-    name = await _first(ask, _NAMES, chips, problems)
+    words = await _first(ask, _NAMES, chips, problems)
+    name = None if words is None else words[1]
     board = await _first(ask, (_BOARD,), chips, problems)
     if name is None:
         return Survey(None, (*problems, "no chip says its name"))
@@ -65,6 +68,24 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
     pod = await _super_pod(ask, chips[0], problems)
     inventory = Inventory(chips, family, name, board, version, pod, library)
     return Survey(inventory, tuple(problems))
+
+
+async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
+    """What ``chip`` is called, and why not everything is known.
+
+    Raises ``DriverGone`` when there is no driver.
+    """
+    problems: list[str] = []
+    words = await _first(ask, _NAMES, (chip,), problems)
+    place = (chip.card_id, chip.device_id)
+    die = await _optional(ask, _DIE, place, str(chip), problems)
+    pcie = await _optional(ask, _PCIE, place, str(chip), problems)
+    names = ChipNames(
+        model="" if words is None else f"{words[1]}-{words[0]}-{words[2]}",
+        vdie="" if die is None else "-".join(f"{word:08X}" for word in die),
+        pcie_address="" if pcie is None else "{:04X}:{:02X}:{:02X}.{:X}".format(*pcie),
+    )
+    return names, tuple(problems)
 
 
 async def _chips(ask: Ask, problems: list[str]) -> list[Chip]:

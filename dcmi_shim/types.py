@@ -19,6 +19,18 @@ class Chip(msgspec.Struct, frozen=True, order=True):
         return f"chip {self.physical_id} (card {self.card_id} device {self.device_id})"
 
 
+class ChipNames(msgspec.Struct, frozen=True):
+    """What a chip is called; empty where the driver does not say it.
+
+    ``model`` is ``<name>-<type>-<version>``, ``vdie`` five words in hexadecimal, ``pcie_address``
+    ``<domain>:<bus>:<device>.<function>`` (``spec/dcmi.md`` 2.2, 9.2).
+    """
+
+    model: str
+    vdie: str
+    pcie_address: str
+
+
 class SuperPod(msgspec.Struct, frozen=True):
     """Super-pod identity of a chip; a member the driver calls invalid is ``None``."""
 

@@ -86,6 +86,32 @@ class Writer(msgspec.Struct, frozen=True):
     at_ms: int
 
 
+class PodUsage(msgspec.Struct, frozen=True):
+    """A pod that is neither done nor failed and uses chips of a node (``spec/clusterd.md`` 1.8).
+
+    ``uid`` names it; ``chips`` are device names.
+    """
+
+    uid: str
+    node: str
+    chips: tuple[str, ...]
+
+
+class UsageListed(msgspec.Struct, frozen=True):
+    """All pods that use chips, at the start and after each interruption."""
+
+    pods: tuple[PodUsage, ...]
+
+
+class UsageEnded(msgspec.Struct, frozen=True):
+    """The pod ``uid`` uses no chips any more."""
+
+    uid: str
+
+
+UsageEvent: TypeAlias = UsageListed | PodUsage | UsageEnded | Interrupted
+
+
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
 
@@ -116,6 +142,12 @@ class Store(Protocol):
         The first event is ``Listed`` or ``Interrupted``. After ``Interrupted`` the watch comes back
         by itself (backoff with jitter) and says ``Listed`` again. Own writes are shown too.
         ``StoreRefused`` ends it only when waiting cannot help.
+        """
+
+    def usage(self) -> AsyncIterator[UsageEvent] | None:
+        """Follow which chips pods use, for ever; ``None`` where the store knows nothing of pods.
+
+        The first event is ``UsageListed`` or ``Interrupted``.
         """
 
     async def beat(self, beat: Beat) -> None:

@@ -11,16 +11,22 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeAlias
 
-from contract.errors import StoreConflict, StoreError, StoreUnavailable
+import msgspec
+
+from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
 from stores import directory_files as files
 from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
+from stores.directory_beats import Heartbeats
 from stores.document_names import check_names
 from stores.inotify import Inotify
+from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
+
+    from stores.base import Beat, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +40,7 @@ class DirectoryStore:
         self._url = url
         self._root = root
         self._complained: dict[_Key, str] = {}
+        self._heartbeats = Heartbeats(root)
 
     @property
     def url(self) -> str:
@@ -42,7 +49,7 @@ class DirectoryStore:
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
-        check_names(namespace, name)
+        _check(namespace, name)
         return await asyncio.to_thread(self._read_or_complain, namespace, name)
 
     async def list(self, selection: Selection) -> tuple[Document, ...]:
@@ -52,13 +59,35 @@ class DirectoryStore:
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         """See ``Store``."""
-        check_names(document.namespace, document.name)
+        _check(document.namespace, document.name)
         return await asyncio.to_thread(self._put, document, expected)
 
     async def delete(self, namespace: str, name: str) -> None:
         """See ``Store``."""
-        check_names(namespace, name)
+        _check(namespace, name)
         await asyncio.to_thread(self._delete, namespace, name)
+
+    def usage(self) -> None:
+        """See ``Store``. A directory knows nothing of pods."""
+        return
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        await asyncio.to_thread(self._heartbeats.beat, beat)
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        return await asyncio.to_thread(self._heartbeats.beats, node)
+
+    async def touch(self, namespace: str, name: str) -> None:
+        """See ``Store``."""
+        _check(namespace, name)
+        await asyncio.to_thread(self._touch, namespace, name)
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A file does not tell who wrote it."""
+        _check(namespace, name)
+        return None
 
     async def close(self) -> None:
         """See ``Store``."""
@@ -185,10 +214,28 @@ class DirectoryStore:
                     )
             return files.replace(self._root, namespace, name, content)
 
+    def _touch(self, namespace: str, name: str) -> None:
+        if not files.document_path(self._root, namespace, name).exists():
+            return
+        with files.locked(self._root, namespace):
+            document = self._read_or_complain(namespace, name)
+            if document is not None:
+                annotations = document.annotations | {TOUCHED: touched_now()}
+                touched = msgspec.structs.replace(document, annotations=annotations)
+                files.replace(self._root, namespace, name, files.encode(touched))
+
     def _delete(self, namespace: str, name: str) -> None:
         if (self._root / namespace).is_dir():
             with files.locked(self._root, namespace):
                 files.remove(self._root, namespace, name)
+
+
+def _check(namespace: str, name: str) -> None:
+    check_names(namespace, name)
+    if namespace == files.BEATS:
+        raise StoreRefused(
+            f"no document can be in a namespace {files.BEATS}: heartbeats are there in a directory"
+        )
 
 
 def _is_labelled(document: Document, selection: Selection) -> bool:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+BEATS = "beats"
+"""Where the heartbeats are: no namespace, though it could be called so."""
+
 _SUFFIX = ".json"
 _LOCK_NAME = ".lock"
 _LOCK_PATIENCE_SECONDS = 5.0
@@ -66,7 +69,9 @@ def namespaces(root: Path) -> list[str]:
     """The namespaces there are."""
     try:
         with os.scandir(root) as entries:
-            return sorted(e.name for e in entries if is_namespace(e.name) and e.is_dir())
+            return sorted(
+                e.name for e in entries if is_namespace(e.name) and e.name != BEATS and e.is_dir()
+            )
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -97,6 +102,12 @@ def read(root: Path, namespace: str, name: str) -> Document | None:
         raise Malformed(str(error), _digest(content)) from None
     version = _version(content, status)
     return Document(namespace, name, file.data, file.labels, file.annotations, version)
+
+
+def content(path: Path) -> bytes | None:
+    """What is in a file; ``None`` if there is none. Raises ``Malformed`` if it cannot be read."""
+    found = _content(path)
+    return None if found is None else found[0]
 
 
 def encode(document: Document) -> bytes:

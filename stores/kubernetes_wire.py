@@ -36,13 +36,6 @@ class ListMetadata(msgspec.Struct, rename="camel"):
     continue_token: str = msgspec.field(default="", name="continue")
 
 
-class ConfigMapList(msgspec.Struct):
-    """One page of a list."""
-
-    metadata: ListMetadata
-    items: list[ConfigMap]
-
-
 class Frame(msgspec.Struct):
     """One line of a watch."""
 
@@ -69,17 +62,26 @@ class Status(msgspec.Struct):
 
 
 config_map_decoder = msgspec.json.Decoder(ConfigMap)
-list_decoder = msgspec.json.Decoder(ConfigMapList)
 frame_decoder = msgspec.json.Decoder(Frame)
 bookmark_decoder = msgspec.json.Decoder(Bookmark)
 status_decoder = msgspec.json.Decoder(Status)
 
-WRITE_HEADERS = {
-    "Content-Type": "application/vnd.kubernetes.protobuf",
-    # The answer to a write need not repeat the data: only the new version is read.
-    "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+FIELD_MANAGER = "fieldManager=npu-vigil"
+"""Goes with every write: the name under which the server keeps who set a field."""
+
+TOUCH_MANAGER = "fieldManager=npu-vigil-touch"
+"""Goes with a touch: under the other name it would look as if the data had been written now."""
+
+ONLY_METADATA = {
+    "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 }
+"""Asks for an answer that does not repeat the data."""
+
+WRITE_HEADERS = {"Content-Type": "application/vnd.kubernetes.protobuf"} | ONLY_METADATA
 """What goes with a ``config_map_body``."""
+
+MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
+"""What goes with a JSON merge patch."""
 
 _TOO_MANY = 429
 _CONFLICT = 409

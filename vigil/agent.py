@@ -41,6 +41,10 @@ def agent(
         str | None,
         typer.Option(metavar="KINDS", help="What to publish: device-info,node-info (default)."),
     ] = None,
+    heartbeat_interval_seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="How often the agent says that it is alive; default 5."),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
@@ -61,5 +65,6 @@ def agent(
         "state_dir": state_dir,
         "listen": listen,
         "documents": documents,
+        "heartbeat.interval_seconds": heartbeat_interval_seconds,
     }
     raise typer.Exit(run(load_agent(config, os.environ, options)))

@@ -35,7 +35,7 @@ def aggregator(
     ] = None,
     touch_period_seconds: Annotated[
         float | None,
-        typer.Option(metavar="S", help="How long a deleted node is shown healthy; default 45."),
+        typer.Option(metavar="S", help="Touch what was not written for so long; default 45."),
     ] = None,
     config: Annotated[
         Path | None,

@@ -47,7 +47,8 @@ static int key_of(uint8_t command, const uint8_t *data, size_t length)
 
 static const struct played_reply *find_played(const struct bmc *bmc, uint8_t command, int key)
 {
-    for (uint32_t number = 0; number < bmc->played_count; number++) {
+    for (uint32_t number = 0; number < bmc_at_most(bmc->played_count, MAX_PLAYED_REPLIES);
+         number++) {
         const struct played_reply *played = &bmc->played[number];
         if (played->command == command && (played->key < 0 || played->key == key))
             return played;
@@ -81,14 +82,15 @@ static size_t answer_events(const struct bmc *bmc, const uint8_t *data, size_t l
     unsigned first = data[5] | (unsigned)data[6] << 8;
     uint8_t severities = data[7];
     uint8_t subject = data[8];
+    unsigned page = bmc_at_most(bmc->events_per_reply, MAX_EVENTS_PER_REPLY);
     unsigned total = 0;
     unsigned count = 0;
-    for (uint32_t number = 0; number < bmc->alarm_count; number++) {
+    for (uint32_t number = 0; number < bmc_alarms(bmc); number++) {
         const struct alarm *alarm = &bmc->alarms[number];
-        if (!(severities >> alarm->severity & 1) ||
+        if (!(severities >> (alarm->severity & 7) & 1) ||
             (subject != ANY_SUBJECT && subject != alarm->subject_type))
             continue;
-        if (total >= first && count < bmc->events_per_reply)
+        if (total >= first && count < page)
             write_event(reply + HEADER_BYTES + EVENT_BYTES * count++, alarm);
         total++;
     }
@@ -130,8 +132,9 @@ size_t bmc_answer(const struct bmc *bmc, const uint8_t *request, size_t length,
     const struct played_reply *played =
         find_played(bmc, command, key_of(command, data, data_length));
     if (played != NULL) {
-        memcpy(reply, played->bytes, played->length);
-        return played->length;
+        size_t bytes = bmc_at_most(played->length, BMC_REPLY_BYTES);
+        memcpy(reply, played->bytes, bytes);
+        return bytes;
     }
     if (bmc->completion_code != 0) {
         reply[0] = (uint8_t)bmc->completion_code;

@@ -51,6 +51,17 @@ struct bmc {
     struct played_reply played[MAX_PLAYED_REPLIES];
 };
 
+static inline uint32_t bmc_at_most(uint32_t value, uint32_t most)
+{
+    return value < most ? value : most;
+}
+
+/* How many there are, also in a damaged state file. */
+static inline uint32_t bmc_alarms(const struct bmc *bmc)
+{
+    return bmc_at_most(bmc->alarm_count, MAX_ALARMS);
+}
+
 /* Present, well and without an alarm. */
 void bmc_reset(struct bmc *bmc);
 

@@ -42,15 +42,15 @@ DCMI_EXPORT int vigil_emulator_bmc_occur(struct emulator *emulator, const struct
         return error;
     struct bmc *bmc = &state->bmc;
     uint32_t place = 0;
-    while (place < bmc->alarm_count && !is_same(&bmc->alarms[place], alarm))
+    uint32_t count = bmc_alarms(bmc);
+    while (place < count && !is_same(&bmc->alarms[place], alarm))
         place++;
     if (place == MAX_ALARMS) {
         state_unlock(&emulator->attachment);
         return ENOSPC;
     }
     bmc->alarms[place] = *alarm;
-    if (place == bmc->alarm_count)
-        bmc->alarm_count++;
+    bmc->alarm_count = place == count ? count + 1 : count;
     return changed(emulator, state);
 }
 
@@ -62,10 +62,10 @@ DCMI_EXPORT int vigil_emulator_bmc_recover(struct emulator *emulator, const stru
         return error;
     struct bmc *bmc = &state->bmc;
     uint32_t kept = 0;
-    for (uint32_t place = 0; place < bmc->alarm_count; place++)
+    for (uint32_t place = 0; place < bmc_alarms(bmc); place++)
         if (!is_same(&bmc->alarms[place], alarm))
             bmc->alarms[kept++] = bmc->alarms[place];
-    bool is_there = kept < bmc->alarm_count;
+    bool is_there = kept < bmc_alarms(bmc);
     bmc->alarm_count = kept;
     changed(emulator, state);
     return is_there ? 0 : ESRCH;
@@ -130,7 +130,7 @@ void write_bmc(FILE *json, const struct bmc *bmc)
             bmc->is_absent ? "false" : "true",
             hangs[bmc->hang < BMC_HANG_COUNT ? bmc->hang : BMC_ANSWERS], bmc->delay_ms,
             bmc->completion_code, bmc->events_per_reply);
-    for (uint32_t place = 0; place < bmc->alarm_count; place++) {
+    for (uint32_t place = 0; place < bmc_alarms(bmc); place++) {
         const struct alarm *alarm = &bmc->alarms[place];
         fprintf(json,
                 "%s{\"code\": \"%08X\", \"type\": %u, \"index\": %u, \"severity\": %u, "

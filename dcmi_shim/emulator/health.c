@@ -6,6 +6,9 @@
 #include "code_words.h"
 #include "faults.h"
 
+/* dcmi_rdfx_detect_result (spec/dcmi.md 4.3) */
+enum { NETWORK_OK = 0, NETWORK_FAULT = 5 };
+
 DCMI_EXPORT int dcmi_get_device_health(int card_id, int device_id, unsigned int *health)
 {
     BEGIN(dcmi_get_device_health, DEVICE(card_id, device_id), health != NULL);
@@ -48,7 +51,7 @@ DCMI_EXPORT int dcmi_get_device_errorcode_string(int card_id, int device_id, uns
 DCMI_EXPORT int dcmi_get_device_network_health(int card_id, int device_id, int *result)
 {
     BEGIN(dcmi_get_device_network_health, DEVICE(card_id, device_id), result != NULL);
-    *result = 0;
+    *result = call.state->chips[call.chip].link.down ? NETWORK_FAULT : NETWORK_OK;
     return call_finish(&call, DCMI_OK);
 }
 

@@ -18,12 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 LIBRARY = Path("lib64/driver/libdcmi.so")
+HCCN_TOOL = Path("tools/hccn_tool")
 IPMITOOL = Path("bin/ipmitool")
-IPMI_PRELOAD = Path("lib64/driver/libvigil_ipmi_preload.so")
+IPMI_PRELOAD = LIBRARY.with_name("libvigil_ipmi_preload.so")
 SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
 _WITH_SWITCHES = ("a3",)
-_STATE = ("state.c", "place.c", "profile.c", "bmc.c")
-_SHARED = (*_STATE, "faults.c", "code_words.c", "switch_faults.c")
+_SHARED = (
+    "state.c",
+    "profile.c",
+    "faults.c",
+    "links.c",
+    "switch_faults.c",
+    "bmc.c",
+    "code_words.c",
+)
 _FRAME = ("call.c", "subscription.c")
 _DRIVER = (
     *_SHARED,
@@ -37,9 +45,10 @@ _DRIVER = (
     "v2.c",
 )
 _SWITCHES = (*_SHARED, *_FRAME, "lingqu.c")
-_CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c")
-_IPMITOOL = (*_STATE, "ipmitool.c")
-_IPMI_PRELOAD = (*_STATE, "ipmi_preload.c")
+_CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c", "troubles.c")
+_HCCN_TOOL = (*_SHARED, "tool.c", "hccn_tool.c", "hccn_answers.c", "hccn_tables.c")
+_IPMITOOL = (*_SHARED, "tool.c", "ipmitool.c")
+_IPMI_PRELOAD = (*_SHARED, "ipmi_preload.c")
 _FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra")
 _LIBRARY_FLAGS = (
     "-fPIC",
@@ -55,8 +64,8 @@ def install(
 ) -> None:
     """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
 
-    A server with on-board switches gets their library, too. Each library finds its state by
-    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside it here. ``without`` names
+    A server with on-board switches gets their library, too. Libraries and tools find their state by
+    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside them here. ``without`` names
     functions that this driver shall not have, as real ones lack some.
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
@@ -85,7 +94,8 @@ def install(
         _build(preloaded, _IPMI_PRELOAD, ("open*", "close", "ioctl"), ())
         _build_control(state)
         _write(library.parent / "emulator-dir", f"{state}\n")
-        _build_tool(driver_root.absolute() / IPMITOOL, _IPMITOOL, state)
+        build_tool(driver_root.absolute() / HCCN_TOOL, _HCCN_TOOL, state)
+        build_tool(driver_root.absolute() / IPMITOOL, _IPMITOOL, state)
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
@@ -95,6 +105,17 @@ def install(
         emulator.start(profile)
     finally:
         emulator.close()
+
+
+def build_tool(target: Path, sources: Sequence[str], state: Path) -> None:
+    """Build a command line tool that uses the hardware in ``state``. ``OSError`` if it cannot."""
+    _make_directories(target.parent)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        built = Path(scratch) / target.name
+        _compile([*_FLAGS, "-o", str(built), *(str(SOURCES / source) for source in sources)])
+        built.chmod(0o755)
+        built.replace(target)
+    _write(target.parent / "emulator-dir", f"{state}\n")
 
 
 def ensure_control(emulator_dir: Path) -> None:
@@ -134,41 +155,37 @@ def _write(path: Path, text: str) -> None:
 def _build(
     target: Path, sources: Sequence[str], exported: Sequence[str], extra: Sequence[str]
 ) -> None:
-    """Compile a library beside ``target`` and rename, so that programs keep the old one."""
+    """Compile beside ``target`` and rename, so that running programs keep the old library."""
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         symbols = Path(scratch) / "symbols.map"
         symbols.write_text(
             f"{{ global: {' '.join(f'{name};' for name in exported)} local: *; }};\n"
         )
         built = Path(scratch) / target.name
-        script = f"-Wl,--version-script={symbols}"
-        _compile(built, sources, (*_LIBRARY_FLAGS, *extra, script))
+        _compile(
+            [
+                *_FLAGS,
+                *_LIBRARY_FLAGS,
+                *extra,
+                f"-Wl,--version-script={symbols}",
+                "-o",
+                str(built),
+                *(str(SOURCES / source) for source in sources),
+                "-ldl",
+            ]
+        )
         built.chmod(0o644)
         built.replace(target)
 
 
-def _build_tool(target: Path, sources: Sequence[str], state: Path) -> None:
-    """Compile a program that finds its state by the file beside it."""
-    _make_directories(target.parent)
-    _write(target.parent / "emulator-dir", f"{state}\n")
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
-        built = Path(scratch) / target.name
-        _compile(built, sources, ())
-        built.chmod(0o755)
-        built.replace(target)
-
-
-def _compile(target: Path, sources: Sequence[str], flags: Sequence[str]) -> None:
+def _compile(arguments: Sequence[str]) -> None:
     compiler = shlex.split(os.environ.get("CC", "")) or ["gcc"]
     if shutil.which(compiler[0]) is None:
         raise EmulatorError(
             f"the emulator needs the C compiler {compiler[0]!r}, which is not on PATH; "
             "install gcc (for example: apt-get install gcc libc6-dev) or set CC"
         )
-    files = [str(SOURCES / source) for source in sources]
-    command = [*compiler, *_FLAGS, *flags, "-o", str(target), *files, "-ldl"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run([*compiler, *arguments], capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        raise EmulatorError(
-            f"the emulator does not compile: {shlex.join(command)}\n{result.stderr.strip()}"
-        )
+        command = shlex.join([*compiler, *arguments])
+        raise EmulatorError(f"the emulator does not compile: {command}\n{result.stderr.strip()}")

@@ -143,3 +143,20 @@ def test_validate_tells_kinds_apart(tmp_path: Path) -> None:
     assert "steps[0]" in done.stderr
     assert "steps[1].at_ms" in done.stderr
     assert vigil("validate", agent, "--kind", "scenario").returncode == 2
+
+
+def test_documents_are_named_in_every_layer(tmp_path: Path) -> None:
+    node = {"NODE_NAME": "node-1"}
+    assert load_agent(None, node, {}).documents == ("device-info", "node-info")
+    file = written(tmp_path / "agent.toml", 'documents = ["node-info"]\n')
+    assert load_agent(file, node, {}).documents == ("node-info",)
+    named = node | {"VIGIL_DOCUMENTS": "device-info, node-info"}
+    assert load_agent(file, named, {}).documents == ("device-info", "node-info")
+    assert load_agent(file, named, {"documents": "device-info"}).documents == ("device-info",)
+
+
+@pytest.mark.parametrize("text", ["", "node-info,switch-info"])
+def test_documents_that_nobody_knows_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_agent(None, {"NODE_NAME": "node-1"}, {"documents": text})
+    assert {problem.where for problem in caught.value.problems} == {"--documents"}

@@ -58,7 +58,23 @@ STATE = State(
 )
 
 
-def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
+HEARTBEAT = status.HeartbeatStatus(
+    holder="host-a_1",
+    interval_seconds=5.0,
+    standing="ours",
+    conflict=None,
+    beats=4,
+    failures=1,
+    beaten_at_ms=NOW_MS - 6000,
+    trouble=None,
+    withheld="no progress: links",
+)
+CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
+
+
+def picture(
+    record: Publication, stalled: dict[str, float], heartbeat: status.HeartbeatStatus
+) -> status.Status:
     publications = (
         status.publication_status("device-info", "doc", "directory:/x", record),
         status.publication_status("node-info", "other", "directory:/x", Publication()),
@@ -71,7 +87,7 @@ def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
         at_ms=NOW_MS,
         started_at_ms=NOW_MS - 5000,
         revision=7,
-        not_ready=status.not_ready(publications, 2, driver),
+        not_ready=status.not_ready(publications, 2, driver, heartbeat.conflict),
         stalled=stalled,
         chips=status.chip_statuses(STATE, "Ascend910"),
         faults=status.fault_statuses(STATE, "Ascend910"),
@@ -79,6 +95,7 @@ def picture(record: Publication, stalled: dict[str, float]) -> status.Status:
         answered=(),
         blind=status.blind_sources(STATE.of(NODE)),
         publications=publications,
+        heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
     )
 
@@ -97,8 +114,9 @@ class Pages:
     def __init__(self) -> None:
         self.record = published()
         self.stalled: dict[str, float] = {}
+        self.heartbeat = HEARTBEAT
         self.application = application(
-            lambda: picture(self.record, self.stalled),
+            lambda: picture(self.record, self.stalled, self.heartbeat),
             {"device-info": self.record, "node-info": Publication()},
         )
 
@@ -144,6 +162,11 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert samples["npu_vigil_journal_gaps_total",] == 1
     assert samples["npu_vigil_journal_rows_lost_total",] == 3
     assert samples["npu_vigil_driver_gaps_total",] == 2
+    assert samples["npu_vigil_heartbeat_beats_total",] == 4
+    assert samples["npu_vigil_heartbeat_failures_total",] == 1
+    assert samples["npu_vigil_heartbeat_beaten_seconds",] == NOW_MS / 1000 - 6
+    assert samples["npu_vigil_heartbeat_withheld",] == 1
+    assert samples["npu_vigil_heartbeat_conflict",] == 0
     within = (of_chips, ("le", "0.03"), ("stage", "total"))
     assert samples["npu_vigil_publication_seconds_bucket", *within] == 1
     below = (of_chips, ("le", "0.02"), ("stage", "total"))
@@ -167,12 +190,15 @@ async def test_readiness_says_why_not(tmp_path: Path) -> None:
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
         pages.record.conflict_since_ms = NOW_MS
         pages.record.trouble = "no route to host"
+        pages.heartbeat = msgspec.structs.replace(HEARTBEAT, standing="conflict", conflict=CONFLICT)
         code, text = await fetch(tmp_path, "/readyz")
         assert code == 503
         assert msgspec.json.decode(text)["reasons"] == [
+            CONFLICT,
             "conflict: somebody else writes doc",
             "doc cannot be published: no route to host",
         ]
+        assert "npu_vigil_heartbeat_conflict 1.0" in (await fetch(tmp_path, "/metrics"))[1]
 
 
 async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Daemon:
 
     def __init__(self, directory: Path, *options: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self.program = "vigil"
         self.log = directory / "aggregator.log"
         self._listen = directory / "listen"
         self._options = (*options, "--state-dir", str(directory), "--listen", "127.0.0.1:0")
@@ -46,7 +47,9 @@ class Daemon:
         self._listen.unlink(missing_ok=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
         self._process = Running(
-            [sys.executable, "-m", "vigil", "aggregator", *self._options], self.log, environment
+            [sys.executable, "-m", self.program, "aggregator", *self._options],
+            self.log,
+            environment,
         )
         self._process.wait_until(self._listen.exists, _UP_SECONDS)
 
@@ -64,9 +67,14 @@ class Daemon:
         if self._process is not None:
             self._process.stop()
 
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._listen.read_text().strip()
+
     def ask(self, path: str) -> tuple[int, Any]:
         """Status and answer of a page; text where it is no JSON."""
-        url = self._listen.read_text().strip() + path
+        url = self.url + path
         try:
             with urllib.request.urlopen(url, timeout=10) as response:
                 status, text = response.status, response.read().decode()

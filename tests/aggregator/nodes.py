@@ -8,7 +8,14 @@ from typing import Any
 from aggregator.moment import Moment
 from contract import device_info
 from contract.cluster_device import DeviceRecord, device_record
-from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    NODE_INFO_NAMESPACE,
+    REPORT_LABEL,
+    device_info_name,
+    node_info_name,
+)
+from contract.node_info import FaultDevice, encode_node_info
 from stores.base import Document
 from tests.contract.test_cluster_device import config, fault
 
@@ -24,6 +31,12 @@ def report(node: str, data: dict[str, str]) -> Document:
     """The device-info ConfigMap of ``node``."""
     name = device_info_name(node)
     return Document(DEVICE_INFO_NAMESPACE, name, data, dict([REPORT_LABEL]))
+
+
+def node_report(node: str, faults: list[FaultDevice], status: str) -> Document:
+    """The node-info ConfigMap of ``node``."""
+    data = encode_node_info(faults, status, "2026-01-01T08:00:00+08:00")
+    return Document(NODE_INFO_NAMESPACE, node_info_name(node), data, dict([REPORT_LABEL]))
 
 
 def healthy(update_time: int = T0) -> dict[str, str]:

@@ -7,8 +7,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.base import Document
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from stores.base import Beat, Changed, Document
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.contract.test_cluster_device import config
@@ -54,8 +54,8 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
         await store.put(report("n2", healthy(T0 + 2)))
         await seen.until(shows("n2", ""))
     assert daemon.ask("/api/v1/faults")[1]["faults"] == []
-    # Nothing was written that nobody needed: the cluster, the fault, the recovery.
-    assert daemon.metric("npu_vigil_publication_writes_total") == 3
+    # Nothing was written that nobody needed: two documents, the fault, the recovery.
+    assert daemon.metric("npu_vigil_publication_writes_total") == 4
     assert daemon.metric("npu_vigil_publication_foreign_writes_total") == 0
 
 
@@ -101,7 +101,7 @@ async def test_what_others_change_or_delete_is_repaired(store: Store, daemon: Da
             )
             await seen.until(shows("n1", "Ascend910-3"))
         await store.delete(CLUSTER_NAMESPACE, NAME)
-        await seen.until(lambda seen: not seen.documents)
+        await seen.until(lambda seen: (CLUSTER_NAMESPACE, NAME) not in seen.documents)
         await seen.until(shows("n1", "Ascend910-3"))
     assert await values(store) == right
     assert daemon.metric(FOREIGN_WRITES) == 3
@@ -210,3 +210,55 @@ async def test_two_stores_are_read_and_both_are_published_to(make: Make, tmp_pat
     there = await values(one)
     assert there == await values(other)
     assert list(published(there[NAME])) == ["n1", "n2"]
+
+
+async def test_documents_are_touched_and_their_data_is_not_written(
+    store: Store, daemon: Daemon
+) -> None:
+    await store.put(report("n1", faulty()))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        right = await values(store)
+        names = {NAME, CLUSTER_NODE_NAME}
+
+        def touched(seen: Watching) -> bool:
+            events = [event.document.name for event in seen.of(Changed)]
+            # The first one was written, two more are touches.
+            return all(events.count(name) >= 3 for name in names)
+
+        began = time.monotonic()
+        await seen.until(touched)
+        # Every second, that is: the third event cannot be much earlier.
+        assert time.monotonic() - began > 1
+        assert all("npu-vigil/touched" in d.annotations for d in seen.documents.values())
+    assert await values(store) == right
+    assert daemon.metric("npu_vigil_publication_writes_total") == 2
+    assert daemon.metric(FOREIGN_WRITES) == 0
+    assert daemon.metric("npu_vigil_publication_touches_total") >= 4
+
+
+async def test_a_node_that_falls_silent_is_published_unless_told_otherwise(
+    make: Make, tmp_path: Path
+) -> None:
+    from stores.address import open_store
+
+    url, other = f"directory:{tmp_path / 'one'}", f"directory:{tmp_path / 'other'}"
+    store, aside = open_store(url), open_store(other)
+    quiet = tmp_path / "quiet.toml"
+    quiet.write_text("[liveness]\npublish = false\n")
+    talks, shows_only = make(url, None), make(url, None, "--publish", other, "--config", str(quiet))
+    await store.beat(Beat("n1", "host", 1.0, 1))
+    talks.start()
+    shows_only.start()
+    for daemon in (talks, shows_only):
+        daemon.process.wait_until(lambda: daemon.node("n1")["heartbeat"] == "lost", seconds=10)  # noqa: B023
+        page = daemon.ask("/api/v1/liveness")[1]["liveness"]
+        assert (page["lost"], page["alarm"], page["published"]) == (["n1"], False, daemon is talks)
+    async with watching(store, OUTPUTS) as seen:
+        key = (CLUSTER_NAMESPACE, CLUSTER_NODE_NAME)
+        await seen.until(lambda seen: "UnHealthy" in seen.documents[key].data[CLUSTER_NODE_NAME])
+        await store.beat(Beat("n1", "host", 1.0, 0))
+        await seen.until(lambda seen: seen.documents[key].data[CLUSTER_NODE_NAME] == "")
+    published = await aside.get(CLUSTER_NAMESPACE, CLUSTER_NODE_NAME)
+    assert published is not None
+    assert published.data == {CLUSTER_NODE_NAME: ""}

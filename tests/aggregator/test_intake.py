@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator import intake
-from aggregator.intake import Source, newest
+from aggregator.intake import Feed, Inbox, Source, newest
 from stores.base import Changed, Deleted, Document, Interrupted, Listed
 from tests.aggregator.nodes import T0, faulty, healthy, record, report
 from tests.contract.test_cluster_device import config
@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 BAD = [config(CheckCode="x"), {}, {"DeviceInfoCfg": ""}, {"DeviceInfoCfg": "{"}]
 
 
-def said(source: Source, node: str = "n1") -> DeviceRecord | None:
-    one = newest([source], node)
+def device(feed: Feed) -> Inbox[DeviceRecord]:
+    found: Inbox[DeviceRecord] = feed.inboxes[0]
+    return found
+
+
+def said(feed: Feed, node: str = "n1") -> DeviceRecord | None:
+    one = newest([device(feed)], node)
     return None if one is None else one.record
 
 
@@ -27,115 +32,115 @@ def said(source: Source, node: str = "n1") -> DeviceRecord | None:
 def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
     bad: dict[str, str],
 ) -> None:
-    source = Source("test:")
-    assert source.observe(Changed(report("n1", healthy())), 1) == {"n1"}
-    assert source.observe(Changed(report("n1", bad)), 2) == {"n1"}
-    assert said(source) == record(healthy())
-    assert source.rejected["n1"].since_ms == 2
-    assert "mindx-dl-deviceinfo-n1" in source.rejected["n1"].reason
-    assert source.observe(Changed(report("n1", bad)), 3) == frozenset()
-    assert source.rejected_total == 1
-    assert source.observe(Changed(report("n1", faulty())), 4) == {"n1"}
-    assert said(source) == record(faulty())
-    assert source.rejected == {}
+    feed = Source("test:").devices
+    assert feed.observe(Changed(report("n1", healthy())), 1) == {"n1"}
+    assert feed.observe(Changed(report("n1", bad)), 2) == {"n1"}
+    assert said(feed) == record(healthy())
+    assert device(feed).rejected["n1"].since_ms == 2
+    assert "mindx-dl-deviceinfo-n1" in device(feed).rejected["n1"].reason
+    assert feed.observe(Changed(report("n1", bad)), 3) == frozenset()
+    assert device(feed).rejected_total == 1
+    assert feed.observe(Changed(report("n1", faulty())), 4) == {"n1"}
+    assert said(feed) == record(faulty())
+    assert device(feed).rejected == {}
 
 
 def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:
-    source = Source("test:")
+    feed = Source("test:").devices
     for at_ms, bad in enumerate(BAD):
-        source.observe(Changed(report("n1", bad)), 10 + at_ms)
-    assert source.rejected_total == len(BAD)
-    assert source.rejected["n1"].since_ms == 10
-    assert said(source) is None
+        feed.observe(Changed(report("n1", bad)), 10 + at_ms)
+    assert device(feed).rejected_total == len(BAD)
+    assert device(feed).rejected["n1"].since_ms == 10
+    assert said(feed) is None
 
 
 def test_the_good_document_comes_back_unchanged() -> None:
-    source = Source("test:")
-    source.observe(Changed(report("n1", healthy())), 1)
-    source.observe(Changed(report("n1", BAD[0])), 2)
-    assert source.observe(Changed(report("n1", healthy())), 3) == {"n1"}
-    assert source.rejected == {}
-    assert source.observe(Changed(report("n1", healthy())), 4) == frozenset()
+    feed = Source("test:").devices
+    feed.observe(Changed(report("n1", healthy())), 1)
+    feed.observe(Changed(report("n1", BAD[0])), 2)
+    assert feed.observe(Changed(report("n1", healthy())), 3) == {"n1"}
+    assert device(feed).rejected == {}
+    assert feed.observe(Changed(report("n1", healthy())), 4) == frozenset()
 
 
 def test_a_list_replaces_what_was_known() -> None:
-    source = Source("test:")
-    source.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
-    source.observe(Changed(report("n3", BAD[0])), 2)
-    source.observe(Interrupted("gone"), 3)
-    source.observe(Interrupted("still gone"), 4)
-    assert (source.interrupted, source.interruptions_total) == ("still gone", 1)
-    assert said(source) == record(healthy())
+    feed = Source("test:").devices
+    feed.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
+    feed.observe(Changed(report("n3", BAD[0])), 2)
+    feed.observe(Interrupted("gone"), 3)
+    feed.observe(Interrupted("still gone"), 4)
+    assert (feed.interrupted, feed.interruptions_total) == ("still gone", 1)
+    assert said(feed) == record(healthy())
     after = Listed((report("n2", faulty()), report("n4", healthy())))
-    assert source.observe(after, 5) == {"n1", "n2", "n3", "n4"}
-    assert source.interrupted is None
-    assert set(source.reports) == {"n2", "n4"}
-    assert source.rejected == {}
+    assert feed.observe(after, 5) == {"n1", "n2", "n3", "n4"}
+    assert feed.interrupted is None
+    assert set(device(feed).reports) == {"n2", "n4"}
+    assert device(feed).rejected == {}
 
 
 def test_deleted() -> None:
-    source = Source("test:")
-    source.observe(Changed(report("n1", healthy())), 1)
+    feed = Source("test:").devices
+    feed.observe(Changed(report("n1", healthy())), 1)
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
-    assert source.observe(gone, 2) == {"n1"}
-    assert source.observe(gone, 3) == frozenset()
-    assert said(source) is None
+    assert feed.observe(gone, 2) == {"n1"}
+    assert feed.observe(gone, 3) == frozenset()
+    assert said(feed) is None
 
 
 def test_foreign_documents_are_left_alone() -> None:
-    source = Source("test:")
+    feed = Source("test:").devices
     for namespace, name in (("kube-system", "other"), ("mindx-dl", "mindx-dl-deviceinfo-n1")):
-        assert source.observe(Changed(Document(namespace, name, healthy())), 1) == frozenset()
-        assert source.observe(Deleted(namespace, name), 1) == frozenset()
-    assert source.reports == {}
-    assert source.rejected == {}
+        assert feed.observe(Changed(Document(namespace, name, healthy())), 1) == frozenset()
+        assert feed.observe(Deleted(namespace, name), 1) == frozenset()
+    assert device(feed).reports == {}
+    assert device(feed).rejected == {}
 
 
 def test_a_name_that_is_no_node_is_refused() -> None:
-    source = Source("test:")
-    source.observe(Changed(report("Not_A_Node", healthy())), 1)
-    source.observe(Changed(report("", healthy())), 1)
-    assert set(source.rejected) == {"Not_A_Node", ""}
-    assert "not a Kubernetes node name" in source.rejected["Not_A_Node"].reason
+    feed = Source("test:").devices
+    feed.observe(Changed(report("Not_A_Node", healthy())), 1)
+    feed.observe(Changed(report("", healthy())), 1)
+    assert set(device(feed).rejected) == {"Not_A_Node", ""}
+    assert "not a Kubernetes node name" in device(feed).rejected["Not_A_Node"].reason
 
 
 def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(intake, "MAX_NODES", 2)
-    source = Source("test:")
-    source.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
-    source.observe(Changed(report("n3", healthy())), 2)
-    assert "already 2 nodes" in source.rejected["n3"].reason
-    source.observe(Changed(report("n2", faulty())), 3)
-    assert said(source, "n2") == record(faulty())
+    feed = Source("test:").devices
+    feed.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
+    feed.observe(Changed(report("n3", healthy())), 2)
+    assert "already 2 nodes" in device(feed).rejected["n3"].reason
+    feed.observe(Changed(report("n2", faulty())), 3)
+    assert said(feed, "n2") == record(faulty())
 
 
 def test_between_stores_the_greater_time_counts() -> None:
-    one, other = Source("one:"), Source("other:")
+    one, other = Source("one:").devices, Source("other:").devices
     one.observe(Changed(report("n1", healthy(T0 + 5))), 1)
     other.observe(Changed(report("n1", faulty(update_time=T0 + 4))), 2)
-    first = newest([one, other], "n1")
+    first = newest([device(one), device(other)], "n1")
     assert first is not None
     assert first.record == record(healthy(T0 + 5))
     one.observe(Deleted("kube-system", "mindx-dl-deviceinfo-n1"), 3)
-    second = newest([one, other], "n1")
+    second = newest([device(one), device(other)], "n1")
     assert second is not None
     assert second.record == record(faulty(update_time=T0 + 4))
 
 
 def test_a_fault_is_remembered_since_it_was_seen_first() -> None:
-    source = Source("test:")
-    source.observe(Changed(report("n1", faulty(3))), 10)
-    source.observe(Changed(report("n1", faulty(3, T0 + 9))), 20)
-    assert source.reports["n1"].first_seen_ms == {("Ascend910-3", "80E18402"): 10}
-    source.observe(Changed(report("n1", healthy(T0 + 10))), 30)
-    source.observe(Changed(report("n1", faulty(3, T0 + 11))), 40)
-    assert source.reports["n1"].first_seen_ms == {("Ascend910-3", "80E18402"): 40}
+    feed = Source("test:").devices
+    feed.observe(Changed(report("n1", faulty(3))), 10)
+    feed.observe(Changed(report("n1", faulty(3, T0 + 9))), 20)
+    assert device(feed).reports["n1"].first_seen_ms == {("Ascend910-3", "80E18402"): 10}
+    feed.observe(Changed(report("n1", healthy(T0 + 10))), 30)
+    feed.observe(Changed(report("n1", faulty(3, T0 + 11))), 40)
+    assert device(feed).reports["n1"].first_seen_ms == {("Ascend910-3", "80E18402"): 40}
 
 
 def test_e11_an_unreadable_fault_list_is_said() -> None:
-    source = Source("test:")
-    source.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
-    assert source.reports["n1"].record.unhealthy == ("Ascend910-3",)
-    assert source.reports["n1"].faults_problem is not None
+    feed = Source("test:").devices
+    feed.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
+    assert device(feed).reports["n1"].record.unhealthy == ("Ascend910-3",)
+    assert device(feed).reports["n1"].problem is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,14 +14,17 @@ from contract.cluster_info import member, value_of
 from tests.aggregator.nodes import T0, faulty, healthy, moment, record
 from tests.contract.test_cluster_device import EXAMPLES, config
 
+if TYPE_CHECKING:
+    from contract.cluster_device import DeviceRecord
 
-def entry(result: Entry | Wait) -> Entry:
+
+def entry(result: Entry[DeviceRecord] | Wait) -> Entry[DeviceRecord]:
     assert isinstance(result, Entry)
     return result
 
 
 def test_e24_a_newer_time_travels_with_the_next_change() -> None:
-    def value(one: Entry) -> str:
+    def value(one: Entry[DeviceRecord]) -> str:
         return value_of([member("mindx-dl-deviceinfo-node1", one.text)])
 
     first = entry(merge("node1", record(healthy()), None, moment(100)))

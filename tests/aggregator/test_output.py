@@ -147,3 +147,31 @@ def test_lag_counts_from_the_change_to_its_acknowledgement() -> None:
     assert not output.must_write(newer, moment(10))
     assert output.pending_since_ms is None
     assert output.error is None
+
+
+def test_a_touch_is_no_foreign_write_however_late_it_is_shown() -> None:
+    output, value = written()
+    output.touched(value)
+    output.shows(document("one", "20"))
+    assert not output.must_write(value, moment(1))
+    assert output.settled
+    newer = Value("two", 1, 2)
+    assert output.must_write(newer, moment(2))
+    output.shows(document("one", "21"))  # the event of another touch, during the write
+    output.written("22", newer)
+    assert not output.must_write(newer, moment(2.1))
+    output.shows(document("two", "22"))
+    assert not output.must_write(newer, moment(2.2))
+    assert output.foreign_total == 0
+
+
+def test_a_touched_value_that_somebody_puts_back_is_repaired() -> None:
+    output, value = written()
+    output.touched(value)
+    newer = Value("two", 1, 2)
+    output.written("22", newer)
+    output.shows(document("one", "23"))
+    assert not output.must_write(newer, moment(3))
+    assert not output.settled
+    assert output.must_write(newer, moment(5.1))
+    assert output.foreign_total == 1

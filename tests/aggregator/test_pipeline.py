@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aggregator.pipeline import Pipeline
-from contract.cluster_info import cluster_device_name
+from contract.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, WatchEvent
 from tests.aggregator.nodes import T0, faulty, healthy, moment, published, report, unhealthy
 
 if TYPE_CHECKING:
     from aggregator.moment import Moment
+
+
+NAME = "cluster-info-device-0"
 
 
 class World:
@@ -25,18 +28,20 @@ class World:
             for name, text in self.outputs.items()
         )
 
-    def observe(self, now: Moment, *events: WatchEvent, store: int = 0) -> frozenset[int]:
+    def observe(self, now: Moment, *events: WatchEvent, store: int = 0) -> frozenset[str]:
         """Events arrive together; nothing is written."""
         for event in events:
-            self.pipeline.observe(store, event, now)
+            feed = self.pipeline.sources[store].devices
+            self.pipeline.observe(feed, event, now)
         return self.pipeline.step(now)
 
     def write(self, now: Moment) -> None:
         """Everything is written and acknowledged."""
-        for index in self.pipeline.shards.indices:
-            value = self.pipeline.value(index)
-            self.outputs[cluster_device_name(index)] = value.text
-            self.pipeline.acknowledged(index, value.revision)
+        for name in self.pipeline.documents:
+            value = self.pipeline.value(name)
+            if cluster_device_index(name) is not None:
+                self.outputs[name] = value.text
+            self.pipeline.acknowledged(name, value.revision)
         self.pipeline.step(now)
 
     def shown(self) -> dict[str, Any]:
@@ -54,10 +59,10 @@ def gone(node: str) -> Deleted:
 
 def test_only_shards_that_changed_are_named() -> None:
     world = World()
-    assert world.observe(moment(0), listed(n1=healthy(), n2=healthy())) == {0}
+    assert world.observe(moment(0), listed(n1=healthy(), n2=healthy())) == {NAME}
     assert world.observe(moment(1)) == frozenset()
     assert world.observe(moment(2), Changed(report("n1", healthy(T0 + 60)))) == frozenset()
-    assert world.observe(moment(3), Changed(report("n1", faulty()))) == {0}
+    assert world.observe(moment(3), Changed(report("n1", faulty()))) == {NAME}
 
 
 def test_several_changes_at_once_are_one_state() -> None:
@@ -74,7 +79,7 @@ def test_e25_a_deleted_node_is_healthy_first_and_gone_one_touch_period_later() -
     world = World()
     world.observe(moment(0), listed(n1=faulty(), n2=healthy()))
     world.write(moment(0))
-    assert world.observe(moment(10), gone("n1")) == {0}
+    assert world.observe(moment(10), gone("n1")) == {NAME}
     # As long as the healthy state is not stored, the period does not begin.
     assert world.pipeline.next_due_ms() is None
     world.observe(moment(60))
@@ -85,7 +90,7 @@ def test_e25_a_deleted_node_is_healthy_first_and_gone_one_touch_period_later() -
     assert entry["UpdateTime"] == T0 + 1
     assert world.pipeline.next_due_ms() == 145_000
     assert world.observe(moment(144.9)) == frozenset()
-    assert world.observe(moment(145)) == {0}
+    assert world.observe(moment(145)) == {NAME}
     world.write(moment(145))
     assert set(world.shown()) == {"n2"}
     world.observe(moment(200), gone("n2"))
@@ -151,7 +156,7 @@ def test_a_restart_without_changes_changes_nothing() -> None:
     after = World(outputs=before.outputs)
     later = listed(n1=faulty(update_time=T0 + 9), n2=healthy(T0 + 9))
     assert after.observe(moment(10), later) == frozenset()
-    assert after.pipeline.value(0).text == before.outputs["cluster-info-device-0"]
+    assert after.pipeline.value(NAME).text == before.outputs["cluster-info-device-0"]
 
 
 def test_after_a_restart_stamps_go_on() -> None:
@@ -190,19 +195,19 @@ def test_after_a_restart_a_document_that_is_refused_was_not_deleted() -> None:
     after = World(outputs=before.outputs)
     assert after.observe(moment(10), listed(n1={"DeviceInfoCfg": "{"})) == frozenset()
     assert unhealthy(after.shown()["n1"]) == "Ascend910-3"
-    assert after.observe(moment(11), gone("n1")) == {0}
+    assert after.observe(moment(11), gone("n1")) == {NAME}
 
 
 def test_surplus_documents_of_an_earlier_run_become_empty() -> None:
     outputs = {"cluster-info-device-0": "", "cluster-info-device-4": "", "unrelated": "x"}
     world = World(outputs=outputs)
     world.observe(moment(0), listed(n1=healthy()))
-    assert world.pipeline.shards.indices == (0, 4)
-    assert world.pipeline.value(4).text == ""
+    assert world.pipeline.device.shelf.indices == (0, 4)
+    assert world.pipeline.value("cluster-info-device-4").text == ""
     strange = Document(CLUSTER_NAMESPACE, "cluster-info-device-9", {"cluster-info-device-9": "x"})
-    assert world.pipeline.adopt([strange]) == {9}
+    assert world.pipeline.adopt([strange]) == {"cluster-info-device-9"}
     assert world.pipeline.adopt([strange]) == frozenset()
-    assert world.pipeline.value(9).text == ""
+    assert world.pipeline.value("cluster-info-device-9").text == ""
 
 
 def test_a_node_in_two_documents_keeps_the_newer_entry() -> None:
@@ -245,7 +250,7 @@ def test_until_every_store_was_listed_earlier_nodes_are_kept() -> None:
     assert world.observe(moment(1), listed(n2=healthy())) == frozenset()
     assert unhealthy(world.shown()["n1"]) == "Ascend910-3"
     assert world.observe(moment(2), listed(n1=faulty()), store=1) == frozenset()
-    assert world.observe(moment(3), gone("n1"), store=1) == {0}
+    assert world.observe(moment(3), gone("n1"), store=1) == {NAME}
 
 
 def test_a_change_that_must_wait_goes_out_by_itself() -> None:
@@ -256,7 +261,7 @@ def test_a_change_that_must_wait_goes_out_by_itself() -> None:
     assert world.observe(moment(0.1), Changed(report("n1", faulty(5)))) == frozenset()
     assert world.observe(moment(0.2), Changed(report("n1", faulty(6)))) == frozenset()
     assert world.pipeline.next_due_ms() == 1000
-    assert world.observe(moment(1)) == {0}
+    assert world.observe(moment(1)) == {NAME}
     world.write(moment(1))
     assert unhealthy(world.shown()["n1"]) == "Ascend910-6"
     assert world.pipeline.next_due_ms() is None

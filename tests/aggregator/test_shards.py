@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from aggregator.shards import Shards, Value
 from contract.cluster_device import render_device_entry
 from contract.cluster_info import VALUE_LIMIT
+from contract.names import device_info_name
 from tests.aggregator.nodes import T0, healthy, published, record
 
 TEXT = render_device_entry("node-0000", record(healthy()), T0)
@@ -46,7 +47,7 @@ def check(shards: Shards, nodes: set[str]) -> None:
 
 
 def test_e32_three_thousand_nodes_are_two_shards() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     nodes = {f"node-{number:04}" for number in range(3000)}
     for node in sorted(nodes):
         shards.put(node, TEXT)
@@ -55,7 +56,7 @@ def test_e32_three_thousand_nodes_are_two_shards() -> None:
 
 
 def test_the_first_node_that_does_not_fit_opens_a_shard() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.put("a", entry_of(700_000))
     shards.put("b", entry_of(200_000))
     shards.put("c", entry_of(1000))
@@ -63,7 +64,7 @@ def test_the_first_node_that_does_not_fit_opens_a_shard() -> None:
 
 
 def test_a_node_keeps_its_shard_while_it_fits() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.put("a", entry_of(500_000))
     shards.put("b", entry_of(200_000))
     assert shards.put("b", entry_of(300_000)) == {0}
@@ -71,7 +72,7 @@ def test_a_node_keeps_its_shard_while_it_fits() -> None:
 
 
 def test_a_node_that_grows_is_in_the_new_shard_before_it_leaves_the_old_one() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.put("a", entry_of(500_000))
     small, big = entry_of(200_000), entry_of(400_000)
     shards.put("b", small)
@@ -89,7 +90,7 @@ def test_a_node_that_grows_is_in_the_new_shard_before_it_leaves_the_old_one() ->
 
 
 def test_a_node_that_goes_while_it_moves_is_in_neither() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.put("a", entry_of(500_000))
     shards.put("b", entry_of(200_000))
     shards.put("b", entry_of(400_000))
@@ -99,7 +100,7 @@ def test_a_node_that_goes_while_it_moves_is_in_neither() -> None:
 
 
 def test_a_node_that_moves_back_while_it_moves_stays() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.put("a", entry_of(500_000))
     shards.put("b", entry_of(200_000))
     shards.put("b", entry_of(400_000))
@@ -113,7 +114,7 @@ def test_a_node_that_moves_back_while_it_moves_stays() -> None:
 
 
 def test_one_entry_larger_than_a_shard_is_alone() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.put("a", entry_of(1000))
     shards.put("b", entry_of(VALUE_LIMIT + 1))
     shards.put("c", entry_of(1000))
@@ -121,7 +122,7 @@ def test_one_entry_larger_than_a_shard_is_alone() -> None:
 
 
 def test_an_emptied_shard_stays_and_is_empty() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.put("a", TEXT)
     assert shards.drop("a") == {0}
     assert shards.drop("a") == frozenset()
@@ -130,7 +131,7 @@ def test_an_emptied_shard_stays_and_is_empty() -> None:
 
 
 def test_after_a_restart_everything_is_where_it_was() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.restore(3, {"a": TEXT, "b": TEXT})
     shards.restore(1, {})
     assert shards.indices == (1, 3)
@@ -141,7 +142,7 @@ def test_after_a_restart_everything_is_where_it_was() -> None:
 
 
 def test_a_surplus_shard_is_used_only_when_those_before_it_are_full() -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     shards.restore(2, {})
     for node in "abcd":
         shards.put(node, entry_of(700_000))
@@ -162,7 +163,7 @@ _CHANGES = st.lists(
 def test_whatever_happens_shards_hold_everybody_and_fit(
     changes: list[tuple[str, int | None, bool]],
 ) -> None:
-    shards = Shards()
+    shards = Shards(device_info_name)
     there: dict[str, str] = {}
     for node, size, acknowledged in changes:
         if size is None:

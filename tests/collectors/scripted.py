@@ -33,12 +33,14 @@ class ScriptedDriver:
 
     def __init__(self, chips: int = 2) -> None:
         self.chips = [Chip(number, number, number, 0) for number in range(chips)]
+        self.family = "Ascend910B"
         self.polling_reason: str | None = None
         self.ready = asyncio.Event()
         self.ready.set()
         self.trouble: dict[tuple[str, int], DriverError] = {}
         self.slow_seconds: dict[tuple[str, int], float] = {}
         self.healthless: set[int] = set()
+        self.network: dict[int, int] = {}
         self.asked: list[tuple[float, str, int]] = []
         self.lists: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
         self.ends: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
@@ -47,7 +49,7 @@ class ScriptedDriver:
 
     async def inventory(self) -> Inventory:
         await self.ready.wait()
-        return Inventory(tuple(self.chips), "Ascend910B", "910B3", 0x32, None, None, "scripted")
+        return Inventory(tuple(self.chips), self.family, "910B3", 0x32, None, None, "scripted")
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         await self._ask("codes", chip)
@@ -62,6 +64,10 @@ class ScriptedDriver:
     async def health(self, chip: Chip) -> int | None:
         await self._ask("health", chip)
         return None if chip.logic_id in self.healthless else 0
+
+    async def network_health(self, chip: Chip) -> int:
+        await self._ask("network", chip)
+        return self.network.get(chip.logic_id, 0)
 
     async def _ask(self, query: str, chip: Chip) -> None:
         self.asked.append((asyncio.get_running_loop().time(), query, chip.logic_id))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.beliefs import LAG_SECONDS, ChipBeliefs, Query
+from collectors.beliefs import ChipBeliefs, Query
+from collectors.listed import LAG_SECONDS
 from contract.codes import CARD_DROP
 from contract.levels import Severity
 from contract.observation import (

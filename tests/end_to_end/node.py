@@ -80,7 +80,14 @@ class _SocketConnection(http.client.HTTPConnection):
 class Node:
     """An agent with its own hardware, directory and document."""
 
-    def __init__(self, directory: Path, built: Path, place: Place, name: str = "node-1") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        built: Path,
+        place: Place,
+        name: str = "node-1",
+        profile: str = "a2",
+    ) -> None:
         self.name = name
         self.place = place
         self.document = f"mindx-dl-deviceinfo-{name}"
@@ -91,7 +98,7 @@ class Node:
         emulator_dir.mkdir(parents=True)
         shutil.copy(built / "emulator" / CONTROL_LIBRARY, emulator_dir)
         self.emulator = Emulator(emulator_dir)
-        self.emulator.start("a2")
+        self.emulator.start(profile)
         self.options: list[str] = []
         self.environment = {
             key: value
@@ -106,12 +113,41 @@ class Node:
         assert self._process is not None
         return self._process
 
-    def start(self) -> None:
+    def give_bmc(self, directory: Path, period_seconds: float = 0.2) -> None:
+        """Put the node's own ``ipmitool`` on its path."""
+        tool = directory / "bin" / "ipmitool"
+        tool.parent.mkdir()
+        state = self.environment["VIGIL_EMULATOR_DIR"]
+        real = self.driver_root / "bin" / "ipmitool"
+        tool.write_text(f'#!/bin/sh\nVIGIL_EMULATOR_DIR="{state}" exec "{real}" "$@"\n')
+        tool.chmod(0o755)
+        self.environment["PATH"] = f"{tool.parent}:{self.environment['PATH']}"
+        self.environment["VIGIL_BMC_PERIOD_SECONDS"] = str(period_seconds)
+        self.environment["VIGIL_BMC_DEVICE"] = str(directory / "no-ipmi0")
+
+    def node_info(self) -> dict[str, str] | None:
+        """The data keys of the node-info document; ``None`` where there is none."""
+        return self.place.read(f"mindx-dl-nodeinfo-{self.name}")
+
+    def parts(self) -> list[tuple[str, int, list[str]]]:
+        """The faulty parts in node-info, whose check code must be right; none in a stranger's."""
+        data = self.node_info()
+        if data is None or "updateTime" not in data:
+            return []
+        outer = json.loads(data["NodeInfo"])
+        inner = json.dumps(outer["NodeInfo"], separators=(",", ":"), ensure_ascii=False)
+        assert outer["CheckCode"] == hashlib.sha256(inner.encode()).hexdigest()
+        return [
+            (part["DeviceType"], part["DeviceId"], part["FaultCode"])
+            for part in outer["NodeInfo"]["FaultDevList"]
+        ]
+
+    def start(self, program: tuple[str, ...] = (sys.executable, "-m", "vigil")) -> None:
         """Start the agent; does not wait for anything."""
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "vigil", "agent", "--node-name", self.name),
+                    *(*program, "agent", "--node-name", self.name),
                     *self.place.options,
                     *("--driver-root", str(self.driver_root), "--trust-driver"),
                     *("--state-dir", str(self.state_dir)),

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
     from tests.parts.controlplane import ControlPlane
 
-NAMESPACE = "kube-system"
+
+def namespace_of(name: str) -> str:
+    """Where upstream has the document of this name."""
+    return "mindx-dl" if name.startswith("mindx-dl-nodeinfo-") else "kube-system"
 
 
 class Place(Protocol):
@@ -21,7 +24,7 @@ class Place(Protocol):
         """What ``vigil agent`` needs to be told."""
 
     def read(self, name: str) -> dict[str, str] | None:
-        """The data keys of a document in ``kube-system``."""
+        """The data keys of a document."""
 
     def write(self, name: str, data: dict[str, str]) -> None:
         """Write a document as a stranger would."""
@@ -41,7 +44,7 @@ class Folder:
         return ["--store", f"directory:{self.root}"]
 
     def _file(self, name: str) -> Path:
-        return self.root / NAMESPACE / f"{name}.json"
+        return self.root / namespace_of(name) / f"{name}.json"
 
     def read(self, name: str) -> dict[str, str] | None:
         try:
@@ -74,7 +77,9 @@ class Cluster:
         return ["--store", "kubernetes:", "--kubeconfig", str(self.plane.kubeconfig)]
 
     def read(self, name: str) -> dict[str, str] | None:
-        status, answer = self.plane.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+        status, answer = self.plane.ask(
+            "GET", f"/api/v1/namespaces/{namespace_of(name)}/configmaps/{name}"
+        )
         if status == 404:
             return None
         assert status == 200, answer
@@ -83,21 +88,23 @@ class Cluster:
         return data
 
     def write(self, name: str, data: dict[str, str]) -> None:
+        space = namespace_of(name)
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
                 "name": name,
-                "namespace": NAMESPACE,
+                "namespace": space,
                 "labels": {"mx-consumer-cim": "true"},
             },
             "data": data,
         }
-        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+        self.plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+        path = f"/api/v1/namespaces/{space}/configmaps"
         status, answer = self.plane.ask("PUT", f"{path}/{name}", body)
         if status == 404:
             status, answer = self.plane.ask("POST", path, body)
         assert status in (200, 201), answer
 
     def delete(self, name: str) -> None:
-        self.plane.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+        self.plane.request("DELETE", f"/api/v1/namespaces/{namespace_of(name)}/configmaps/{name}")

@@ -92,6 +92,9 @@ class RecordedDriver:
             raise DriverCallError("dcmi_get_device_health", str(chip), -8012, "not ready")
         return 0
 
+    async def network_health(self, chip: Chip) -> int:
+        return 0
+
     async def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
         while True:
             yield await self._events.get()

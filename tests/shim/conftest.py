@@ -14,11 +14,13 @@ import pytest
 
 from dcmi_shim.discovery import FoundLibrary
 from dcmi_shim.driver import Driver
+from dcmi_shim.emulator.control import Emulator
+from dcmi_shim.emulator.install import install
 from dcmi_shim.keeper import DriverSettings
 from dcmi_shim.types import DriverEvent, DriverGap
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 SOURCES = Path(__file__).parent / "drivers"
 QUICK = DriverSettings(
@@ -128,3 +130,20 @@ async def running(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture(scope="session")
+def bmc_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
+    """Where an emulated server is installed, and its hardware."""
+    directory = tmp_path_factory.mktemp("bmc")
+    install(directory, directory / "emulator")
+    emulator = Emulator(directory / "emulator")
+    yield directory, emulator
+    emulator.close()
+
+
+@pytest.fixture
+def hardware(bmc_server: tuple[Path, Emulator]) -> Emulator:
+    """The emulated server, healthy."""
+    bmc_server[1].reset()
+    return bmc_server[1]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcmi_shim.budget import Backoff, RestartBudget
-from dcmi_shim.event_queue import EventQueue, Overlap
+from dcmi_shim.event_queue import EventQueue, Overlap, driver_event
 from dcmi_shim.process import RawEvent
 from dcmi_shim.types import DriverEvent, DriverGap
 
@@ -22,13 +22,15 @@ def raw(serial: int, seen_at_ms: int = 0, severity: int = 1) -> RawEvent:
     )
 
 
-async def _read(queue: EventQueue, count: int) -> list[DriverEvent | DriverGap]:
+async def _read(
+    queue: EventQueue[RawEvent, DriverEvent], count: int
+) -> list[DriverEvent | DriverGap]:
     reader = queue.read()
     return [await anext(reader) for _ in range(count)]
 
 
 async def test_order_severities_and_gaps() -> None:
-    queue = EventQueue(lambda: 7)
+    queue = EventQueue(lambda: 7, driver_event, "driver")
     queue.event(raw(1, severity=3))
     queue.gap("one")
     queue.gap("two")
@@ -41,7 +43,7 @@ async def test_order_severities_and_gaps() -> None:
 
 
 async def test_a_full_queue_counts_what_it_drops() -> None:
-    queue = EventQueue(lambda: 7)
+    queue = EventQueue(lambda: 7, driver_event, "driver")
     for serial in range(10_000):
         queue.event(raw(serial))
     said = await _read(queue, 8193)

@@ -27,8 +27,8 @@ _CTYPES: dict[str, Any] = {
 _OURS: dict[str, Any] = {
     "dcmi_chip_info": abi.ChipInfo,
     "dcmi_chip_info_v2": abi.ChipInfoV2,
-    "dcmi_pcie_info_all": structs.PcieInfoAll,
-    "dcmi_die_id": structs.DieId,
+    "dcmi_pcie_info_all": abi.PcieInfoAll,
+    "dcmi_die_id": abi.DieId,
     "dcmi_ecc_info": structs.EccInfo,
     "dcmi_hbm_info": structs.HbmInfo,
     "dcmi_get_memory_info_stru": structs.MemoryInfoV3,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
 from contract.errors import StoreUnavailable
-from stores import kubernetes as kubernetes_module
-from stores import kubernetes_connection
+from stores import kubernetes_connection, kubernetes_watch
 from stores.address import open_store
 from stores.base import Changed, Document, Interrupted, Listed, Selection
-from stores.kubernetes import KubernetesStore
 from tests.parts.relay import Relay
 from tests.parts.watching import watching
 
@@ -135,7 +133,7 @@ async def test_a_silent_connection_is_given_up(
 async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
     kubernetes: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_module, "_WATCH_SECONDS", (2, 2))
+    monkeypatch.setattr(kubernetes_watch, "_WATCH_SECONDS", (2, 2))
     async with watching(kubernetes, Selection("mindx-dl")) as seen:
         for number in range(24):
             await kubernetes.put(a_document("one", str(number)))
@@ -146,30 +144,22 @@ async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
     assert len(seen.of(Listed)) == 1
 
 
-class Forgotten(KubernetesStore):
-    """Follows from a version that etcd has dropped, the first time."""
-
-    forgotten = False
-
-    async def _list(self, selection: Selection) -> tuple[tuple[Document, ...], str]:
-        documents, version = await super()._list(selection)
-        if not self.forgotten:
-            self.forgotten = True
-            return (), "1"
-        return documents, version
-
-
 async def test_a_version_that_is_gone_leads_to_a_new_list(
-    control_plane: ControlPlane, kubernetes: Store
+    control_plane: ControlPlane, kubernetes: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await kubernetes.put(a_document("one", "1"))
     control_plane.compact()
-    store = Forgotten("kubernetes:", str(control_plane.kubeconfig))
-    async with watching(store, Selection("mindx-dl")) as seen:
+    listed = kubernetes_watch.listed
+
+    async def forgotten_the_first_time(*asked: Any) -> tuple[list[Any], str]:
+        monkeypatch.setattr(kubernetes_watch, "listed", listed)
+        return [], "1"
+
+    monkeypatch.setattr(kubernetes_watch, "listed", forgotten_the_first_time)
+    async with watching(kubernetes, Selection("mindx-dl")) as seen:
         await seen.until(lambda seen: len(seen.of(Listed)) == 2)
         assert PLACE in seen.documents
     assert "too old resource version" in seen.of(Interrupted)[0].reason
-    await store.close()
 
 
 async def test_many_who_create_the_same_document_all_succeed(kubernetes: Store) -> None:

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from vigil.demo.story import (
+    A3_ROLE,
     CODE_QUERY,
     Drop,
     Hang,
@@ -33,36 +34,52 @@ if TYPE_CHECKING:
 
     from vigil.demo.story import Action
 
-CHIPS = range(8)
+_CHIPS = {"a2": 8, "a3": 16}
 _STOP_SECONDS = 5.0
 
 _AGENT_CONFIGURATION = """\
 [chip_faults]
-audit_period_seconds = {audit_period}
-health_period_seconds = {audit_period}
+audit_period_seconds = {two}
+health_period_seconds = {two}
 
 [driver]
-probe_period_seconds = {probe_period}
+probe_period_seconds = {one}
+
+[bmc]
+period_seconds = {two}
+
+[heartbeat]
+interval_seconds = {five}
+
+[link_down]
+fault_timeout_seconds = {twenty}
+recover_timeout_seconds = {sixty}
 """
 
 
 @dataclass
 class Node:
-    """One emulated A2 node: its name, driver, and agent process."""
+    """One emulated node: its name, hardware (``a2`` or ``a3``), driver, and agent process."""
 
     name: str
     directory: Path
+    profile: str
     agent: asyncio.subprocess.Process | None = None
     emulator: Emulator = field(init=False)
 
     def __post_init__(self) -> None:
-        install(self.driver_root, self.directory / "emulator", "a2")
+        install(self.driver_root, self.directory / "emulator", self.profile)
         self.emulator = Emulator(self.directory / "emulator")
 
     @property
     def driver_root(self) -> Path:
         """Where the emulated driver lies, laid out as the vendor's."""
         return self.directory / "driver"
+
+    @property
+    def chips(self) -> range:
+        """Physical ids of its chips."""
+        return range(_CHIPS[self.profile])
 
     @property
     def log(self) -> Path:
@@ -82,14 +99,22 @@ class Fleet:
         self._configuration = directory / "agent.toml"
         self._configuration.write_text(
             _AGENT_CONFIGURATION.format(
-                audit_period=round(2 / speed, 3), probe_period=round(1 / speed, 3)
+                one=round(1 / speed, 3),
+                two=round(2 / speed, 3),
+                five=round(5 / speed, 3),
+                twenty=round(20 / speed, 3),
+                sixty=round(60 / speed, 3),
             )
         )
         with ThreadPoolExecutor() as builders:
             self.nodes = tuple(
                 builders.map(
-                    lambda number: Node(f"vigil-demo-{number}", self._made(f"node-{number}")),
-                    range(1, nodes + 1),
+                    lambda number: Node(
+                        f"vigil-demo-{number + 1}",
+                        self._made(f"node-{number + 1}"),
+                        "a3" if number == A3_ROLE % nodes else "a2",
+                    ),
+                    range(nodes),
                 )
             )
         self._aggregator: asyncio.subprocess.Process | None = None

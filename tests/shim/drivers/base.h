@@ -1,17 +1,13 @@
 /*
  * A small driver with two cards of one chip each, as the DCMI interface describes it. A test driver
  * defines OWN_<FUNCTION> for what it does differently and includes this file.
- *
- * The test steers it by files in the directory VIGIL_TEST_DRIVER: told("hang") is true while a file
- * "hang" is there.
  */
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "steering.h"
 
 #define CARDS 2
 
@@ -37,30 +33,6 @@ struct event_filter {
 };
 
 typedef void (*fault_handler)(struct event *);
-
-static inline int told(const char *what)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", getenv("VIGIL_TEST_DRIVER"), what);
-    return access(path, F_OK) == 0;
-}
-
-static inline void note(const char *what)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", getenv("VIGIL_TEST_DRIVER"), what);
-    FILE *file = fopen(path, "a");
-    if (file) {
-        fprintf(file, "%d\n", (int)getpid());
-        fclose(file);
-    }
-}
-
-static inline void hang_while_told(const char *what)
-{
-    while (told(what))
-        usleep(1000);
-}
 
 static fault_handler subscriber;
 

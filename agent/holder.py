@@ -1,0 +1,34 @@
+"""Who holds a heartbeat: this machine since its boot, and the state directory of the agent on it.
+
+Not the process: an agent that is started again goes on with its own heartbeat. The name of the
+machine is in front for people; only what follows it is compared, since names may change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+_MACHINE_ID = Path("/etc/machine-id")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_DIGEST_BYTES = 6
+
+
+def this_holder(state_dir: Path) -> str:
+    """The holder that an agent on this machine with this state directory is."""
+    parts = (_text(_MACHINE_ID), _text(_BOOT_ID), str(state_dir.resolve()))
+    digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{os.uname().nodename}_{digest}"
+
+
+def identity(holder: str) -> str:
+    """What of a holder is compared."""
+    return holder.rpartition("_")[2]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

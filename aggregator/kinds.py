@@ -1,0 +1,211 @@
+"""The three kinds of documents: how each is read, judged, merged, healed and verified.
+
+Sources: ``spec/clusterd.md`` 1.5, 2.2 and 3.8, ``spec/consumers.md`` 1.4 and 7.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from aggregator.merge import Entry, Wait, merge
+from contract import cluster_info, cluster_node, cluster_switch, device_info, node_info, switch_info
+from contract.cluster_device import DeviceRecord, device_record, healed, pre_separate_device
+from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
+from contract.node_info import NodeRecord
+from contract.switch_info import SwitchRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.moment import Moment
+    from stores.base import Document
+
+R = TypeVar("R")
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What is known of a node besides its documents.
+
+    ``used``: names of the chips that pods use, ``None`` where nobody knows. ``lost``: it fell
+    silent.
+    """
+
+    used: frozenset[str] | None = None
+    lost: bool = False
+
+
+class Reading(msgspec.Struct, Generic[R], frozen=True):
+    """What a document says, and what could not be read of it without harm to the rest."""
+
+    record: R
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Kind(Generic[R]):
+    """One kind of document. ``name`` is for people."""
+
+    name: str
+    texts: Callable[[Document], tuple[str | None, ...]]
+    """What this kind reads of a node's document."""
+    optional: bool
+    """Whether a document without any of it is a good one that says nothing."""
+    read: Callable[[Document], Reading[R]]
+    """Raises ``DocumentError``."""
+    age: Callable[[R], int]
+    """The node's own stamp: between stores the greater one counts."""
+    faults: Callable[[R], Iterable[tuple[str, str]]]
+    """Chip and code of each fault, where the kind is about chips."""
+    judge: Callable[[R | None, Facts], R | None]
+    """What is published of what the node said; ``None`` where there is nothing to say."""
+    merge: Callable[[str, R, Entry[R] | None, Moment], Entry[R] | Wait]
+    heal: Callable[[R], R | None]
+    """What a deleted node is last said to be; ``None`` where it may just be left out."""
+    key: Callable[[str], str]
+    document: Callable[[int], str]
+    index: Callable[[str], int | None]
+    take_over: Callable[[str, str, str], tuple[str, Entry[R]]]
+    """Node and entry of a member's key and text in a document; raises ``DocumentError``."""
+    verify: Callable[[str, str, int], None]
+    """Raises ``DocumentError`` where a reader would refuse a value."""
+
+
+def _read_device(document: Document) -> Reading[DeviceRecord]:
+    info = device_info.decode(document.data, document.name)
+    return Reading(device_record(info), info.faults_problem)
+
+
+def _judge_device(record: DeviceRecord | None, facts: Facts) -> DeviceRecord | None:
+    return None if record is None else pre_separate_device(record, facts.used)
+
+
+def _take_over_device(key: str, text: str, document: str) -> tuple[str, Entry[DeviceRecord]]:
+    node, entry = cluster_info.read_device_entry(key, text, document)
+    return node, Entry(text, entry.UpdateTime, cluster_info.record_of(entry))
+
+
+DEVICE = Kind[DeviceRecord](
+    name="device",
+    texts=lambda document: (document.data.get(device_info.DEVICE_INFO_KEY),),
+    optional=False,
+    read=_read_device,
+    age=lambda record: record.update_time,
+    faults=lambda record: ((fault.chip, fault.code) for fault in record.faults),
+    judge=_judge_device,
+    merge=merge,
+    heal=healed,
+    key=device_info_name,
+    document=cluster_info.cluster_device_name,
+    index=cluster_info.cluster_device_index,
+    take_over=_take_over_device,
+    verify=cluster_info.verify_device_value,
+)
+
+
+def _read_switch(document: Document) -> Reading[SwitchRecord]:
+    record = switch_info.decode_switch_info(document.name, document.data)
+    assert record is not None, "asked for only where the key is there"
+    return Reading(record)
+
+
+def _judge_switch(record: SwitchRecord | None, facts: Facts) -> SwitchRecord | None:
+    if record is None:
+        return None
+    return switch_info.pre_separate_switch(record, _in_use(facts))
+
+
+def _in_use(facts: Facts) -> bool | None:
+    return None if facts.used is None else bool(facts.used)
+
+
+def _merge_switch(
+    node: str, record: SwitchRecord, previous: Entry[SwitchRecord] | None, now: Moment
+) -> Entry[SwitchRecord] | Wait:
+    """Readers take every switch entry, whatever its time: no stamp of ours is needed."""
+    if previous is not None:
+        same = msgspec.structs.replace(record, update_time=previous.stamp)
+        if switch_info.render_switch_entry(node, same) == previous.text:
+            return previous
+    text = switch_info.render_switch_entry(node, record)
+    return Entry(text, record.update_time, record, now.steady_ms)
+
+
+def _take_over_switch(key: str, text: str, document: str) -> tuple[str, Entry[SwitchRecord]]:
+    node, record = cluster_switch.read_switch_entry(key, text, document)
+    return node, Entry(text, record.update_time, record)
+
+
+SWITCH = Kind[SwitchRecord](
+    name="switch",
+    texts=lambda document: (document.data.get(device_info.SWITCH_INFO_KEY),),
+    optional=True,
+    read=_read_switch,
+    age=lambda record: record.update_time,
+    faults=lambda _: (),
+    judge=_judge_switch,
+    merge=_merge_switch,
+    heal=cluster_switch.healed_switch,
+    key=switch_info_name,
+    document=cluster_switch.cluster_switch_name,
+    index=cluster_switch.cluster_switch_index,
+    take_over=_take_over_switch,
+    verify=cluster_switch.verify_switch_value,
+)
+
+
+def _read_node(document: Document) -> Reading[NodeRecord]:
+    return Reading(node_info.decode_node_info(document.name, document.data))
+
+
+def _judge_node(record: NodeRecord | None, facts: Facts) -> NodeRecord | None:
+    if facts.lost:
+        return cluster_node.lost_node(record)
+    return None if record is None else node_info.pre_separate_node(record, _in_use(facts))
+
+
+def _merge_node(
+    node: str, record: NodeRecord, previous: Entry[NodeRecord] | None, now: Moment
+) -> Entry[NodeRecord] | Wait:
+    """Readers replace all they know by the document: no stamp of ours is needed."""
+    if previous is not None:
+        same = msgspec.structs.replace(record, update_time_ms=previous.stamp)
+        if node_info.render_node_entry(node, same) == previous.text:
+            return previous
+    text = node_info.render_node_entry(node, record)
+    return Entry(text, record.update_time_ms, record, now.steady_ms)
+
+
+def _take_over_node(key: str, text: str, document: str) -> tuple[str, Entry[NodeRecord]]:
+    node, record = cluster_node.read_node_entry(key, text, document)
+    return node, Entry(text, record.update_time_ms, record)
+
+
+NODE = Kind[NodeRecord](
+    name="node",
+    texts=lambda document: (
+        document.data.get(node_info.DATA_KEY),
+        document.data.get(node_info.TIME_KEY),
+    ),
+    optional=False,
+    read=_read_node,
+    age=lambda record: record.update_time_ms,
+    faults=lambda _: (),
+    judge=_judge_node,
+    merge=_merge_node,
+    heal=lambda _: None,
+    key=node_info_name,
+    document=lambda _: CLUSTER_NODE_NAME,
+    index=lambda name: 0 if name == CLUSTER_NODE_NAME else None,
+    take_over=_take_over_node,
+    verify=cluster_node.verify_node_value,
+)
+
+KINDS: tuple[Kind[Any], ...] = (DEVICE, SWITCH, NODE)
+
+
+def kind_of(name: str) -> Kind[Any] | None:
+    """The kind of the document of this name; ``None`` where it is none of ours."""
+    return next((kind for kind in KINDS if kind.index(name) is not None), None)

@@ -1,0 +1,178 @@
+"""One kind of document on its way: merges what changed, heals what was deleted, keeps the shards.
+
+No I/O and no clock of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from aggregator.intake import Inbox, newest
+from aggregator.merge import Entry, Wait
+from contract.cluster_info import entry_texts
+from contract.errors import DocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aggregator.kinds import Facts, Kind
+    from aggregator.moment import Moment
+    from aggregator.shards import Value
+    from stores.base import Document
+
+R = TypeVar("R")
+
+_REMEMBERED = 20_000
+"""Stamps of dropped nodes that are kept: a node that returns must not fall behind its ghost."""
+
+
+class Shelf(Protocol):
+    """Where a lane puts its entries: ``Shards`` or ``Sheet``."""
+
+    @property
+    def indices(self) -> tuple[int, ...]: ...
+    def home(self, node: str) -> int | None: ...
+    def restore(self, index: int, texts: Mapping[str, str], /) -> None: ...
+    def ensure(self, index: int, /) -> None: ...
+    def put(self, node: str, text: str) -> frozenset[int]: ...
+    def drop(self, node: str) -> frozenset[int]: ...
+    def acknowledged(self, index: int, revision: int, /) -> frozenset[int]: ...
+    def revision(self, index: int, /) -> int: ...
+    def value(self, index: int, /) -> Value: ...
+
+
+class Lane(Generic[R]):
+    """The entries of one kind between their reports and their documents."""
+
+    def __init__(
+        self, kind: Kind[R], inboxes: Sequence[Inbox[R]], shelf: Shelf, touch_period_seconds: float
+    ) -> None:
+        self.kind = kind
+        self.inboxes = tuple(inboxes)
+        self.shelf = shelf
+        self.entries: dict[str, Entry[R]] = {}
+        self.healing: dict[str, int | None] = {}
+        """Deleted nodes and the steady time at which they are dropped, once that is known."""
+        self._touch_period_ms = int(touch_period_seconds * 1000)
+        self._waiting: dict[str, int] = {}
+        self._acknowledged: dict[int, int] = {}
+        self._past: dict[str, int] = {}
+
+    def restore(self, documents: Iterable[Document]) -> list[DocumentError]:
+        """Take over the documents of an earlier run, so that nodes keep shard and stamp (M7).
+
+        What cannot be read is returned, and overwritten, not obeyed.
+        """
+        found: dict[int, dict[str, Entry[R]]] = {}
+        unreadable: list[DocumentError] = []
+        for document in documents:
+            index = self.kind.index(document.name)
+            if index is None:
+                continue
+            found[index] = {}
+            try:
+                texts = entry_texts(document.data.get(document.name, ""), document.name)
+            except DocumentError as error:
+                unreadable.append(error)
+                continue
+            for key, text in texts.items():
+                try:
+                    node, entry = self.kind.take_over(key, text, document.name)
+                except DocumentError as error:
+                    unreadable.append(error)
+                    continue
+                found[index][node] = entry
+        for index, entries in sorted(found.items()):
+            for node, one in entries.items():
+                if node not in self.entries or self.entries[node].stamp < one.stamp:
+                    self.entries[node] = one
+            self._acknowledged[index] = 0
+        for index, entries in sorted(found.items()):
+            mine = {node: one.text for node, one in entries.items() if self.entries[node] is one}
+            self.shelf.restore(index, mine)
+        return unreadable
+
+    def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
+        """Count in documents that are not ours; they are to be empty. Returns their numbers."""
+        found = {self.kind.index(document.name) for document in documents}
+        strange = frozenset(found - {None, *self.shelf.indices})
+        indices = frozenset(index for index in strange if index is not None)
+        for index in indices:
+            self.shelf.ensure(index)
+        return indices
+
+    def due(self, now: Moment) -> set[str]:
+        """Nodes whose change had to wait until now."""
+        return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
+
+    def is_of_this_run(self, node: str) -> bool:
+        """Whether a node's entry was made by this run, not taken over."""
+        entry = self.entries.get(node)
+        return entry is not None and entry.made_at_ms is not None
+
+    def update(self, node: str, facts: Facts, now: Moment, *, gone: bool) -> frozenset[int]:
+        """Bring a node's entry up to date; returns the documents that changed.
+
+        ``gone``: its document is known to have been deleted.
+        """
+        self._waiting.pop(node, None)
+        report = newest(self.inboxes, node)
+        previous = self.entries.get(node)
+        record = self.kind.judge(None if report is None else report.record, facts)
+        if record is not None:
+            self.healing.pop(node, None)
+        elif previous is not None and gone:
+            record = self.kind.heal(previous.record)
+            if record is None:
+                del self.entries[node]
+                return self.shelf.drop(node)
+            self.healing.setdefault(node, None)
+        else:
+            return frozenset()
+        entry = self.kind.merge(node, record, previous or self._ghost(node, record), now)
+        if isinstance(entry, Wait):
+            self._waiting[node] = entry.until_ms
+            return frozenset()
+        if entry is previous:
+            return frozenset()
+        self.entries[node] = entry
+        return self.shelf.put(node, entry.text)
+
+    def _ghost(self, node: str, record: R) -> Entry[R] | None:
+        """What readers may still remember of a node that was dropped: only its stamp matters."""
+        stamp = self._past.pop(node, None)
+        return None if stamp is None else Entry("", stamp, record)
+
+    def drop_healed(self, now: Moment) -> frozenset[int]:
+        """Leave out the deleted nodes whose time has come; returns the documents that changed."""
+        changed: set[int] = set()
+        for node, drop_at_ms in tuple(self.healing.items()):
+            if node in self._waiting:
+                continue
+            if drop_at_ms is None:
+                home = self.shelf.home(node)
+                if home is not None and self._is_acknowledged(home):
+                    self.healing[node] = now.steady_ms + self._touch_period_ms
+            elif drop_at_ms <= now.steady_ms:
+                del self.healing[node]
+                self._remember(node, self.entries.pop(node).stamp)
+                changed |= self.shelf.drop(node)
+        return frozenset(changed)
+
+    def _is_acknowledged(self, index: int) -> bool:
+        return self._acknowledged.get(index, -1) >= self.shelf.revision(index)
+
+    def _remember(self, node: str, stamp: int) -> None:
+        self._past[node] = stamp
+        while len(self._past) > _REMEMBERED:
+            del self._past[next(iter(self._past))]
+
+    def acknowledged(self, index: int, revision: int) -> frozenset[int]:
+        """Every store that is published to has this revision; returns documents that changed."""
+        self._acknowledged[index] = max(revision, self._acknowledged.get(index, -1))
+        return self.shelf.acknowledged(index, revision)
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which ``update`` or ``drop_healed`` have something to do."""
+        due = [*self._waiting.values(), *(at for at in self.healing.values() if at is not None)]
+        return min(due, default=None)

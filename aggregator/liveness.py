@@ -1,0 +1,218 @@
+"""Who fell silent. Pure: beats and the observer's steady clock in, verdicts out.
+
+A node is silent when its beat did not change for more than 3 intervals of the observer's time;
+what a beat says about its own time is only compared with what it said before. Sources: design
+section 4, ``spec/noded.md`` 7.10 and 7.11.
+
+The brake: when more than 3 nodes and more than a fifth of those that beat fall silent within one
+threshold, none of them is published lost, for readers would delete jobs across the cluster, and
+what is broken is more likely the way of their beats. Nodes that have already missed a beat count,
+and those published lost within that threshold are taken back: what breaks at once is not noticed
+at once. The brake lets go of a node that beats again or whose beat is deleted. It lets go of those
+that stay silent, and they are lost, when what is left is within the limit, one threshold after the
+last of them came back; and, as after a real loss of power, ten minutes after the last of them came
+back or joined, but only while they are no more than half of the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from stores.base import Beat
+
+_MISSED_INTERVALS = 3
+_FALLBACK_MS = 5000
+_LONGEST_MS = 300_000
+
+_SHORTEST_PERIOD_MS = 1000
+_PERIOD_MS = 5000
+
+_FEW = 3
+_SHARE = 5
+_MOST = 2
+_HOLD_MS = 600_000
+
+LONG_AGO_MS = -(10**12)
+"""When a node fell silent whose verdict is not doubted any more."""
+
+
+class Pulse(msgspec.Struct, frozen=True):
+    """The last beat of a node as the observer sees it.
+
+    ``changed_at_ms`` and ``counts_from_ms`` are steady time: when it last changed, and from when
+    silence counts, which is later if the observer itself could not read.
+    """
+
+    holder: str
+    beaten_at_ms: int
+    interval_ms: int
+    changed_at_ms: int
+    counts_from_ms: int
+
+    @property
+    def threshold_ms(self) -> int:
+        """Longest silence of a node that is alive."""
+        return _MISSED_INTERVALS * self.interval_ms
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What the beats in one store were at its last listing, and why there is no later one."""
+
+    pulses: dict[str, Pulse] = {}
+    listed_at_ms: int | None = None
+    problem: str | None = None
+
+
+class Brake(msgspec.Struct, frozen=True):
+    """Nodes that are silent and not published lost, with when each fell silent (steady time)."""
+
+    nodes: dict[str, int]
+    changed_at_ms: int
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """``lost``: who is lost, with when each fell silent (steady time)."""
+
+    lost: dict[str, int] = {}
+    brake: Brake | None = None
+
+
+class _State(msgspec.Struct, frozen=True):
+    """``late``: half of the threshold has passed, so at least one beat was missed."""
+
+    silent: bool
+    late: bool
+    silent_at_ms: int
+    threshold_ms: int
+
+
+def interval_ms(seconds: float) -> int:
+    """The interval to go by: 5 s where a beat says nothing sensible (``spec/noded.md`` 7.5 V4)."""
+    milliseconds = seconds * 1000
+    return int(milliseconds) if 1 <= milliseconds <= _LONGEST_MS else _FALLBACK_MS
+
+
+def period_ms(heard: Iterable[Heard]) -> int:
+    """How often to list beats: once per shortest interval."""
+    intervals = (pulse.interval_ms for one in heard for pulse in one.pulses.values())
+    return max(_SHORTEST_PERIOD_MS, min(intervals, default=_PERIOD_MS))
+
+
+def listed(heard: Heard, beats: Iterable[Beat], now_ms: int, lost: Collection[str]) -> Heard:
+    """The store's beats were listed. A node in ``lost`` stays silent until its beat changes.
+
+    After a time without listings everybody else gets a fresh threshold.
+    """
+    gap_ms = 0 if heard.listed_at_ms is None else now_ms - heard.listed_at_ms
+    blind = heard.problem is not None or gap_ms > 2 * period_ms([heard]) + _SHORTEST_PERIOD_MS
+    pulses = {}
+    for beat in beats:
+        interval = interval_ms(beat.interval_seconds)
+        known = heard.pulses.get(beat.node)
+        if known is None:
+            overdue_ms = _MISSED_INTERVALS * interval + 1 if beat.node in lost else 0
+            changed_at_ms, counts_from_ms = now_ms, now_ms - overdue_ms
+        elif known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
+            changed_at_ms = counts_from_ms = now_ms
+        else:
+            changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
+            if blind and beat.node not in lost:
+                counts_from_ms = now_ms
+            elif known.interval_ms == interval:
+                pulses[beat.node] = known
+                continue
+        pulses[beat.node] = Pulse(
+            beat.holder, beat.beaten_at_ms, interval, changed_at_ms, counts_from_ms
+        )
+    return Heard(pulses, now_ms)
+
+
+def failed(heard: Heard, problem: str) -> Heard:
+    """The store's beats could not be listed: nobody's silence counts."""
+    return msgspec.structs.replace(heard, problem=problem)
+
+
+def judge(before: Verdict, heard: Sequence[Heard], now_ms: int) -> Verdict:
+    """Who is lost after the last listings; a node is silent where it is in every store."""
+    states = _states(heard)
+    complete = all(one.listed_at_ms is not None for one in heard)
+    lost = {
+        node: at_ms
+        for node, at_ms in before.lost.items()
+        if (states[node].silent if node in states else not complete)
+    }
+    held_before = {} if before.brake is None else before.brake.nodes
+    held = {
+        node: at_ms for node, at_ms in held_before.items() if node in states and states[node].silent
+    }
+    fresh = {
+        node: state.silent_at_ms
+        for node, state in states.items()
+        if state.silent and node not in lost and node not in held
+    }
+    if fresh:
+        window_ms = max(states[node].threshold_ms for node in fresh)
+        lately = {node: at for node, at in lost.items() if now_ms - at <= window_ms}
+        late = {node for node, state in states.items() if state.late and not state.silent}
+        joined = [node for node, at_ms in held.items() if now_ms - at_ms <= window_ms]
+        together = len(fresh) + len(lately) + len(late) + len(joined)
+        beating = len(states) - (len(lost) - len(lately)) - (len(held) - len(joined))
+        if _are_many(together, beating):
+            lost = {node: at for node, at in lost.items() if node not in lately}
+            held |= lately | fresh
+        else:
+            lost |= fresh
+    if not held:
+        return Verdict(lost)
+    changed_at_ms = now_ms
+    if before.brake is not None and held.keys() == before.brake.nodes.keys():
+        changed_at_ms = before.brake.changed_at_ms
+    readable = all(one.problem is None for one in heard)
+    wait_ms = _longest_wait_ms(held, states, len(states) - len(lost))
+    if readable and wait_ms is not None and now_ms - changed_at_ms > wait_ms:
+        return Verdict(lost | dict.fromkeys(held, LONG_AGO_MS))
+    return Verdict(lost, Brake(held, changed_at_ms))
+
+
+def _are_many(nodes: int, beating: int) -> bool:
+    return nodes > _FEW and nodes * _SHARE > beating
+
+
+def _longest_wait_ms(
+    held: Mapping[str, int], states: Mapping[str, _State], beating: int
+) -> int | None:
+    """How long unchanged silence is held back; ``None`` for ever."""
+    if not _are_many(len(held), beating):
+        return max(states[node].threshold_ms for node in held)
+    return _HOLD_MS if len(held) * _MOST <= beating else None
+
+
+def _states(heard: Iterable[Heard]) -> dict[str, _State]:
+    states: dict[str, _State] = {}
+    for one in heard:
+        if one.listed_at_ms is None:
+            continue
+        for node, pulse in one.pulses.items():
+            state = _state(pulse, one.listed_at_ms)
+            other = states.get(node)
+            states[node] = state if other is None else _livelier(state, other)
+    return states
+
+
+def _state(pulse: Pulse, listed_at_ms: int) -> _State:
+    quiet_ms = listed_at_ms - pulse.counts_from_ms
+    return _State(
+        silent=quiet_ms > pulse.threshold_ms,
+        late=quiet_ms * 2 > pulse.threshold_ms,
+        silent_at_ms=pulse.counts_from_ms + pulse.threshold_ms,
+        threshold_ms=pulse.threshold_ms,
+    )
+
+
+def _livelier(one: _State, other: _State) -> _State:
+    return max(one, other, key=lambda state: (not state.silent, not state.late, state.silent_at_ms))

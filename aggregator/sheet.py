@@ -1,0 +1,118 @@
+"""The one document that holds all nodes: its readers replace what they know by it (M10).
+
+Readers take a node that is not in it for healthy, so what does not fit is left out in the order
+in which nobody misses it: first healthy nodes without any fault, then healthy ones (defect B7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.shards import Value
+from contract.cluster_info import VALUE_LIMIT, member, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+class Sheet:
+    """Members of the document. It has the number 0, so that it looks like ``Shards``.
+
+    ``key`` is the name of a node's member; ``weight`` says from its text how much it is missed:
+    0 not at all, 1 by people, 2 by schedulers.
+    """
+
+    def __init__(self, key: Callable[[str], str], weight: Callable[[str], int]) -> None:
+        self._key = key
+        self._weight = weight
+        self._members: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self._bytes = 1
+        self._revision = 0
+        self._value: Value | None = None
+        self._annotations: dict[str, str] = {}
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The one document."""
+        return (0,)
+
+    def home(self, node: str) -> int | None:
+        """The document that holds ``node``."""
+        return 0 if node in self._members else None
+
+    def restore(self, _: int, texts: Mapping[str, str]) -> None:
+        """Take over what an earlier run wrote."""
+        for node, text in texts.items():
+            self.put(node, text)
+        self._revision = 0
+
+    def ensure(self, _: int) -> None:
+        """The document is always ours."""
+
+    def put(self, node: str, text: str) -> frozenset[int]:
+        """Set a node's entry."""
+        self._forget(node)
+        self._texts[node] = text
+        one = self._members[node] = member(self._key(node), text)
+        self._bytes += len(one.encode()) + 1
+        return self._changed()
+
+    def drop(self, node: str) -> frozenset[int]:
+        """Remove a node."""
+        if node not in self._members:
+            return frozenset()
+        self._forget(node)
+        return self._changed()
+
+    def annotate(self, annotations: Mapping[str, str]) -> frozenset[int]:
+        """Write these annotations with the document from now on."""
+        if self._annotations == annotations:
+            return frozenset()
+        self._annotations = dict(annotations)
+        return self._changed()
+
+    def _forget(self, node: str) -> None:
+        self._texts.pop(node, None)
+        one = self._members.pop(node, None)
+        if one is not None:
+            self._bytes -= len(one.encode()) + 1
+
+    def _changed(self) -> frozenset[int]:
+        self._revision += 1
+        self._value = None
+        return frozenset({0})
+
+    def acknowledged(self, _: int, __: int) -> frozenset[int]:
+        """Nobody moves."""
+        return frozenset()
+
+    def revision(self, _: int) -> int:
+        """The revision of the document's value."""
+        return self._revision
+
+    def value(self, _: int) -> Value:
+        """What the document must say now."""
+        if self._value is None:
+            kept = self._kept()
+            self._value = Value(
+                text=value_of(self._members[node] for node in kept),
+                nodes=len(kept),
+                revision=self._revision,
+                left_out=len(self._members) - len(kept),
+                annotations=self._annotations,
+            )
+        return self._value
+
+    def _kept(self) -> list[str]:
+        nodes = sorted(self._members)
+        if self._bytes <= VALUE_LIMIT:
+            return nodes
+        weights = {node: self._weight(self._texts[node]) for node in nodes}
+        kept = [node for node in nodes if weights[node] > 0]
+        if self._size(kept) > VALUE_LIMIT:
+            kept = [node for node in nodes if weights[node] > 1]
+        return kept
+
+    def _size(self, nodes: Iterable[str]) -> int:
+        return 1 + sum(len(self._members[node].encode()) + 1 for node in nodes)

@@ -1,0 +1,250 @@
+"""What a node pays for the agent: memory and processor time, idle and busy.
+
+::
+
+    python -m benchmarks.footprint [--store directory --store kubernetes] [--seconds 60]
+                                   [--events-per-second 20] [--chips 16 | 8]
+
+Starts a real ``vigil agent`` on an emulated server (16 chips: a3, 8: a2), lets it settle, and
+measures over ``--seconds`` idle and as long while faults come and go.
+
+Memory is the proportional set size of the daemon and all processes below it. Processor time is
+that of the daemon and of the children that live through the measurement; what ends meanwhile (tools
+that are run now and then) is counted apart. Ends with 1 when the idle figures miss their budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from dcmi_shim.emulator.control import Emulator
+from dcmi_shim.emulator.install import install
+from tests.parts.controlplane import ControlPlane
+from tests.parts.processes import PartFailed, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+MEMORY_BUDGET_MIB = 80.0
+CPU_BUDGET_PERCENT = 0.4
+NOT_IMPORTED = ("grpc", "rich")
+"""What an agent without their users must not load."""
+
+_PROFILES = {8: "a2", 16: "a3"}
+_CODES = ("80E01801", "80C98008", "80E18402", "80CD8809")
+_START_SECONDS = 60.0
+_SETTLE_SECONDS = 10.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Processor seconds since the start: of each process that lives, and of those that ended."""
+
+    living: dict[int, float]
+    ended: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One measurement. CPU in percent of one core."""
+
+    store: str
+    load: str
+    processes: int
+    pss_mib: float
+    cpu_percent: float
+    tools_percent: float
+
+    @property
+    def is_within_budget(self) -> bool:
+        """Whether an idle agent may take so much."""
+        return self.pss_mib <= MEMORY_BUDGET_MIB and self.cpu_percent <= CPU_BUDGET_PERCENT
+
+
+def family(pid: int) -> list[int]:
+    """``pid`` and every process below it."""
+    return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+
+
+def pss_mib(pid: int) -> float:
+    """Proportional set size of one process; 0 when it has just ended."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    (line,) = [line for line in text.splitlines() if line.startswith("Pss:")]
+    return int(line.split()[1]) / 1024
+
+
+def usage(pid: int) -> Usage:
+    """Processor time of ``pid`` and of every process below it."""
+    living: dict[int, float] = {}
+    ended = 0.0
+    for one in family(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            user, system, ended_user, ended_system = map(int, fields[11:15])
+            living[one] = (user + system) / _TICKS
+            ended += (ended_user + ended_system) / _TICKS
+    return Usage(living, ended)
+
+
+def between(before: Usage, after: Usage, seconds: float) -> tuple[float, float]:
+    """Percent of a core: of what lived all the time, and of what did not."""
+    lived = before.living.keys() & after.living.keys()
+    long = sum(after.living[pid] - before.living[pid] for pid in lived)
+    short = after.ended - before.ended
+    short += sum(after.living[pid] for pid in after.living.keys() - lived)
+    return 100 * long / seconds, 100 * short / seconds
+
+
+def loaded(pid: int) -> list[str]:
+    """Which packages of ``NOT_IMPORTED`` are imported by a process, told by what it has mapped.
+
+    Only packages with compiled parts show up so; the tests ask the interpreter for all.
+    """
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return [name for name in NOT_IMPORTED if f"/{name}/" in maps]
+
+
+class Subject:
+    """One agent on one emulated server."""
+
+    def __init__(self, directory: Path, chips: int, store: Sequence[str]) -> None:
+        directory.mkdir()
+        install(directory / "driver", directory / "emulator", _PROFILES[chips])
+        self.chips = chips
+        self.emulator = Emulator(directory / "emulator")
+        self._state_dir = directory / "state"
+        place = ("--driver-root", directory / "driver", "--state-dir", self._state_dir)
+        verb = (sys.executable, "-m", "vigil", "agent", "--node-name", "node-1", "--trust-driver")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
+        self._running = Running([*verb, *place, *store], directory / "log", environment)
+
+    @property
+    def pid(self) -> int:
+        """The daemon."""
+        return self._running.pid
+
+    def settle(self) -> None:
+        """Wait until it has published, and for what follows a start."""
+        log = self._running.log
+        self._running.wait_until((self._state_dir / "agent.sock").exists, _START_SECONDS)
+        time.sleep(_SETTLE_SECONDS)
+        if self._running.status is not None:
+            raise PartFailed(f"the agent ended:\n{log.read_text()[-2000:]}")
+
+    def measure(self, store: str, load: str, seconds: float, work: Callable[[], None]) -> Figures:
+        """Call ``work`` again and again for so long."""
+        before, begun = usage(self.pid), time.monotonic()
+        while time.monotonic() - begun < seconds:
+            work()
+        elapsed = time.monotonic() - begun
+        cpu, tools = between(before, usage(self.pid), elapsed)
+        processes = family(self.pid)
+        memory = sum(pss_mib(pid) for pid in processes)
+        return Figures(store, load, len(processes), memory, cpu, tools)
+
+    def close(self) -> None:
+        """End it."""
+        self._running.stop()
+        self.emulator.close()
+
+
+def faults(subject: Subject, per_second: float) -> Callable[[], None]:
+    """Faults that come and go: each call is one event, at its pace."""
+
+    def turns() -> Iterator[None]:
+        while True:
+            for code in _CODES:
+                for chip in range(subject.chips):
+                    subject.emulator.occur(chip, code)
+                    yield
+                for chip in range(subject.chips):
+                    subject.emulator.recover(chip, code)
+                    yield
+
+    events = turns()
+
+    def one() -> None:
+        next(events)
+        time.sleep(1 / per_second)
+
+    return one
+
+
+def measured(arguments: argparse.Namespace, store: str, directory: Path) -> list[Figures]:
+    """Idle and busy figures with one store."""
+    with contextlib.ExitStack() as parts:
+        options = ["--store", f"directory:{directory / 'store'}"]
+        if store == "kubernetes":
+            (directory / "plane").mkdir()
+            plane = parts.enter_context(ControlPlane(directory / "plane"))
+            options = ["--store", "kubernetes:", "--kubeconfig", str(plane.kubeconfig)]
+        subject = parts.enter_context(
+            contextlib.closing(Subject(directory / "node", arguments.chips, options))
+        )
+        subject.settle()
+        rows = [subject.measure(store, "idle", arguments.seconds, lambda: time.sleep(0.5))]
+        rate = arguments.events_per_second
+        if rate:
+            load = f"{rate:g} events/s"
+            rows.append(subject.measure(store, load, arguments.seconds, faults(subject, rate)))
+        for name in loaded(subject.pid):
+            print(f"the agent has imported {name}")
+        return rows
+
+
+def table(rows: Sequence[Figures]) -> Table:
+    """The figures, and how much of its budget an idle agent takes."""
+    shown = Table(title="footprint of vigil agent with its children")
+    for heading in ("store", "load"):
+        shown.add_column(heading)
+    for heading in ("processes", "PSS MiB", "of 80", "CPU %", "of 0.4", "tools CPU %"):
+        shown.add_column(heading, justify="right")
+    for row in rows:
+        idle = row.load == "idle"
+        shown.add_row(
+            *(row.store, row.load, str(row.processes), f"{row.pss_mib:.1f}"),
+            f"{row.pss_mib / MEMORY_BUDGET_MIB:.2f}",
+            f"{row.cpu_percent:.2f}",
+            f"{row.cpu_percent / CPU_BUDGET_PERCENT:.2f}" if idle else "",
+            f"{row.tools_percent:.2f}",
+        )
+    return shown
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description="Memory and processor time of vigil agent.")
+    stores = ("directory", "kubernetes")
+    parser.add_argument("--store", action="append", choices=stores, help="default: both")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure each")
+    parser.add_argument("--events-per-second", type=float, default=20.0, help="0: idle only")
+    parser.add_argument("--chips", type=int, default=16, choices=sorted(_PROFILES))
+    arguments = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="npu-vigil-") as directory:
+        for store in arguments.store or stores:
+            place = Path(directory) / store
+            place.mkdir()
+            rows += measured(arguments, store, place)
+    Console(width=100).print(table(rows))
+    sys.exit(not all(row.is_within_budget for row in rows if row.load == "idle"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""On-board switches of an A3 (``spec/device-plugin.md`` 5.1): events at once, the list as audit.
+
+The rules are those of ``listed``. The library is this collector's own; elsewhere than on an A3 the
+collector says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from collectors.base import Need
+from collectors.listed import LAG_SECONDS, Entry, ListBeliefs
+from contract.errors import DriverCallError, DriverError
+from contract.observation import (
+    NODE,
+    Assertion,
+    Gap,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+)
+from contract.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
+from contract.switch_info import SwitchPort, port_subject
+from dcmi_shim.discovery import find_library
+from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.switch_calls import LIST_LENGTH
+from dcmi_shim.switch_driver import SwitchDriver
+from dcmi_shim.types import DriverGap
+from dcmi_shim.vendor import LINGQU
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from collectors.base import Surroundings
+    from collectors.listed import Key
+    from contract.observation import Report
+    from dcmi_shim.discovery import FoundLibrary
+    from dcmi_shim.switch_types import SwitchEvent
+
+_log = logging.getLogger(__name__)
+_WITH_SWITCHES = "Ascend910A3"
+_ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
+_RECOVERED = 0
+_UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
+_AGAIN_SECONDS = 5.0
+"""How often the list is asked while it fails, or while no events arrive."""
+
+_PATIENCE_SECONDS = 1.0
+# Timers may fire early by the resolution of their clock; what is due so soon is due.
+_DUE_SECONDS = 0.001
+
+
+class Switches:
+    """The collector of switch faults; ``audit_period_seconds`` is that of the list."""
+
+    name = "switch"
+    needs = frozenset({Need.DRIVER})
+    deadline_seconds = 15.0
+
+    def __init__(self, audit_period_seconds: float = 30.0) -> None:
+        self.period_seconds = audit_period_seconds
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        if not await self._applies(surroundings):
+            while True:
+                surroundings.progress()
+                await asyncio.sleep(self.period_seconds / 2)
+        places = surroundings.places
+
+        def find() -> FoundLibrary:
+            return find_library(
+                places.driver_root,
+                trust_driver=places.trust_driver,
+                environment=places.environment,
+                vendor=LINGQU,
+            )
+
+        driver = SwitchDriver(find, surroundings.wall_clock)
+        watch = _Watch(self.name, self.period_seconds, surroundings, driver)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(driver.run(), name=f"{self.name} driver")
+                tasks.create_task(watch.events(), name=f"{self.name} events")
+                tasks.create_task(watch.audits(), name=f"{self.name} audits")
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        raise AssertionError("the collector's tasks never end")
+
+    async def _applies(self, surroundings: Surroundings) -> bool:
+        """Whether this node has switches. Until its driver answers, what is remembered is blind."""
+        asking = asyncio.ensure_future(surroundings.driver.inventory())
+        is_blind = not surroundings.believed
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                surroundings.progress()
+                if not asking.done() and not is_blind:
+                    is_blind = True
+                    reason = "the driver has not answered since the start"
+                    now_ms = surroundings.wall_clock()
+                    surroundings.report([SourceBlind(self.name, NODE, now_ms, reason)])
+            return asking.result().family == _WITH_SWITCHES
+        finally:
+            asking.cancel()
+
+
+class _Watch:
+    """One run of the collector on a node with switches."""
+
+    def __init__(
+        self,
+        source: str,
+        period_seconds: float,
+        surroundings: Surroundings,
+        driver: SwitchDriver,
+    ) -> None:
+        self._source = source
+        self._period_seconds = period_seconds
+        self._around = surroundings
+        self._driver = driver
+        self._loop = asyncio.get_running_loop()
+        self._beliefs = ListBeliefs(source, surroundings.believed)
+        self._changed = asyncio.Event()
+        self._due = self._loop.time()
+        self._settled_at = self._due + LAG_SECONDS
+        """When the list shows all that happened before events arrived (at a start, after a gap)."""
+        self._asked_at = float("-inf")
+        self._answers: bool | None = None
+        """Whether the last query was answered."""
+        self._has_list = True
+
+    async def events(self) -> NoReturn:
+        """Report what the library says as it says it."""
+        async for item in self._driver.events():
+            if isinstance(item, DriverGap):
+                self._gap(item.at_ms, item.reason)
+            else:
+                self._event(item)
+            self._changed.set()
+        raise AssertionError("the driver's events never end")
+
+    def _gap(self, at_ms: int, reason: str) -> None:
+        self._around.report([Gap(self._source, at_ms, reason)])
+        self._due = self._loop.time()
+        self._settled_at = self._due + LAG_SECONDS
+
+    def _event(self, event: SwitchEvent) -> None:
+        subject, code = _key(event)
+        assertion = _ASSERTIONS.get(event.assertion)
+        if assertion is None or event.event_type == 0:
+            what = f"event {code} on {subject} with assertion {event.assertion}"
+            _log.warning("%s: cannot be; the list is asked", what)
+            self._gap(event.seen_at_ms, f"{what}: cannot be")
+            return
+        seen = Observation(
+            source=self._source,
+            subject=subject,
+            code=code,
+            assertion=assertion,
+            seen_at_ms=event.seen_at_ms,
+            severity=event.severity,
+            driver_raised_at_ms=event.driver_raised_at_ms,
+            serial=event.serial,
+            text=event.information,
+        )
+        at = self._loop.time()
+        if assertion is Assertion.ONCE:
+            # The list tells whether a notice lasts.
+            self._beliefs.expect((subject, code), at)
+            self._around.report([seen])
+            return
+        is_blind = self._answers is not True and self._has_list
+        reports = self._beliefs.event(seen, at, list_is_blind=is_blind)
+        if reports:
+            self._around.report(reports)
+
+    async def audits(self) -> NoReturn:
+        """Ask for the list whenever that is due."""
+        while True:
+            self._around.progress()
+            self._changed.clear()
+            due = self._next()
+            wait = due - self._loop.time()
+            if wait < _DUE_SECONDS:
+                await self._ask(due)
+                continue
+            try:
+                async with asyncio.timeout(min(wait, self._period_seconds / 2)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _next(self) -> float:
+        """When the list is due: by its period, or because of events not audited since."""
+        checks = (self._beliefs.next_check(), self._settled_at)
+        waiting = [check for check in checks if check is not None and check > self._asked_at]
+        return min([self._due, *waiting])
+
+    async def _ask(self, due: float) -> None:
+        asked_at = self._asked_at = max(self._loop.time(), due)
+        again = min(self._period_seconds, _AGAIN_SECONDS)
+        self._due = asked_at + again
+        try:
+            faults = await self._driver.faults()
+        except DriverError as error:
+            if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
+                self._has_list = False
+                self._due = asked_at + self._period_seconds
+            self._blind(str(error))
+            return
+        self._has_list = True
+        if self._driver.polling_reason is None:
+            self._due = asked_at + self._period_seconds
+        now_ms = self._around.wall_clock()
+        reports: list[Report] = []
+        if self._answers is not True:
+            if self._answers is False:
+                _log.info("switch: the list of faults is answered again")
+            self._answers = True
+            reports.append(SourceAnswered(self._source, NODE, now_ms))
+        complete = len(faults) < LIST_LENGTH
+        reports += self._beliefs.answered(_entries(faults), asked_at, now_ms, complete=complete)
+        if reports:
+            self._around.report(reports)
+
+    def _blind(self, reason: str) -> None:
+        if self._answers is False:
+            return
+        self._answers = False
+        _log.warning("switch: blind: %s", reason)
+        now_ms = self._around.wall_clock()
+        self._around.report([SourceBlind(self._source, NODE, now_ms, reason)])
+
+
+def _key(event: SwitchEvent) -> Key:
+    port = SwitchPort(event.chip, event.port, event.peer_device, event.peer_port)
+    # A whole chip has no peer, whatever the driver writes there.
+    peer = NOT_APPLICABLE if event.port == NOT_APPLICABLE else event.peer_device
+    code = SwitchCode(event.event_type, event.sub_type, peer)
+    return port_subject(port), format_switch_code(code)
+
+
+def _entries(faults: Sequence[SwitchEvent]) -> Mapping[Key, Entry]:
+    """What a list says; recoveries in it, and what has no event type, are no faults."""
+    return {
+        _key(fault): Entry(fault.severity, fault.driver_raised_at_ms)
+        for fault in faults
+        if fault.assertion != _RECOVERED and fault.event_type
+    }

@@ -1,0 +1,228 @@
+"""The calls of the fault path of ``libdcmi.so``, as the driver child makes them.
+
+Each function of ``CALLS`` returns the library's return code and a value that is meaningful only
+when that is 0. An output out of the ranges of ``spec/dcmi.md`` 4.5 raises ``Implausible``. Runs in
+the driver child: ctypes only.
+"""
+
+from __future__ import annotations
+
+import sys
+from ctypes import c_char, c_int, c_uint, sizeof, string_at
+
+from dcmi_shim import abi
+from dcmi_shim.library import SLACK, Implausible, output, raised_at_ms, text, within
+from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ctypes import Structure
+    from typing import Any
+
+    from dcmi_shim.library import Answer, Library
+
+SIGNATURES = abi.SIGNATURES
+SUBSCRIBE = "dcmi_subscribe_fault_event"
+_ALL = -1
+_EVENT_UNION_OFFSET = 8
+_INVALID = 0xFFFFFFFF
+_CARDS = 64
+_DEVICES_PER_CARD = 4
+_ID_MAX = 255
+_CODES = 128
+_VERSION_SIZE = 33
+_HEALTH_LIMIT = 2**31 - 1
+_NETWORK_HEALTH_MAX = 127
+_VDIE = 1
+_SUPER_POD = (12, 1)
+_SUPER_POD_LEAST = 24
+
+
+def subscribe(library: Library, handler: object) -> int:
+    """Have ``handler`` told of every event of every chip; the library's return code."""
+    return library.call(SUBSCRIBE, _ALL, _ALL, abi.EventFilter(), handler)
+
+
+def copy_event(address: int) -> dict[str, object]:
+    """The event at ``address``, as ``RawEvent`` has it; ``Implausible`` for what is none."""
+    kind = int.from_bytes(string_at(address, 4), sys.byteorder)
+    if kind:
+        raise Implausible(f"an event of the unknown type {kind}")
+    event = abi.DmsFaultEvent.from_address(address + _EVENT_UNION_OFFSET)
+    return {
+        "of": "chip",
+        "code": event.event_id,
+        "logic_id": event.deviceid,
+        "severity": event.severity,
+        "assertion": event.assertion,
+        "driver_raised_at_ms": raised_at_ms(event.alarm_raised_time),
+        "serial": event.event_serial_num,
+        "notification": event.notify_serial_num,
+        "node_type": event.node_type,
+        "node_id": event.node_id,
+        "sub_node_type": event.sub_node_type,
+        "sub_node_id": event.sub_node_id,
+        "name": event.event_name.decode(errors="replace"),
+        "information": event.additional_info.decode(errors="replace"),
+    }
+
+
+def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int) -> tuple[int, int]:
+    value, address = output(kind)
+    return library.call(name, *before, address), int(value.value)
+
+
+def init(library: Library) -> Answer:
+    """``dcmi_init``. The value is what ``dcmiv2_init`` answers when there is no v1."""
+    answer = library.call("dcmi_init")
+    if answer in (UNSUPPORTED, SYMBOL_MISSING):
+        return answer, library.call("dcmiv2_init")
+    return answer, None
+
+
+def version(library: Library) -> Answer:
+    """The DCMI version, e.g. ``24.1.rc3``."""
+    memory = (c_char * (_VERSION_SIZE + SLACK))()
+    answer = library.call("dcmi_get_dcmi_version", memory, _VERSION_SIZE)
+    return answer, text(memory.raw) or None
+
+
+def card_list(library: Library) -> Answer:
+    """``[number of cards, card ids]``; ids that the driver marks as absent are left out."""
+    number, number_at = output(c_int)
+    cards, cards_at = output(c_int * _CARDS)
+    answer = library.call("dcmi_get_card_list", number_at, cards_at, _CARDS)
+    if answer:
+        return answer, None
+    count = within("the number of cards", number.value, 1, _CARDS)
+    return answer, [count, [card for card in cards[:count] if card >= 0]]
+
+
+def devices_in_card(library: Library, card: int) -> Answer:
+    """How many chips ``card`` has."""
+    answer, count = _one_int(library, "dcmi_get_device_num_in_card", card)
+    if answer:
+        return answer, None
+    return answer, within("the number of devices", count, 1, _DEVICES_PER_CARD)
+
+
+def logic_id(library: Library, card: int, device: int) -> Answer:
+    """Logic id of a chip."""
+    value, address = output(c_int)
+    answer = library.call("dcmi_get_device_logic_id", address, card, device)
+    return answer, None if answer else within("the logic id", value.value, 0, _ID_MAX)
+
+
+def physical_id(library: Library, logic: int) -> Answer:
+    """Physical id of the chip with logic id ``logic``."""
+    answer, value = _one_int(library, "dcmi_get_device_phyid_from_logicid", logic, kind=c_uint)
+    return answer, None if answer else within("the physical id", value, 0, _ID_MAX)
+
+
+def _chip_name(
+    library: Library, name: str, kind: type[Structure], card: int, device: int
+) -> Answer:
+    info, address = output(kind)
+    answer = library.call(name, card, device, address)
+    if answer:
+        return answer, None
+    words = [text(bytes(field)) for field in (info.chip_type, info.chip_name, info.chip_ver)]
+    if not any(words):
+        raise Implausible("type, name and version of the chip are empty")
+    return answer, words
+
+
+def chip_name_v2(library: Library, card: int, device: int) -> Answer:
+    """Type, name and version of the chip by the newer call."""
+    return _chip_name(library, "dcmi_get_device_chip_info_v2", abi.ChipInfoV2, card, device)
+
+
+def chip_name(library: Library, card: int, device: int) -> Answer:
+    """Type, name and version of the chip by the older call."""
+    return _chip_name(library, "dcmi_get_device_chip_info", abi.ChipInfo, card, device)
+
+
+def board_id(library: Library, card: int, device: int) -> Answer:
+    """Board id; ``None`` when the driver marks it as invalid."""
+    info, address = output(abi.BoardInfo)
+    answer = library.call("dcmi_get_device_board_info", card, device, address)
+    return answer, None if info.board_id == _INVALID else info.board_id
+
+
+def die_words(library: Library, card: int, device: int) -> Answer:
+    """The five words that name the chip's V-die, for ever."""
+    die, address = output(abi.DieId)
+    return library.call("dcmi_get_device_die_v2", card, device, _VDIE, address), list(die.soc_die)
+
+
+def pcie_address(library: Library, card: int, device: int) -> Answer:
+    """Domain, bus, device and function on the PCIe bus."""
+    info, address = output(abi.PcieInfoAll)
+    answer = library.call("dcmi_get_device_pcie_info_v2", card, device, address)
+    return answer, [info.domain, info.bdf_busid, info.bdf_deviceid, info.bdf_funcid]
+
+
+def super_pod(library: Library, card: int, device: int) -> Answer:
+    """Sdid, size, super-pod id, server index, chassis id and type; invalid ones are ``None``."""
+    info, info_at = output(abi.SuperPodInfo)
+    size, size_at = output(c_uint)
+    size.value = sizeof(abi.SuperPodInfo)
+    answer = library.call("dcmi_get_device_info", card, device, *_SUPER_POD, info_at, size_at)
+    if answer:
+        return answer, None
+    within("the super-pod data's size", size.value, _SUPER_POD_LEAST, sizeof(abi.SuperPodInfo))
+    members = (
+        info.sdid,
+        info.super_pod_size,
+        info.super_pod_id,
+        info.server_index,
+        info.chassis_id,
+        info.super_pod_type,
+    )
+    return answer, [None if member == _INVALID else member for member in members]
+
+
+def health(library: Library, card: int, device: int) -> Answer:
+    """Health word; ``None`` for "not found or not started"."""
+    answer, value = _one_int(library, "dcmi_get_device_health", card, device, kind=c_uint)
+    if answer or value == _INVALID:
+        return answer, None
+    return answer, within("the health", value, 0, _HEALTH_LIMIT - 1)
+
+
+def network_health(library: Library, card: int, device: int) -> Answer:
+    """What the chip's own network check found (``spec/dcmi.md`` 4.3)."""
+    answer, value = _one_int(library, "dcmi_get_device_network_health", card, device)
+    return answer, None if answer else within("the network health", value, 0, _NETWORK_HEALTH_MAX)
+
+
+def error_codes(library: Library, card: int, device: int) -> Answer:
+    """Active fault codes in the driver's order."""
+    count, count_at = output(c_int)
+    codes, codes_at = output(c_uint * _CODES)
+    name = "dcmi_get_device_errorcode_v2"
+    answer = library.call(name, card, device, count_at, codes_at, _CODES)
+    if answer:
+        return answer, None
+    listed = within("the number of error codes", count.value, 0, _CODES)
+    return answer, [code for code in codes[:listed] if code]
+
+
+CALLS: dict[str, Callable[..., Answer]] = {
+    "dcmi_init": init,
+    "dcmi_get_dcmi_version": version,
+    "dcmi_get_card_list": card_list,
+    "dcmi_get_device_num_in_card": devices_in_card,
+    "dcmi_get_device_logic_id": logic_id,
+    "dcmi_get_device_phyid_from_logicid": physical_id,
+    "dcmi_get_device_chip_info_v2": chip_name_v2,
+    "dcmi_get_device_chip_info": chip_name,
+    "dcmi_get_device_board_info": board_id,
+    "dcmi_get_device_die_v2": die_words,
+    "dcmi_get_device_pcie_info_v2": pcie_address,
+    "dcmi_get_device_info": super_pod,
+    "dcmi_get_device_health": health,
+    "dcmi_get_device_network_health": network_health,
+    "dcmi_get_device_errorcode_v2": error_codes,
+}

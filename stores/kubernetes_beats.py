@@ -1,0 +1,162 @@
+"""Heartbeats in a Kubernetes API server: one write per beat, one cheap list for all of them.
+
+A list is asked for with ``resourceVersion=0``: the API server answers from its cache, in one piece,
+without a question to etcd.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from contract.errors import StoreRefused, StoreUnavailable
+from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
+from stores import kubernetes_leases as leases
+from stores import kubernetes_wire as wire
+from stores.kubernetes_namespaces import create_namespace
+
+if TYPE_CHECKING:
+    from stores.base import Beat
+    from stores.kubernetes_connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_OK = 200
+_CREATED = 201
+_NOT_FOUND = 404
+_CONFLICT = 409
+
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{HEARTBEAT_NAMESPACE}/leases"
+_FROM_CACHE = "resourceVersion=0"
+_LIST_SECONDS = 30.0
+_ATTEMPTS = 3
+
+
+class Heartbeats:
+    """The Leases of all nodes behind one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._held: dict[str, tuple[str, int]] = {}
+        """By node, what it takes to see that a Lease changed hands: holder and transitions."""
+        self._complained: dict[str, str] = {}
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``. The first beat of a holder also reads, to count changes of hands."""
+        what = f"renew Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(beat.node)}"
+        path = _path(beat.node)
+        for _ in range(_ATTEMPTS):
+            transitions = await self._transitions(beat, what)
+            status, answer = await self._connection.request(
+                "PATCH",
+                f"{path}?{wire.FIELD_MANAGER}",
+                msgspec.json.encode(leases.fields(beat, transitions)),
+                headers=wire.MERGE_PATCH_HEADERS,
+            )
+            if status == _OK:
+                self._remember(beat, answer, transitions, what)
+                return
+            if status != _NOT_FOUND:
+                raise wire.refusal(status, answer, what)
+            if await self._create(beat, what):
+                return
+        raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
+
+    async def beats(self, node: str | None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        if node is None:
+            return tuple(beat for one in await self._list() if (beat := self._beat(one)))
+        what = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+        body = await self._read(node, _FROM_CACHE, what)
+        beat = None if body is None else self._beat(_decoded(body, what))
+        return () if beat is None else (beat,)
+
+    async def _transitions(self, beat: Beat, what: str) -> int | None:
+        """How often the Lease changed hands with this beat; ``None`` if it does not now."""
+        held = self._held.get(beat.node)
+        if held is not None and held[0] == beat.holder:
+            return None
+        lease = await self._read(beat.node, "", what)
+        if lease is None or _decoded(lease, what).holder == beat.holder:
+            return None
+        return _decoded(lease, what).transitions + 1
+
+    def _remember(self, beat: Beat, answer: bytes, transitions: int | None, what: str) -> None:
+        shown = _decoded(answer, what).transitions
+        held = self._held.get(beat.node)
+        if transitions is None and held is not None and held[1] != shown:
+            # Somebody else held it in between: the next beat takes it back properly.
+            del self._held[beat.node]
+        else:
+            self._held[beat.node] = (beat.holder, shown)
+
+    async def _create(self, beat: Beat, what: str) -> bool:
+        """Whether the first Lease of this node was created; else it is tried again."""
+        body = msgspec.json.encode(leases.whole(beat))
+        status, answer = await self._connection.request(
+            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body
+        )
+        if status in (_OK, _CREATED):
+            self._held[beat.node] = (beat.holder, 0)
+            return True
+        if status == _NOT_FOUND:
+            await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
+        elif status != _CONFLICT:
+            raise wire.refusal(status, answer, what)
+        return False
+
+    async def _read(self, node: str, query: str, what: str) -> bytes | None:
+        status, body = await self._connection.request("GET", f"{_path(node)}?{query}")
+        if status == _NOT_FOUND:
+            return None
+        if status != _OK:
+            raise wire.refusal(status, body, what)
+        return body
+
+    async def _list(self) -> list[leases.Lease]:
+        query = urlencode({"labelSelector": "=".join(leases.LABEL)})
+        status, body = await self._connection.request(
+            "GET", f"{_LEASES}?{query}&{_FROM_CACHE}", seconds=_LIST_SECONDS
+        )
+        if status != _OK:
+            raise wire.refusal(status, body, "list Leases")
+        try:
+            found, problems = leases.decode_list(body)
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the list of Leases is malformed: {error}") from error
+        for problem in problems:
+            self._complain(f"in the list ({problem})", "malformed")
+        return found
+
+    def _beat(self, lease: leases.Lease) -> Beat | None:
+        name = lease.metadata.name
+        try:
+            beat = leases.beat_of(lease)
+        except leases.NoBeat as error:
+            self._complain(f"{HEARTBEAT_NAMESPACE}/{name}", str(error))
+            return None
+        if self._complained:
+            self._complained.pop(f"{HEARTBEAT_NAMESPACE}/{name}", None)
+        return beat
+
+    def _complain(self, which: str, problem: str) -> None:
+        if self._complained.get(which) != problem:
+            self._complained[which] = problem
+            _log.warning("Lease %s is left out, it is no heartbeat: %s", which, problem)
+
+
+def _path(node: str) -> str:
+    problem = node_name_problem(node)
+    if problem is not None:
+        raise StoreRefused(f"the node name {problem}")
+    return f"{_LEASES}/{quote(heartbeat_name(node), safe='')}"
+
+
+def _decoded(body: bytes, what: str) -> leases.Lease:
+    try:
+        return leases.decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error

@@ -1,0 +1,154 @@
+"""Heartbeats as Leases of ``coordination.k8s.io/v1``: their fields, and back to beats.
+
+The interval and the node stand in annotations, exactly; of a Lease that somebody else made, its
+duration and its name must do.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from contract.names import HEARTBEAT_NAMESPACE, HEARTBEAT_PREFIX, heartbeat_name, node_name_problem
+from stores.base import Beat
+
+LABEL = ("npu-vigil/heartbeat", "true")
+"""Which Leases are heartbeats."""
+_NODE = "npu-vigil/node"
+_INTERVAL = "npu-vigil/interval-seconds"
+
+_INTERVALS_OF_A_DURATION = 3
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class NoBeat(Exception):
+    """A Lease that is no heartbeat; the text says why."""
+
+
+class _Annotations(msgspec.Struct, frozen=True):
+    node: str = msgspec.field(default="", name=_NODE)
+    interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    name: str
+    annotations: _Annotations = _Annotations()
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(msgspec.Struct, gc=False):
+    """What is read of a Lease."""
+
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+    @property
+    def holder(self) -> str:
+        """Who holds it; empty for nobody."""
+        return self.spec.holder_identity or ""
+
+    @property
+    def transitions(self) -> int:
+        """How often it went from one holder to another."""
+        return self.spec.lease_transitions or 0
+
+
+class _List(msgspec.Struct):
+    items: list[Lease]
+
+
+class _RawList(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+decoder = msgspec.json.Decoder(Lease)
+_list_decoder = msgspec.json.Decoder(_List)
+_raw_list_decoder = msgspec.json.Decoder(_RawList)
+
+
+def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
+    """The Leases of a list, and what is wrong with those that are none.
+
+    Raises ``msgspec.DecodeError`` for what is no list.
+    """
+    try:
+        return _list_decoder.decode(body).items, []
+    except msgspec.ValidationError:
+        good, problems = [], []
+        for raw in _raw_list_decoder.decode(body).items:
+            try:
+                good.append(decoder.decode(raw))
+            except msgspec.ValidationError as error:
+                problems.append(str(error))
+        return good, problems
+
+
+def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
+    """What a beat sets in its Lease. ``transitions`` only when it goes to this holder now."""
+    renewed = (_EPOCH + beat.beaten_at_ms * _MILLISECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec: dict[str, object] = {
+        "holderIdentity": beat.holder,
+        "leaseDurationSeconds": math.ceil(_INTERVALS_OF_A_DURATION * beat.interval_seconds),
+        "renewTime": renewed,
+    }
+    if transitions is not None:
+        spec |= {"acquireTime": renewed, "leaseTransitions": transitions}
+    annotations = {_NODE: beat.node, _INTERVAL: repr(beat.interval_seconds)}
+    return {"metadata": {"labels": dict([LABEL]), "annotations": annotations}, "spec": spec}
+
+
+def whole(beat: Beat) -> dict[str, object]:
+    """The Lease of a first beat."""
+    content = fields(beat, 0)
+    metadata = {"name": heartbeat_name(beat.node), "namespace": HEARTBEAT_NAMESPACE}
+    given = content["metadata"]
+    assert isinstance(given, dict)
+    return content | {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata | given,
+    }
+
+
+def beat_of(lease: Lease) -> Beat:
+    """The beat that a Lease tells of. Raises ``NoBeat``."""
+    spec = lease.spec
+    node = _node(lease.metadata)
+    if not spec.holder_identity:
+        raise NoBeat("nobody holds it")
+    if spec.renew_time is None:
+        raise NoBeat("it was never renewed")
+    try:
+        beaten_at_ms = (datetime.fromisoformat(spec.renew_time) - _EPOCH) // _MILLISECOND
+    except (ValueError, TypeError):
+        raise NoBeat(f"its renewTime {spec.renew_time!r} is no time") from None
+    return Beat(node, spec.holder_identity, _interval_seconds(lease), beaten_at_ms)
+
+
+def _node(metadata: _Metadata) -> str:
+    node = metadata.annotations.node or metadata.name.removeprefix(HEARTBEAT_PREFIX)
+    if metadata.name != heartbeat_name(node) or node_name_problem(node) is not None:
+        raise NoBeat(f"its name does not fit a node called {node!r}")
+    return node
+
+
+def _interval_seconds(lease: Lease) -> float:
+    try:
+        exact = float(lease.metadata.annotations.interval_seconds)
+    except ValueError:
+        exact = 0.0
+    if 0 < exact < math.inf:
+        return exact
+    duration = lease.spec.lease_duration_seconds
+    if duration is None or duration <= 0:
+        raise NoBeat("it says neither interval nor duration")
+    return duration / _INTERVALS_OF_A_DURATION

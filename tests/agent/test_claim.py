@@ -1,0 +1,140 @@
+"""Whose a node name is: the rule case by case, and two agents at all kinds of times."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.claim import Claim, Standing, look, not_seen
+from stores.base import Beat
+
+NOW_MS = 1_800_000_000_000
+LOW, MINE, HIGH = "host-z_1", "host-m_5", "host-a_9"
+
+
+def a_beat(holder: str = HIGH, at_ms: int = NOW_MS, interval_seconds: float = 5.0) -> Beat:
+    return Beat("node-1", holder, interval_seconds, at_ms)
+
+
+def after(claim: Claim, shown: Beat | None, steady_seconds: float = 100.0) -> Claim:
+    return look(claim, MINE, shown, NOW_MS, steady_seconds)
+
+
+@pytest.mark.parametrize(
+    ("shown", "standing"),
+    [
+        (None, Standing.OURS),
+        (a_beat(MINE), Standing.OURS),
+        (a_beat("renamed-since_5", NOW_MS + 60_000), Standing.OURS),
+        (a_beat(at_ms=NOW_MS - 15_001), Standing.OURS),
+        (a_beat(at_ms=NOW_MS - 15_000), Standing.WAITING),
+        (a_beat(at_ms=NOW_MS), Standing.WAITING),
+        (a_beat(at_ms=NOW_MS + 1), Standing.WAITING),
+        (a_beat(at_ms=NOW_MS + 10**12), Standing.WAITING),
+        (a_beat(LOW, NOW_MS), Standing.WAITING),
+    ],
+)
+def test_a_first_look(shown: Beat | None, standing: Standing) -> None:
+    assert after(Claim(), shown).standing is standing
+
+
+@pytest.mark.parametrize("at_ms", [NOW_MS, NOW_MS + 10**12])
+def test_a_newcomer_waits_for_silence_and_gives_way_to_any_change(at_ms: int) -> None:
+    waiting = after(Claim(), a_beat(at_ms=at_ms), 100.0)
+    assert after(waiting, a_beat(at_ms=at_ms), 115.0) == waiting
+    assert after(waiting, a_beat(at_ms=at_ms), 115.1).standing is Standing.OURS
+    # A clock that is set back is a change like any other.
+    conflict = after(waiting, a_beat(at_ms=at_ms - 5000), 105.0)
+    assert conflict.standing is Standing.CONFLICT
+    assert after(conflict, a_beat(at_ms=at_ms - 5000), 119.9) == conflict
+    assert after(conflict, a_beat(at_ms=at_ms - 5000), 120.1).standing is Standing.OURS
+
+
+def test_the_holder_counts_whatever_the_host_is_called() -> None:
+    assert after(Claim(Standing.OURS), a_beat("other-name_5")).standing is Standing.OURS
+
+
+def test_of_two_that_beat_the_lower_stays() -> None:
+    ours = Claim(Standing.OURS)
+    assert after(ours, a_beat(HIGH)).standing is Standing.OURS
+    assert after(ours, a_beat(LOW)) == Claim(Standing.CONFLICT, a_beat(LOW), 100.0)
+
+
+def test_the_beat_that_was_over_is_not_taken_for_a_new_one() -> None:
+    over = a_beat(LOW, NOW_MS - 60_000)
+    taken = after(Claim(), over)
+    assert after(taken, over) == taken
+    assert after(taken, a_beat(LOW, NOW_MS)).standing is Standing.CONFLICT
+
+
+def test_who_gave_way_is_not_misled_by_an_old_beat_of_its_own() -> None:
+    conflict = after(Claim(Standing.OURS), a_beat(LOW), 100.0)
+    assert after(conflict, a_beat(MINE, NOW_MS - 1), 110.0) == conflict
+    assert after(conflict, a_beat(MINE, NOW_MS - 1), 115.1).standing is Standing.OURS
+
+
+def test_a_lease_that_is_deleted_frees_the_name() -> None:
+    assert after(Claim(Standing.CONFLICT, a_beat(), 100.0), None).standing is Standing.OURS
+
+
+def test_silence_that_could_not_be_heard_does_not_count() -> None:
+    waiting = not_seen(after(Claim(), a_beat(), 100.0), 160.0)
+    assert after(waiting, a_beat(), 175.0).standing is Standing.WAITING
+    assert after(waiting, a_beat(), 175.1).standing is Standing.OURS
+
+
+@dataclass
+class _Host:
+    holder: str
+    clock_ms: int
+    lives: list[tuple[float, float]]
+    claim: Claim = field(default_factory=Claim)
+    due: float = 0.0
+
+
+@given(
+    clocks_ms=st.tuples(st.integers(-60_000, 60_000), st.integers(-60_000, 60_000)),
+    begin=st.floats(0, 30),
+    frozen_at=st.floats(0, 60),
+    frozen_for=st.floats(0, 60),
+    names=st.permutations((LOW, HIGH)),
+    lag=st.floats(0, 0.5),
+    seed=st.integers(0, 10**6),
+)
+def test_in_the_end_exactly_one_of_two_publishes(
+    clocks_ms: tuple[int, int],
+    begin: float,
+    frozen_at: float,
+    frozen_for: float,
+    names: list[str],
+    lag: float,
+    seed: int,
+) -> None:
+    """Hosts with any clocks and a store that shows things late; one host stands still a while."""
+    end = 250.0
+    hosts = (
+        _Host(names[0], clocks_ms[0], [(0, frozen_at), (frozen_at + frozen_for, end)]),
+        _Host(names[1], clocks_ms[1], [(begin, end)], due=begin),
+    )
+    written: list[tuple[float, Beat | None]] = [(-1.0, None)]
+    jitter = random.Random(seed)
+    alone_since = 0.0
+    while (host := min(hosts, key=lambda one: one.due)).due < end:
+        now = host.due
+        host.due = now + 5 * jitter.uniform(0.9, 1.1)
+        if not any(since <= now < until for since, until in host.lives):
+            continue
+        now_ms = NOW_MS + host.clock_ms + int(now * 1000)
+        shown = next(beat for at, beat in reversed(written) if at <= now - lag or at < 0)
+        host.claim = look(host.claim, host.holder, shown, now_ms, now)
+        if host.claim.standing is Standing.OURS:
+            written.append((now, Beat("node-1", host.holder, 5.0, now_ms)))
+        if sum(one.claim.standing is Standing.OURS for one in hosts) != 1:
+            alone_since = now
+    assert sum(one.claim.standing is Standing.OURS for one in hosts) == 1
+    # The last trouble begins at 120 s at the latest; then three silent intervals and a few turns.
+    assert alone_since < 120 + 15 + 60

@@ -1,0 +1,67 @@
+"""Every reading that NPU exporter has a name for, shown as it shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from agent.npu_exporter import Cards, families
+from agent.npu_exporter_names import SHOWN
+from collectors.chip_faults import HEALTH
+from contract.observation import chip_subject
+from dcmi_shim.types import Chip, ChipNames, Inventory
+from tests.parts.exposition import EXPORTER, EXPORTER_TOOL, RECORDED, listed, scraped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
+CHIPS = tuple(Chip(number, number, number // 2, number % 2) for number in range(4))
+INVENTORY = Inventory(CHIPS, "Ascend910A3", "Ascend910", None, "24.1", None, "/libdcmi.so")
+NAMES = {0: ChipNames("Ascend910-Ascend-V1", "AA-BB", "0000:C1:00.0")}
+
+
+def text(cards: Cards) -> str:
+    """The exposition."""
+
+    class Shown(Collector):
+        def collect(self) -> Iterator[Metric]:
+            return families(cards)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Shown())
+    return generate_latest(registry).decode()
+
+
+def test_every_reading_has_their_name_type_help_and_labels() -> None:
+    readings = {(chip_subject(0), name): 1.0 for name in SHOWN}
+    shown = text(Cards(INVENTORY, NAMES, (), readings))
+    for family in text_string_to_metric_families(shown):
+        recorded = RECORDED["metrics"][family.name]
+        assert (family.type, family.documentation) == (recorded["type"], recorded["help"])
+        assert all(sorted(sample.labels) == recorded["labels"] for sample in family.samples)
+    found = scraped(shown)
+    assert {name for name, _ in SHOWN.values()} <= found.keys()
+    assert found.items() <= (listed(EXPORTER) | listed(EXPORTER_TOOL)).items()
+    assert listed(EXPORTER_TOOL).items() <= found.items()
+
+
+def test_cards_and_chips_are_counted_by_their_health() -> None:
+    readings = {(chip_subject(chip), HEALTH): word for chip, word in enumerate((0.0, 0.0, 2.0))}
+    samples = {
+        family.name: family.samples[0].value
+        for family in text_string_to_metric_families(text(Cards(INVENTORY, {}, (), readings)))
+    }
+    assert samples["machine_card_nums"] == 2
+    assert samples["machine_npu_nums"] == 4
+    assert samples["machine_healthy_npu_nums"] == 2
+    assert samples["machine_unhealthy_npu_nums"] == 1
+    assert samples["machine_unknown_npu_nums"] == 1
+
+
+def test_nothing_is_shown_before_the_driver_answered() -> None:
+    assert text(Cards(None, {}, (), {})) == ""

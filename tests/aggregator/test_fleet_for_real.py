@@ -1,0 +1,145 @@
+"""Heartbeats on a real API server: outages, mass silence, one node that dies, and its return.
+
+The interval is 1 s instead of the usual 5, so an outage of a minute is one of 12 s here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from contract.node_info import FaultDevice
+from stores.address import open_store
+from tests.aggregator.daemon import OUTPUTS, Daemon, entries
+from tests.aggregator.fleet import Fleet
+from tests.aggregator.nodes import faulty, node_report, report, unhealthy
+from tests.parts.watching import Watching, watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.base import Document, Store
+    from tests.aggregator.conftest import Make
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.apiserver
+
+INTERVAL = 1.0
+NODES = [f"node-{number:03}" for number in range(100)]
+
+
+@pytest.fixture
+async def store(control_plane: ControlPlane) -> AsyncIterator[Store]:
+    opened = open_store("kubernetes:", control_plane.kubeconfig)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def daemon(control_plane: ControlPlane, make: Make) -> Daemon:
+    return make("kubernetes:", control_plane.kubeconfig)
+
+
+def servers(document: Document) -> dict[str, Any]:
+    """Node to entry in cluster-info-node-cm."""
+    text = document.data[CLUSTER_NODE_NAME]
+    found = json.loads(text) if text else {}
+    return {key.removeprefix("mindx-dl-nodeinfo-"): entry for key, entry in found.items()}
+
+
+def statuses(seen: Watching) -> dict[str, str]:
+    """Node to status, as it is published now."""
+    document = seen.documents.get((CLUSTER_NAMESPACE, CLUSTER_NODE_NAME))
+    found = {} if document is None else servers(document)
+    return {node: entry["NodeStatus"] for node, entry in found.items()}
+
+
+async def told(daemon: Daemon, **wanted: object) -> dict[str, Any]:
+    """The liveness page once it says what is wanted."""
+    answer: dict[str, Any] = {}
+    for _ in range(300):
+        answer = (await asyncio.to_thread(daemon.ask, "/api/v1/liveness"))[1]["liveness"]
+        if wanted.items() <= answer.items():
+            return answer
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"wanted {wanted}, got {answer}")
+
+
+async def test_an_outage_of_the_api_server_loses_nobody(
+    control_plane: ControlPlane, store: Store, daemon: Daemon
+) -> None:
+    fleet = Fleet(store, NODES, INTERVAL)
+    async with fleet.beating(), watching(store, OUTPUTS) as seen:
+        await asyncio.to_thread(daemon.start)
+        await told(daemon, alive=100)
+        control_plane.kill_apiserver()
+        await asyncio.sleep(12 * INTERVAL)
+        page = await told(daemon, lost=[], alarm=False)
+        assert list(page["problems"]) == ["kubernetes:"]
+        await asyncio.to_thread(control_plane.start_apiserver)
+        await told(daemon, problems={})
+        for _ in range(50):
+            await told(daemon, alive=100, lost=[], held=[], alarm=False)
+            await asyncio.sleep(0.1)
+        assert statuses(seen) == {}
+    assert "lost, no heartbeat" not in daemon.log.read_text()
+
+
+async def test_thirty_of_a_hundred_at_once_are_an_alarm_and_not_lost(
+    store: Store, daemon: Daemon
+) -> None:
+    fleet = Fleet(store, NODES, INTERVAL)
+    async with fleet.beating(), watching(store, OUTPUTS) as seen:
+        await asyncio.to_thread(daemon.start)
+        await told(daemon, alive=100)
+        fleet.silent = set(NODES[10:40])
+        await told(daemon, alarm=True, held=NODES[10:40], lost=[], alive=70)
+        await asyncio.sleep(3 * INTERVAL)
+        page = await told(daemon, alarm=True, lost=[])
+        assert page["held"] == NODES[10:40]
+        assert (await asyncio.to_thread(daemon.ask, "/readyz"))[0] == 200
+        assert await asyncio.to_thread(daemon.metric, "npu_vigil_silence_alarm") == 1
+        assert (await asyncio.to_thread(daemon.node, NODES[10]))["heartbeat"] == "silent"
+        assert "silence alarm: 30 nodes" in daemon.log.read_text()
+        fleet.silent = set()
+        await told(daemon, alarm=False, lost=[], held=[], alive=100)
+        shown = [s for s in seen.events if "UnHealthy" in str(s)]
+        assert shown == []
+
+
+async def test_one_node_is_lost_in_time_and_back_in_time(store: Store, daemon: Daemon) -> None:
+    # In the way of a real agent: device-info and a node-info with a fault that does no harm.
+    one = NODES[3]
+    fan = FaultDevice("Fan", 1, ["28000009"], "NotHandleFault")
+    await store.put(report(one, faulty()))
+    await store.put(node_report(one, [fan], "Healthy"))
+    fleet = Fleet(store, NODES[:20], INTERVAL)
+    async with fleet.beating(), watching(store, OUTPUTS) as seen:
+        await asyncio.to_thread(daemon.start)
+        await told(daemon, alive=20)
+        assert statuses(seen) == {one: "Healthy"}
+        fleet.silent = {one}
+        await seen.until(lambda seen: statuses(seen) == {one: "UnHealthy"})
+        silence = time.monotonic() - fleet.beaten_at[one]
+        assert 3 * INTERVAL < silence <= 5 * INTERVAL + 1
+        document = seen.documents[CLUSTER_NAMESPACE, CLUSTER_NODE_NAME]
+        assert servers(document)[one]["FaultDevList"][0]["DeviceType"] == "Fan"
+        assert unhealthy(entries(seen)[one]) == "Ascend910-3"
+        assert await asyncio.to_thread(daemon.metric, "npu_vigil_node_lost") == 1
+        assert (await asyncio.to_thread(daemon.node, one))["heartbeat"] == "lost"
+
+        # The next run knows who was lost, and everybody else has a fresh threshold.
+        await asyncio.to_thread(daemon.kill)
+        await asyncio.to_thread(daemon.start)
+        await told(daemon, alive=19, lost=[one])
+        assert await asyncio.to_thread(daemon.metric, "npu_vigil_publication_writes_total") == 0
+
+        began = time.monotonic()
+        fleet.silent = set()
+        await seen.until(lambda seen: statuses(seen) == {one: "Healthy"})
+        assert time.monotonic() - began <= 2 * INTERVAL + 1

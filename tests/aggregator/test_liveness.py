@@ -1,0 +1,310 @@
+"""Who is lost: the table of the specification, what the observer must not count, the brake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.liveness import (
+    LONG_AGO_MS,
+    Heard,
+    Verdict,
+    failed,
+    interval_ms,
+    judge,
+    listed,
+    period_ms,
+)
+from stores.base import Beat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def beat(node: str, at: int, interval: float = 5.0, holder: str = "host") -> Beat:
+    return Beat(node, holder, interval, at)
+
+
+class Observer:
+    """Lists beats at times that a test chooses, in seconds."""
+
+    def __init__(self, stores: int = 1, lost: Iterable[str] = ()) -> None:
+        self.heard = [Heard() for _ in range(stores)]
+        self.verdict = Verdict(dict.fromkeys(lost, LONG_AGO_MS))
+
+    def list(self, at: float, *beats: Beat, store: int = 0) -> frozenset[str]:
+        """The beats were listed; who is lost now."""
+        now_ms = int(at * 1000)
+        self.heard[store] = listed(self.heard[store], beats, now_ms, self.verdict.lost)
+        self.verdict = judge(self.verdict, self.heard, now_ms)
+        return frozenset(self.verdict.lost)
+
+    def fail(self, store: int = 0) -> None:
+        """They could not be listed."""
+        self.heard[store] = failed(self.heard[store], "away")
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Who is silent and not lost because of the brake."""
+        brake = self.verdict.brake
+        return frozenset() if brake is None else frozenset(brake.nodes)
+
+
+LOST = frozenset({"n1"})
+NOBODY: frozenset[str] = frozenset()
+
+
+def test_the_acceptance_timeline() -> None:
+    # noded.md 7.11, listed every second as its scheduler does; deleted is unknown, not a 0.
+    observer, value = Observer(), 1000
+    verdicts = {}
+    for second in range(100, 148):
+        value = {105: 1005, 130: 900}.get(second, value)
+        beats = [beat("n1", value)] if second < 131 else []
+        verdicts[second] = observer.list(second, *beats)
+    silent = {second for second, lost in verdicts.items() if lost}
+    assert silent == set(range(121, 130))
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 300.001, 301, float("nan"), float("inf")])
+def test_a_senseless_interval_is_5_s(seconds: float) -> None:
+    assert interval_ms(seconds) == 5000
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (1, 1000), (300, 300_000)])
+def test_a_sensible_interval_counts(seconds: float, milliseconds: int) -> None:
+    assert interval_ms(seconds) == milliseconds
+
+
+def test_a_node_that_never_beat_is_unknown() -> None:
+    observer = Observer()
+    assert observer.list(0) == NOBODY
+    assert observer.list(1000) == NOBODY
+
+
+def test_the_threshold_is_three_intervals_and_strict() -> None:
+    for interval in (1.0, 5.0, 60.0):
+        observer = Observer()
+        for step in range(4):
+            assert observer.list(step * interval, beat("n1", 7, interval)) == NOBODY
+        assert observer.list(3 * interval + 0.001, beat("n1", 7, interval)) == LOST
+
+
+@pytest.mark.parametrize(
+    "change", [beat("n1", 8), beat("n1", 1), beat("n1", 7, holder="other"), None]
+)
+def test_any_change_ends_it(change: Beat | None) -> None:
+    observer = Observer()
+    for second in range(17):
+        observer.list(second, beat("n1", 7))
+    assert set(observer.verdict.lost) == LOST
+    assert observer.list(17, *([] if change is None else [change])) == NOBODY
+
+
+def test_the_node_that_came_back_has_a_fresh_threshold() -> None:
+    observer = Observer()
+    for second in range(17):
+        observer.list(second, beat("n1", 7))
+    for second in range(17, 33):
+        assert observer.list(second, beat("n1", 8)) == NOBODY
+    assert observer.list(33, beat("n1", 8)) == LOST
+
+
+def test_time_without_listings_does_not_count() -> None:
+    observer = Observer()
+    for second in range(15):
+        assert observer.list(second, beat("n1", 7)) == NOBODY
+    observer.fail()
+    assert observer.list(75, beat("n1", 7)) == NOBODY
+    for second in range(76, 91):
+        assert observer.list(second, beat("n1", 7)) == NOBODY
+    assert observer.list(91, beat("n1", 7)) == LOST
+
+
+def test_a_listing_that_took_too_long_is_a_failed_one() -> None:
+    observer = Observer()
+    observer.list(0, beat("n1", 7))
+    assert observer.list(60, beat("n1", 7)) == NOBODY
+    for second in range(61, 76):
+        assert observer.list(second, beat("n1", 7)) == NOBODY
+    assert observer.list(76, beat("n1", 7)) == LOST
+
+
+def test_who_was_lost_before_an_outage_stays_lost() -> None:
+    observer = Observer()
+    for second in range(17):
+        observer.list(second, beat("n1", 7))
+    observer.fail()
+    assert observer.list(80, beat("n1", 7)) == LOST
+    assert observer.list(81, beat("n1", 8)) == NOBODY
+
+
+def test_a_start_is_a_fresh_threshold_for_all_but_those_lost_before() -> None:
+    observer = Observer(lost=["n1", "n2"])
+    old = (beat("n1", 7), beat("n3", 7))
+    for second in range(500, 516):
+        # n2 has no beat any more: nobody knows about it.
+        assert observer.list(second, *old) == LOST
+    assert observer.list(516, *old) == {"n1", "n3"}
+    assert observer.list(517, beat("n1", 8), old[1]) == {"n3"}
+
+
+def test_before_the_first_listing_nobody_is_found() -> None:
+    observer = Observer(stores=2, lost=["n1"])
+    assert observer.list(0, store=1) == LOST
+    assert observer.list(1, store=0) == NOBODY
+
+
+def test_a_node_is_alive_in_any_store() -> None:
+    observer = Observer(stores=2)
+    for second in range(0, 40, 2):
+        observer.list(second, beat("n1", 7))
+        assert observer.list(second, beat("n1", second), store=1) == NOBODY
+    observer.fail(store=1)
+    # Where it beats cannot be read: it is not lost because of an old beat elsewhere.
+    for second in range(40, 80, 2):
+        assert observer.list(second, beat("n1", 7)) == NOBODY
+
+
+def test_beats_are_listed_once_per_shortest_interval() -> None:
+    assert period_ms([Heard()]) == 5000
+    heard = listed(Heard(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
+    assert period_ms([heard, Heard()]) == 7000
+    assert period_ms([listed(Heard(), [beat("n1", 1, 0.2)], 0, ())]) == 1000
+
+
+class Fleet:
+    """Nodes that beat every 5 s, each at its own moment, observed every 5 s."""
+
+    def __init__(self, nodes: int) -> None:
+        self.names = [f"n{number:03}" for number in range(nodes)]
+        self.ends = dict.fromkeys(self.names, 10**9)
+        self.begins = dict.fromkeys(self.names, 10**9)
+        self.observer = Observer()
+        self.lost_at: dict[str, int] = {}
+        self.second = 0
+
+    def run(self, until: int) -> None:
+        """Pass time."""
+        while self.second < until:
+            if self.second % 5 == 0:
+                beats = [beat(name, self._last(number)) for number, name in enumerate(self.names)]
+                for node in self.observer.list(self.second, *beats):
+                    self.lost_at.setdefault(node, self.second)
+            self.second += 1
+
+    def _last(self, number: int) -> int:
+        name, phase = self.names[number], number % 5
+        last = self.second if self.second >= self.begins[name] else 0
+        last = max(last, min(self.second, self.ends[name] - 1))
+        return last - (last - phase) % 5
+
+
+def test_a_fleet_that_beats_loses_nobody() -> None:
+    fleet = Fleet(100)
+    fleet.run(200)
+    assert fleet.lost_at == {}
+    assert fleet.observer.held == NOBODY
+
+
+def test_one_of_many_is_lost_in_time() -> None:
+    fleet = Fleet(100)
+    for number in (3, 41):
+        fleet.ends[f"n{number:03}"] = 100
+    fleet.run(200)
+    assert set(fleet.lost_at) == {"n003", "n041"}
+    # The last beat was at most 5 s before 100; 5 intervals is the promise.
+    assert all(100 < at <= 95 + 25 for at in fleet.lost_at.values())
+
+
+@pytest.mark.parametrize("spread", [0, 4, 7])
+def test_a_third_at_once_is_held_back_to_the_last(spread: int) -> None:
+    fleet = Fleet(100)
+    for number in range(30):
+        fleet.ends[fleet.names[number]] = 100 + number * spread // 30
+    fleet.run(400)
+    assert fleet.observer.held == set(fleet.names[:30])
+    assert fleet.observer.verdict.lost == {}
+    assert set(fleet.lost_at) == set()
+
+
+def test_those_published_just_before_are_taken_back() -> None:
+    fleet = Fleet(100)
+    for number in range(30):
+        fleet.ends[fleet.names[number]] = 100 + number // 2
+    fleet.run(200)
+    assert fleet.observer.held == set(fleet.names[:30])
+    assert fleet.observer.verdict.lost == {}
+
+
+def test_three_of_four_are_lost_four_of_five_are_not() -> None:
+    for nodes, silent, held in ((4, 3, False), (5, 4, True), (20, 4, False), (19, 4, True)):
+        fleet = Fleet(nodes)
+        for number in range(silent):
+            fleet.ends[fleet.names[number]] = 100
+        fleet.run(200)
+        names = set(fleet.names[:silent])
+        assert fleet.observer.held == (names if held else NOBODY)
+        assert set(fleet.lost_at) == (NOBODY if held else names)
+
+
+def test_one_more_is_lost_while_the_alarm_lasts() -> None:
+    fleet = Fleet(100)
+    for number in range(30):
+        fleet.ends[fleet.names[number]] = 100
+    fleet.ends["n050"] = 200
+    fleet.run(300)
+    assert fleet.observer.held == set(fleet.names[:30])
+    assert set(fleet.lost_at) == {"n050"}
+
+
+def test_who_beats_again_is_let_go_and_a_small_rest_is_lost_a_threshold_later() -> None:
+    fleet = Fleet(100)
+    for number in range(30):
+        fleet.ends[fleet.names[number]] = 100
+    for number in range(12, 30):
+        fleet.begins[fleet.names[number]] = 300
+    fleet.run(311)
+    assert fleet.observer.held == set(fleet.names[:12])
+    assert fleet.lost_at == {}
+    fleet.run(330)
+    assert fleet.observer.held == NOBODY
+    assert set(fleet.lost_at) == set(fleet.names[:12])
+
+
+def test_after_ten_minutes_a_third_is_lost_and_more_than_half_never() -> None:
+    for silent, lost in ((30, True), (50, True), (51, False), (100, False)):
+        fleet = Fleet(100)
+        for number in range(silent):
+            fleet.ends[fleet.names[number]] = 100
+        fleet.run(100 + 20 + 595)
+        assert fleet.lost_at == {}
+        fleet.run(100 + 30 + 620)
+        assert set(fleet.lost_at) == (set(fleet.names[:silent]) if lost else NOBODY)
+        fleet.run(800)
+        assert fleet.observer.held == (NOBODY if lost else set(fleet.names[:silent]))
+
+
+def test_while_nothing_can_be_read_the_brake_holds() -> None:
+    fleet = Fleet(100)
+    for number in range(30):
+        fleet.ends[fleet.names[number]] = 100
+    fleet.run(200)
+    fleet.observer.fail()
+    fleet.second = 5000
+    fleet.run(5015)
+    assert fleet.lost_at == {}
+    assert fleet.observer.held == NOBODY  # everybody has a fresh threshold
+    fleet.run(5100)
+    assert fleet.observer.held == set(fleet.names[:30])
+
+
+def test_lost_ones_from_before_a_restart_are_no_part_of_a_new_silence() -> None:
+    fleet = Fleet(100)
+    fleet.observer = Observer(lost=fleet.names[:30])
+    for number in range(30):
+        fleet.ends[fleet.names[number]] = -100
+    fleet.ends["n050"] = 3
+    fleet.run(60)
+    assert set(fleet.observer.verdict.lost) == {*fleet.names[:30], "n050"}

@@ -1,0 +1,234 @@
+"""The BMC's alarms: what readings change, and the collector on the emulated hardware."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.bmc import Bmc, BmcBeliefs, plausible_ms
+from collectors.table import COLLECTORS
+from contract.levels import Severity
+from contract.observation import (
+    NODE,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    host_subject,
+)
+from dcmi_shim.emulator.bmc import BmcAlarm
+from dcmi_shim.emulator.control import Emulator
+from dcmi_shim.emulator.install import IPMITOOL, install
+from dcmi_shim.ipmi_alarms import Alarm
+from tests.collectors.scripted import Said, ScriptedDriver, word
+from tests.parts.surroundings import surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from contract.observation import Report, Subject
+
+NOW_MS = 1_800_000_000_000
+FAN = Alarm("28000009", "Fan", 3, Severity.MAJOR, 1_700_000_000)
+DISK = Alarm("02000007", "Disk", 0, Severity.CRITICAL, 1_700_000_001)
+FAN_3, DISK_0 = host_subject("Fan", 3), host_subject("Disk", 0)
+
+
+def words(reports: list[Report]) -> list[str]:
+    return [word(report) for report in reports]
+
+
+def test_the_first_reading_answers_and_tells_all_in_the_order_of_the_bmc() -> None:
+    beliefs = BmcBeliefs("bmc", {})
+    answered, fan, disk = beliefs.listed((FAN, DISK), NOW_MS)
+    assert answered == SourceAnswered("bmc", NODE, NOW_MS)
+    assert isinstance(fan, Observation)
+    assert (fan.source, fan.subject, fan.code) == ("bmc", FAN_3, "28000009")
+    assert (fan.severity, fan.seen_at_ms) == (Severity.MAJOR, NOW_MS)
+    assert fan.driver_raised_at_ms == 1_700_000_000_000
+    assert words([disk]) == ["host 0 Disk present 02000007"]
+    assert beliefs.listed((DISK, FAN), NOW_MS) == []
+
+
+def test_what_is_not_listed_any_more_is_absent() -> None:
+    beliefs = BmcBeliefs("bmc", {})
+    beliefs.listed((FAN, DISK), NOW_MS)
+    assert words(beliefs.listed((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
+    assert words(beliefs.listed((), NOW_MS)) == ["host 0 Disk absent 02000007"]
+    assert words(beliefs.listed((FAN,), NOW_MS)) == ["host 3 Fan present 28000009"]
+
+
+def test_no_alarm_is_an_answer() -> None:
+    beliefs = BmcBeliefs("bmc", {})
+    assert words(beliefs.listed((), NOW_MS)) == ["node 0 answered"]
+
+
+def test_what_was_believed_before_a_restart_is_compared() -> None:
+    beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
+    assert words(beliefs.listed((FAN,), NOW_MS)) == [
+        "node 0 answered",
+        "host 0 Disk absent 02000007",
+    ]
+
+
+def test_blindness_is_said_once_and_changes_nothing() -> None:
+    beliefs = BmcBeliefs("bmc", {})
+    beliefs.listed((FAN,), NOW_MS)
+    assert beliefs.failed("hangs", NOW_MS) == [SourceBlind("bmc", NODE, NOW_MS, "hangs")]
+    assert beliefs.failed("hangs more", NOW_MS) == []
+    assert words(beliefs.listed((FAN, DISK), NOW_MS)) == [
+        "node 0 answered",
+        "host 0 Disk present 02000007",
+    ]
+    assert words(beliefs.failed("again", NOW_MS)) == ["node 0 blind: again"]
+
+
+def test_blind_from_the_start() -> None:
+    beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1})
+    assert words(beliefs.failed("none", NOW_MS)) == ["node 0 blind: none"]
+    assert words(beliefs.listed((FAN,), NOW_MS)) == ["node 0 answered"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "milliseconds"),
+    [
+        (0, None),
+        (1_500_000_000, None),
+        (1_700_000_000, 1_700_000_000_000),
+        (1_800_000_300, 1_800_000_300_000),
+        (1_800_000_301, None),
+        (0xFFFFFFFF, None),
+    ],
+)
+def test_plausible_times(seconds: int, milliseconds: int | None) -> None:
+    assert plausible_ms(seconds, NOW_MS) == milliseconds
+
+
+def test_it_is_in_the_table() -> None:
+    assert COLLECTORS["bmc"] is Bmc
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
+    directory = tmp_path_factory.mktemp("server")
+    install(directory, directory / "emulator")
+    emulator = Emulator(directory / "emulator")
+    yield directory, emulator
+    emulator.close()
+
+
+@pytest.fixture
+def hardware(server: tuple[Path, Emulator]) -> Emulator:
+    server[1].reset()
+    return server[1]
+
+
+class Watched:
+    """A collector that runs: what it said, and how often it made progress."""
+
+    def __init__(self) -> None:
+        self.said = Said()
+        self.steps = 0
+
+    def progress(self) -> None:
+        self.steps += 1
+
+
+@contextlib.asynccontextmanager
+async def collecting(
+    tools: Path,
+    believed: Mapping[tuple[Subject, str], int] | None = None,
+    period_seconds: float = 0.2,
+) -> AsyncIterator[Watched]:
+    watched = Watched()
+    around = surroundings(
+        watched.said,
+        lambda: time.time_ns() // 1_000_000,
+        ScriptedDriver(),
+        believed=believed,
+        environment={"PATH": f"{tools}:{os.environ['PATH']}"},
+        progress=watched.progress,
+    )
+    collector = Bmc(period_seconds, deadline_seconds=0.5, device=str(tools / "no-device"))
+    task = asyncio.create_task(collector.run(around))
+    try:
+        yield watched
+    finally:
+        assert not task.done(), task
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_from_the_bmc_to_observations(
+    server: tuple[Path, Emulator], hardware: Emulator
+) -> None:
+    tools = (server[0] / IPMITOOL).parent
+    async with collecting(tools, {(FAN_3, "28000009"): 1}) as watched:
+        said = watched.said
+        await until(lambda: said.batches)
+        assert said.words() == ["node 0 answered", "host 3 Fan absent 28000009"]
+        for change in range(3):
+            hardware.bmc.alarms(
+                BmcAlarm("28000009", "Fan", index) for index in range(change, change + 12)
+            )
+            began = asyncio.get_running_loop().time()
+            before = len(said.batches)
+            await until(lambda before=before: len(said.batches) > before)  # type: ignore[misc]
+            assert said.batches[-1][0] - began < 0.2 + 0.1
+        assert len(said.batches) == 4
+        assert said.words(began) == ["host 13 Fan present 28000009", "host 1 Fan absent 28000009"]
+        steps = watched.steps
+        await until(lambda: watched.steps > steps + 2)
+
+
+async def test_a_bmc_that_is_absent_comes_and_hangs(
+    server: tuple[Path, Emulator], hardware: Emulator
+) -> None:
+    hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
+    hardware.bmc.present(False)
+    async with collecting((server[0] / IPMITOOL).parent) as watched:
+        said = watched.said
+        await until(lambda: said.batches)
+        await asyncio.sleep(0.5)
+        (blind,) = said.words()
+        assert blind.startswith("node 0 blind: ipmitool raw 0x30 0x94")
+        hardware.bmc.present(True)
+        await until(lambda: len(said.batches) == 2)
+        assert said.words()[1:] == ["node 0 answered", "host 3 Fan present 28000009"]
+        hardware.bmc.hang()
+        hardware.bmc.clear()
+        steps = watched.steps
+        await until(lambda: len(said.batches) == 3)
+        assert "no answer within 0.5 s; killed" in said.words()[-1]
+        assert watched.steps > steps + 1
+        hardware.bmc.ok()
+        await until(lambda: len(said.batches) == 4)
+        assert said.words()[-2:] == ["node 0 answered", "host 3 Fan absent 28000009"]
+
+
+async def test_bad_replies_change_nothing(
+    server: tuple[Path, Emulator], hardware: Emulator
+) -> None:
+    hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
+    async with collecting((server[0] / IPMITOOL).parent) as watched:
+        said = watched.said
+        await until(lambda: said.batches)
+        hardware.bmc.replies([("94@*", bytes.fromhex("00 01 00 01 00 09 00 00 28"))])
+        await until(lambda: len(said.batches) == 2)
+        assert "it begins with 01 00 01 instead of db 07 00: shifted" in said.words()[-1]
+        hardware.bmc.replies([("94@*", bytes.fromhex("00 db 07 00 01 00 00 00"))])
+        await asyncio.sleep(0.5)
+        hardware.bmc.ok()
+        await until(lambda: len(said.batches) == 3)
+        assert said.words()[2:] == [said.words()[2], "node 0 answered"]

@@ -1,0 +1,35 @@
+"""``vigil`` whose agent has a collector that stands still, and whose aggregator has no patience.
+
+For stalls that are real and do not take a minute: ``python -m tests.end_to_end.impatient VERB …``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NoReturn
+
+import service.stalls
+from collectors import table
+from vigil.main import main
+
+if TYPE_CHECKING:
+    from collectors.base import Need, Surroundings
+
+
+class StandsStill:
+    """A collector that makes no progress."""
+
+    name = "stands-still"
+    period_seconds = 0.5
+    deadline_seconds = 0.5
+    needs: frozenset[Need] = frozenset()
+
+    async def run(self, _: Surroundings) -> NoReturn:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody ends the wait")
+
+
+if __name__ == "__main__":
+    service.stalls.BUSY_SECONDS = 0.5
+    table.COLLECTORS = {**table.COLLECTORS, StandsStill.name: StandsStill}
+    main()

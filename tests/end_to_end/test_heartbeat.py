@@ -1,0 +1,138 @@
+"""The heartbeat of a real agent: when it beats, when it does not, and beside whom it refuses."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.parts.controlplane import LEASES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.end_to_end.node import Node
+    from tests.end_to_end.places import Cluster
+
+FAULT = "80E01801"
+
+
+def lease(cluster: Cluster) -> Any:
+    status, found = cluster.plane.ask("GET", f"{LEASES}/npu-vigil-node-1")
+    return found["spec"] if status == 200 else None
+
+
+def test_it_beats_before_the_driver_answers(cluster_node: Node, cluster: Cluster) -> None:
+    node = cluster_node
+    node.options += ["--heartbeat-interval-seconds", "0.5"]
+    node.emulator.hang("dcmi_get_card_list")
+    node.start()
+    node.wait(lambda: lease(cluster) is not None, "the first beat", 5.0)
+    first = lease(cluster)
+    assert first["holderIdentity"] == node.status()["heartbeat"]["holder"]
+    assert first["leaseDurationSeconds"] == 2
+    node.wait(lambda: lease(cluster)["renewTime"] != first["renewTime"], "the next one", 2.0)
+    assert lease(cluster)["acquireTime"] == first["acquireTime"]
+    assert node.shown() is None
+    metrics = node.ask("/metrics")[1]
+    assert "npu_vigil_heartbeat_withheld 0.0" in metrics
+    assert "npu_vigil_heartbeat_conflict 0.0" in metrics
+
+
+def test_it_does_not_beat_while_a_collector_hangs(folder_node: Node, tmp_path: Path) -> None:
+    node = folder_node
+    node.options += ["--heartbeat-interval-seconds", "0.2"]
+    hangs = tmp_path / "hangs"
+    node.environment["HANGS_WHILE_THERE_IS"] = str(hangs)
+    node.start((sys.executable, "-m", "tests.end_to_end.hanging_agent"))
+    node.healthy()
+
+    def heartbeat() -> Any:
+        return node.status()["heartbeat"]
+
+    node.wait(lambda: heartbeat()["beats"] > 2, "it beats")
+    hangs.touch()
+    node.wait(lambda: heartbeat()["withheld"] == "no progress: hangs", "it stops", 3.0)
+    beats = heartbeat()["beats"]
+    node.emulator.occur(3, FAULT)
+    node.until(lambda now: now.codes(3) == {FAULT}, "what is known is published all the same")
+    time.sleep(1.0)
+    assert heartbeat()["beats"] == beats
+    assert node.ask("/healthz")[0] == 503
+    assert "npu_vigil_heartbeat_withheld 1.0" in node.ask("/metrics")[1]
+    assert node.logged().count("it does not beat: no progress: hangs") == 1
+    hangs.unlink()
+    node.wait(lambda: heartbeat()["beats"] > beats, "it beats again", 2.0)
+    assert node.ask("/healthz")[0] == 200
+
+
+def test_an_api_server_that_is_away_only_makes_beats_fail(
+    cluster_node: Node, cluster: Cluster
+) -> None:
+    node = cluster_node
+    node.options += ["--heartbeat-interval-seconds", "0.5"]
+    node.start()
+    node.healthy()
+    cluster.plane.kill_apiserver()
+    node.wait(lambda: node.status()["heartbeat"]["failures"] > 1, "beats fail")
+    assert node.ask("/healthz")[0] == 200
+    heartbeat = node.status()["heartbeat"]
+    assert heartbeat["withheld"] is None
+    assert heartbeat["standing"] == "ours"
+    cluster.plane.start_apiserver()
+    node.wait(lambda: node.status()["heartbeat"]["trouble"] is None, "it beats again", 5.0)
+    assert node.logged().count("the store takes heartbeats again") == 1
+
+
+def put(cluster: Cluster, node: Node, manager: str) -> None:
+    body = {
+        "metadata": {"name": node.document, "labels": {"mx-consumer-cim": "true"}},
+        "data": {"DeviceInfoCfg": "{}"},
+    }
+    path = f"/api/v1/namespaces/kube-system/configmaps?fieldManager={manager}"
+    cluster.plane.request("POST", path, body)
+
+
+@pytest.mark.parametrize("manager", ["device-plugin", "somebody"])
+def test_it_refuses_to_run_beside_another_writer(
+    cluster_node: Node, cluster: Cluster, manager: str
+) -> None:
+    node = cluster_node
+    put(cluster, node, manager)
+    node.start()
+    assert node.process.wait(10) == 2, node.logged()
+    said = node.logged()
+    assert f"kube-system/{node.document} was written by '{manager}'" in said
+    assert "take device-info out of `documents`" in said
+    data = cluster.read(node.document)
+    assert data == {"DeviceInfoCfg": "{}"}, "nothing was written"
+    assert lease(cluster) is None, "it beat"
+    # One way out.
+    cluster.delete(node.document)
+    node.start()
+    node.healthy()
+
+
+def test_a_document_can_be_left_to_its_writer(cluster_node: Node, cluster: Cluster) -> None:
+    node = cluster_node
+    path = "/api/v1/namespaces/mindx-dl/configmaps"
+    cluster.plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
+    body = {"metadata": {"name": "mindx-dl-nodeinfo-node-1"}, "data": {"NodeInfo": "{}"}}
+    cluster.plane.request("POST", f"{path}?fieldManager=noded", body)
+    node.start()
+    assert node.process.wait(10) == 2, node.logged()
+    assert "mindx-dl/mindx-dl-nodeinfo-node-1 was written by 'noded'" in node.logged()
+    node.options += ["--documents", "device-info"]
+    node.start()
+    node.healthy()
+
+
+@pytest.mark.parametrize("manager", ["kubectl-edit", "npu-vigil"])
+def test_it_takes_over_what_people_and_it_itself_wrote(
+    cluster_node: Node, cluster: Cluster, manager: str
+) -> None:
+    put(cluster, cluster_node, manager)
+    cluster_node.start()
+    cluster_node.healthy()

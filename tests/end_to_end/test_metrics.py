@@ -1,0 +1,201 @@
+"""``docs/metrics.md`` against two daemons in trouble, and against a real Prometheus."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.names import CLUSTER_NAMESPACE
+from stores.base import Beat
+from stores.directory_beats import Heartbeats
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Folder
+from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped
+from tests.parts.processes import Running, free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SHIPPED = Path(__file__).parents[2] / "systemd" / "prometheus.yml"
+CODES = (
+    *("80E01801", "80C98008", "80E18402", "80CD8809", "8C204E00"),
+    *("80F38008", "80F3A008", "8C1F8609", "81078603", "80E3A201"),
+)
+_INTERVAL_SECONDS = 0.5
+IMPATIENT = "tests.end_to_end.impatient"
+
+
+class Troubled:
+    """An agent and an aggregator to whom everything happens that has a metric."""
+
+    def __init__(self, directory: Path, built: Path) -> None:
+        self._root = directory / "store"
+        self.node = Node(directory / "node", built, Folder(self._root))
+        self.node.environment["VIGIL_METRICS_NPU_EXPORTER_NAMES"] = "true"
+        self.node.environment["VIGIL_LINKS_PERIOD_SECONDS"] = "1"
+        self.node.options = ["--listen", "127.0.0.1:0"]
+        self.aggregator = Daemon(directory / "aggregator", "--store", f"directory:{self._root}")
+        self.aggregator.program = IMPATIENT
+        self._lock = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Until all of it has happened."""
+        self.node.start((sys.executable, "-m", IMPATIENT))
+        self.node.healthy()
+        self.aggregator.start()
+        self._fall_silent()
+        for code in CODES:
+            self.node.emulator.occur(2, code)
+        self.node.emulator.hang("dcmi_get_device_errorcode_v2", 3)
+        self.node.wait(lambda: "npu_vigil_blind{" in self.agent(), "a chip is blind", 30)
+        self.node.wait(lambda: "npu_vigil_cluster_faults{" in self.cluster(), "it is merged", 30)
+        # The aggregator stalls: it cannot write while somebody else has the lock.
+        lock = (self._root / CLUSTER_NAMESPACE / ".lock").open()
+        self._lock.enter_context(lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self.node.emulator.occur(4, CODES[0])
+
+    def _fall_silent(self) -> None:
+        """Another node beats, and then no more."""
+        beats = Heartbeats(self._root)
+        beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 1))
+        self.node.wait(lambda: 'heartbeats{state="alive"} 1.0' in self.cluster(), "it beats", 10)
+        beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 2))
+        self.node.wait(lambda: "npu_vigil_node_lost{" in self.cluster(), "it is lost", 20)
+
+    def agent(self) -> str:
+        """A scrape."""
+        text = self.node.ask("/metrics")[1]
+        assert isinstance(text, str)
+        return text
+
+    def cluster(self) -> str:
+        """A scrape of the aggregator."""
+        text = self.aggregator.ask("/metrics")[1]
+        assert isinstance(text, str)
+        return text
+
+    def close(self) -> None:
+        """End both."""
+        self._lock.close()
+        self.aggregator.stop()
+        self.node.close()
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Iterator[Troubled]:
+    troubled = Troubled(tmp_path_factory.mktemp("troubled"), built)
+    with contextlib.closing(troubled):
+        troubled.start()
+        yield troubled
+
+
+def assert_lists(scrape: Callable[[], str], expected: dict[str, Kind]) -> None:
+    """Scrape until everything was seen once; nothing else ever is, and all is as listed."""
+    seen: dict[str, Kind] = {}
+    give_up = time.monotonic() + 15
+    while expected.keys() - seen.keys() and time.monotonic() < give_up:
+        seen |= scraped(scrape())
+        time.sleep(0.1)
+    assert seen == expected
+
+
+def all_of_the_agent() -> dict[str, Kind]:
+    """What an agent with NPU exporter's names can show."""
+    return listed(AGENT) | listed(EXPORTER) | listed(EXPORTER_TOOL)
+
+
+def test_everything_that_an_agent_shows_is_listed_and_shown(troubled: Troubled) -> None:
+    assert_lists(troubled.agent, all_of_the_agent())
+
+
+def test_everything_that_an_aggregator_shows_is_listed_and_shown(troubled: Troubled) -> None:
+    assert_lists(troubled.cluster, listed(AGGREGATOR))
+
+
+def test_promtool_has_nothing_to_say(troubled: Troubled) -> None:
+    assert checked("metrics", stdin=troubled.agent()) == (0, "")
+    assert checked("metrics", stdin=troubled.cluster()) == (0, "")
+    status, said = checked("config", str(SHIPPED))
+    assert (status, "SUCCESS" in said) == (0, True)
+
+
+def checked(what: str, *arguments: str, stdin: str = "") -> tuple[int, str]:
+    """Exit status and words of ``promtool check``."""
+    done = subprocess.run(
+        ["promtool", "check", what, *arguments],
+        input=stdin,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_real_prometheus_finds_every_listed_metric(troubled: Troubled, tmp_path: Path) -> None:
+    agent = (troubled.node.state_dir / "listen").read_text().strip()
+    aggregator = troubled.aggregator.url
+    text = SHIPPED.read_text()
+    for shipped, real in (("localhost:9820", agent), ("localhost:9821", aggregator)):
+        assert text.count(shipped) == 1
+        text = text.replace(shipped, real.removeprefix("http://"))
+    configuration = tmp_path / "prometheus.yml"
+    configuration.write_text(f"global: {{scrape_interval: 500ms, scrape_timeout: 400ms}}\n{text}")
+    (port,) = free_ports(1)
+    prometheus = Running(
+        [
+            *("prometheus", f"--config.file={configuration}"),
+            *(f"--storage.tsdb.path={tmp_path / 'data'}", "--log.level=warn"),
+            f"--web.listen-address=127.0.0.1:{port}",
+        ],
+        tmp_path / "prometheus.log",
+    )
+    expected = {
+        "npu-vigil-agent": in_prometheus(all_of_the_agent()),
+        "npu-vigil-aggregator": in_prometheus(listed(AGGREGATOR)),
+    }
+    try:
+        prometheus.wait_until(lambda: names_in(port, "npu-vigil-agent") != set(), 20)
+        for job, names in expected.items():
+            prometheus.wait_until(partial(has, port, job, names), 20)
+    finally:
+        prometheus.stop()
+
+
+def in_prometheus(metrics: dict[str, Kind]) -> set[str]:
+    """The names of their series."""
+    names = set()
+    for name, kind in metrics.items():
+        suffixes = ("_bucket", "_sum", "_count") if kind.type == "histogram" else ("",)
+        names |= {f"{name}{suffix}" for suffix in suffixes}
+    return names
+
+
+def has(port: int, job: str, names: set[str]) -> bool:
+    """Whether Prometheus has these metrics from a job, and no others."""
+    return names_in(port, job) == names
+
+
+def names_in(port: int, job: str) -> set[str]:
+    """The metrics that Prometheus has from a job, its own about the scrape left out."""
+    query = urllib.parse.urlencode({"match[]": f'{{job="{job}"}}'})
+    url = f"http://127.0.0.1:{port}/api/v1/label/__name__/values?{query}"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            found = json.load(response)["data"]
+    except OSError:
+        return set()
+    return {name for name in found if not name.startswith(("scrape_", "up"))}

@@ -1,0 +1,71 @@
+"""Metrics as they are scraped, and as ``docs/metrics.md`` lists them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.vectors import VECTORS
+
+RECORDED: dict[str, Any] = json.loads((VECTORS / "npu-exporter" / "a2.json").read_text())
+"""Two scrapes of a real NPU exporter: what its metrics are, and values by metric and chip."""
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+AGENT, AGGREGATOR = "Agent", "Aggregator"
+EXPORTER = "NPU exporter's names"
+EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
+
+_CARD = frozenset(
+    ("id", "model_name", "vdie_id", "pcie_bus_info", "namespace", "pod_name", "container_name")
+)
+_WORDS = {
+    "card": _CARD,
+    "card, with `name` for `model_name`": (_CARD - {"model_name"}) | {"name"},
+}
+_MADE_BY_HISTOGRAMS = ("le",)
+
+
+class Kind(NamedTuple):
+    """What a metric is."""
+
+    type: str
+    labels: frozenset[str]
+
+
+def listed(section: str) -> dict[str, Kind]:
+    """The metrics in the table of a section."""
+    text = DOCUMENT.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    found: dict[str, Kind] = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            name, kind, labels, *_ = (cell.strip() for cell in line.strip("|").split("|"))
+            named = _WORDS.get(labels, frozenset(re.findall(r"`(\w+)`", labels)))
+            found |= dict.fromkeys(_names(name), Kind(kind, named))
+    return found
+
+
+def _names(cell: str) -> list[str]:
+    first, *last = re.findall(r"`(\w+)`", cell)
+    if not last:
+        return [first]
+    begin, end = (int(name.rpartition("_")[2]) for name in (first, *last))
+    return [f"{first.rpartition('_')[0]}_{number}" for number in range(begin, end + 1)]
+
+
+def scraped(text: str) -> dict[str, Kind]:
+    """The metrics that have a sample; each series once, all series of one kind."""
+    found: dict[str, Kind] = {}
+    series = set()
+    for family in text_string_to_metric_families(text):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        for sample in family.samples:
+            one = (sample.name, *sorted(sample.labels.items()))
+            assert one not in series, f"twice: {one}"
+            series.add(one)
+            labels = frozenset(sample.labels) - frozenset(_MADE_BY_HISTOGRAMS)
+            assert found.setdefault(name, Kind(family.type, labels)).labels == labels, name
+    return found

@@ -1,0 +1,35 @@
+"""Pods on an API server without kubelets: made, bound and ended by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.parts.controlplane import ControlPlane
+
+_PODS = "/api/v1/namespaces/default/pods"
+
+
+def make(plane: ControlPlane, name: str, node: str | None, chips: str = "") -> None:
+    """A pod on a node, or on none yet; ``chips`` are in its annotation if there are any."""
+    spec: dict[str, object] = {"containers": [{"name": "c", "image": "x"}]}
+    if node is not None:
+        spec["nodeName"] = node
+    metadata = {"name": name, "annotations": {"huawei.com/AscendReal": chips} if chips else {}}
+    plane.request("POST", _PODS, {"metadata": metadata, "spec": spec})
+
+
+def annotate(plane: ControlPlane, name: str, chips: str) -> None:
+    """Give it chips."""
+    annotations = {"huawei.com/AscendReal": chips}
+    plane.request("PATCH", f"{_PODS}/{name}", {"metadata": {"annotations": annotations}})
+
+
+def end(plane: ControlPlane, name: str, phase: str) -> None:
+    """It is done, or has failed."""
+    plane.request("PATCH", f"{_PODS}/{name}/status", {"status": {"phase": phase}})
+
+
+def delete(plane: ControlPlane, name: str) -> None:
+    """Take it away at once."""
+    plane.request("DELETE", f"{_PODS}/{name}?gracePeriodSeconds=0")

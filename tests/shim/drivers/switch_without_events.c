@@ -1,0 +1,3 @@
+/* There are no events. */
+#define WITHOUT_EVENTS
+#include "switch.c"
