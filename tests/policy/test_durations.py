@@ -144,6 +144,20 @@ class TestRestart:
         assert len(reasons(state)) == 1
         assert reasons(after(state, [], T + 3_660_101)) == []
 
+    def test_lets_sources_speak_before_a_rule_fires_or_releases(self) -> None:
+        """What was believed before may be over since long; the time of the upgrade is the same."""
+        state = msgspec.structs.replace(after(healthy(), [DOWN]), settled_at_ms=T + 65_000)
+        assert next_deadline_ms(state, shipped()) == T + 65_000
+        assert after(state, [], T + 64_999) is state
+        assert reasons(after(state, [seen(ABSENT, LINK_DOWN, at=T + 61_000)], T + 700_000)) == []
+        state = after(state, [], T + 65_000)
+        assert [reason["upgrade_time"] for reason in reasons(state)] == [UPGRADE_TIME]
+        state = after(state, [UP], T + 90_000)
+        state = msgspec.structs.replace(state, settled_at_ms=T + 305_000)
+        still = seen(PRESENT, LINK_DOWN, at=T + 301_000)
+        assert reasons(after(state, [still], T + 900_000)) == reasons(state)
+        assert reasons(after(state, [], T + 305_000)) == []
+
 
 class TestUpgrade:
     def test_is_a_change_with_both_levels_and_the_reason(self) -> None:
