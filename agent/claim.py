@@ -49,7 +49,7 @@ def look(
         return replace(claim, standing=Standing.OURS)
     match claim.standing:
         case Standing.UNKNOWN:
-            if other is None or now_ms - other.beaten_at_ms > _duration_seconds(other) * 1000:
+            if other is None or now_ms - other.beaten_at_ms > duration_seconds(other) * 1000:
                 return Claim(Standing.OURS, other)
             return Claim(Standing.WAITING, other, steady_seconds)
         case Standing.OURS:
@@ -62,7 +62,7 @@ def look(
             if other is not None and other != claim.other:
                 return Claim(Standing.CONFLICT, other, steady_seconds)
             assert claim.other is not None
-            if steady_seconds - claim.since > _duration_seconds(claim.other):
+            if steady_seconds - claim.since > duration_seconds(claim.other):
                 return Claim(Standing.OURS, claim.other)
             return claim
 
@@ -72,5 +72,6 @@ def not_seen(claim: Claim, steady_seconds: float) -> Claim:
     return replace(claim, since=steady_seconds)
 
 
-def _duration_seconds(beat: Beat) -> float:
+def duration_seconds(beat: Beat) -> float:
+    """How long a heartbeat may stay as it is before whoever made it has gone."""
     return _SILENT_INTERVALS * beat.interval_seconds

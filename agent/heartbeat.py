@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.claim import Claim, Standing, look, not_seen
+from agent.claim import Claim, Standing, duration_seconds, look, not_seen
 from contract.errors import StoreError, StoreRefused
 from stores.backoff import Backoff
 from stores.base import Beat
@@ -28,6 +28,7 @@ log = logging.getLogger("agent.heartbeat")
 
 _JITTER = 0.1
 _REQUEST_SECONDS = 5.0
+_MARK_SECONDS = 10.0
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 
@@ -96,9 +97,9 @@ class Heartbeat:
                 )
             case Standing.WAITING:
                 return (
-                    f"waits whether another agent with the node name {self.node} still runs on "
-                    f"{other.holder}: it is taken for gone when its heartbeat does not change for "
-                    f"{3 * other.interval_seconds:g} s"
+                    f"waits to see whether another agent with the node name {self.node} still runs "
+                    f"on {other.holder}: it has gone if its heartbeat does not change for "
+                    f"{duration_seconds(other):g} s"
                 )
         return None
 
@@ -119,7 +120,7 @@ class Heartbeat:
 
     async def _rest(self, until: float) -> None:
         while (left := until - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, 1.0))
+            await asyncio.sleep(min(left, _MARK_SECONDS))
             self._edges.progress()
 
     async def _turn(self) -> bool:

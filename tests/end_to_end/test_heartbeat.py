@@ -17,27 +17,6 @@ if TYPE_CHECKING:
     from tests.end_to_end.places import Cluster
 
 FAULT = "80E01801"
-WITH_A_COLLECTOR_THAT_HANGS = """
-import asyncio, sys
-from pathlib import Path
-from collectors import table
-from vigil.main import main
-
-file = Path(sys.argv.pop(1))
-
-class Hangs:
-    name, period_seconds, deadline_seconds, needs = "hangs", 0.1, 0.1, frozenset()
-    async def run(self, surroundings):
-        while True:
-            while not file.exists():
-                surroundings.progress()
-                await asyncio.sleep(0.02)
-            while file.exists():
-                await asyncio.sleep(0.02)
-
-table.COLLECTORS["hangs"] = Hangs
-main()
-"""
 
 
 def lease(cluster: Cluster) -> Any:
@@ -66,7 +45,8 @@ def test_it_does_not_beat_while_a_collector_hangs(folder_node: Node, tmp_path: P
     node = folder_node
     node.options += ["--heartbeat-interval-seconds", "0.2"]
     hangs = tmp_path / "hangs"
-    node.start((sys.executable, "-c", WITH_A_COLLECTOR_THAT_HANGS, str(hangs)))
+    node.environment["HANGS_WHILE_THERE_IS"] = str(hangs)
+    node.start((sys.executable, "-m", "tests.end_to_end.hanging_agent"))
     node.healthy()
 
     def heartbeat() -> Any:

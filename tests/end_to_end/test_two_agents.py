@@ -116,7 +116,7 @@ def test_a_beat_that_may_be_alive_is_watched_first(
     node.start()
     node.up()
     node.wait(lambda: "other-host_0123" in reasons(node), "it says whom it waits for", 2.0)
-    assert reasons(node).startswith("waits whether another agent with the node name node-1")
+    assert reasons(node).startswith("waits to see whether another agent with the node name node-1")
     node.healthy(8.0)
     assert time.monotonic() - begin > 2.0
     assert node.ask("/readyz")[0] == 200

@@ -1,0 +1,38 @@
+"""``vigil`` with one more collector; it hangs while the file ``HANGS_WHILE_THERE_IS`` is there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from collectors import table
+from vigil.main import main
+
+if TYPE_CHECKING:
+    from collectors.base import Need, Surroundings
+
+_STEP_SECONDS = 0.02
+
+
+class Hangs:
+    """Makes progress, but for the time in which it does not."""
+
+    name = "hangs"
+    period_seconds = 0.1
+    deadline_seconds = 0.1
+    needs: frozenset[Need] = frozenset()
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Watch the file."""
+        file = Path(os.environ["HANGS_WHILE_THERE_IS"])
+        while True:
+            await asyncio.sleep(_STEP_SECONDS)
+            if not file.exists():
+                surroundings.progress()
+
+
+if __name__ == "__main__":
+    table.COLLECTORS = {**table.COLLECTORS, Hangs.name: Hangs}
+    main()
