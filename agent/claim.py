@@ -1,8 +1,9 @@
 """Whose a node name is when two agents use it: a pure rule (``docs/decisions/005``).
 
 A newcomer gives way to whoever goes on beating. Of two that both beat already, the one with the
-lower identity stays. Beats of others are compared with themselves and with a steady clock; only at
-the start is one that is old by our own clock taken for over at once.
+lower identity stays; who cannot beat gives way to who does. Beats of others are compared with
+themselves and with a steady clock; only at the start is one that is old by our own clock taken for
+over at once.
 """
 
 from __future__ import annotations
@@ -41,9 +42,18 @@ class Claim:
 
 
 def look(
-    claim: Claim, holder: str, shown: Beat | None, now_ms: int, steady_seconds: float
+    claim: Claim,
+    holder: str,
+    shown: Beat | None,
+    now_ms: int,
+    steady_seconds: float,
+    *,
+    beats: bool,
 ) -> Claim:
-    """The claim of ``holder`` after it saw ``shown``, which may be a moment old."""
+    """The claim of ``holder`` after it saw ``shown``, which may be a moment old.
+
+    ``beats`` says whether others can see that ``holder`` is there: it beat when it last could.
+    """
     other = None if shown is None or identity(shown.holder) == identity(holder) else shown
     if shown is None:
         return replace(claim, standing=Standing.OURS)
@@ -55,7 +65,7 @@ def look(
         case Standing.OURS:
             if other is None or other == claim.other:
                 return claim
-            if identity(holder) < identity(other.holder):
+            if beats and identity(holder) < identity(other.holder):
                 return replace(claim, other=other)
             return Claim(Standing.CONFLICT, other, steady_seconds)
         case _:

@@ -59,6 +59,13 @@ class Links(Section):
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
+class LinkDown(Section):
+    """How long a network link may be down, and must be up again (``spec/device-plugin.md`` 3.5)."""
+
+    fault_timeout_seconds: float = Field(default=20.0, ge=0, le=600)
+    recover_timeout_seconds: float = Field(default=60.0, ge=0, le=86_400)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -97,6 +104,7 @@ class AgentConfiguration(Section):
     bmc: BmcAlarms = BmcAlarms()
     switch: Switch = Switch()
     links: Links = Links()
+    link_down: LinkDown = LinkDown()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()

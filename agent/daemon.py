@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import time
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -38,6 +39,7 @@ from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
+from contract.codes import LINK_DOWN
 from contract.errors import StoreError, VigilError
 from contract.observation import NODE, Gap
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
     from collectors.base import Collector, Sink
+    from contract.catalogue import Catalogue
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
     from stores.base import Store
@@ -150,7 +153,7 @@ class Agent:
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._gaps = 0
-        tables = catalogue.shipped()
+        tables = _tables(configuration)
         remembered = remember(configuration.state_dir, self._started_at_ms)
         self._remembered = remembered
         state = restore(remembered, configuration.node_name, _boot_id(), tables)
@@ -368,6 +371,17 @@ class Agent:
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )
+
+
+def _tables(configuration: AgentConfiguration) -> Catalogue:
+    """The shipped tables, with the times that the configuration gives."""
+    shipped, told = catalogue.shipped(), configuration.link_down
+    link_down = replace(
+        shipped.durations[LINK_DOWN],
+        fault_timeout_ms=round(told.fault_timeout_seconds * 1000),
+        recover_timeout_ms=round(told.recover_timeout_seconds * 1000),
+    )
+    return replace(shipped, durations={**shipped.durations, LINK_DOWN: link_down})
 
 
 def _text(value: object) -> str:

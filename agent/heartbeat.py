@@ -67,6 +67,7 @@ class Heartbeat:
         self._edges = edges
         self._claim = Claim()
         self._refused = False
+        self._beat_last = False
         self._stamp_ms = 0
 
     @property
@@ -131,9 +132,11 @@ class Heartbeat:
         except (StoreError, TimeoutError) as error:
             return self._not_seen(error)
         self._seen(beats[0] if beats else None)
-        if self._claim.standing is not Standing.OURS or self._is_withheld():
-            return True
-        return await self._beat()
+        if self._claim.standing is Standing.OURS and not self._is_withheld():
+            self._beat_last = False
+            return await self._beat()
+        self._works()
+        return True
 
     async def _beat(self) -> bool:
         now_ms = self._edges.wall_clock()
@@ -147,10 +150,14 @@ class Heartbeat:
             return self._failed("no heartbeat can be written", error)
         self.beats += 1
         self.beaten_at_ms = now_ms
+        self._beat_last = True
+        self._works()
+        return True
+
+    def _works(self) -> None:
         if self.trouble is not None:
             self.trouble = None
-            log.warning("the store takes heartbeats again")
-        return True
+            log.warning("heartbeats work again")
 
     def _is_withheld(self) -> bool:
         stalled = self._edges.stalled()
@@ -168,7 +175,14 @@ class Heartbeat:
 
     def _seen(self, shown: Beat | None) -> None:
         before, could = self._claim, self.may_publish
-        self._claim = look(before, self.holder, shown, self._edges.wall_clock(), time.monotonic())
+        self._claim = look(
+            before,
+            self.holder,
+            shown,
+            self._edges.wall_clock(),
+            time.monotonic(),
+            beats=self._beat_last and not self._edges.stalled(),
+        )
         self._tell(before)
         if self.may_publish and not could:
             self._edges.on_permitted()

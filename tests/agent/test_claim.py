@@ -20,8 +20,10 @@ def a_beat(holder: str = HIGH, at_ms: int = NOW_MS, interval_seconds: float = 5.
     return Beat("node-1", holder, interval_seconds, at_ms)
 
 
-def after(claim: Claim, shown: Beat | None, steady_seconds: float = 100.0) -> Claim:
-    return look(claim, MINE, shown, NOW_MS, steady_seconds)
+def after(
+    claim: Claim, shown: Beat | None, steady_seconds: float = 100.0, *, beats: bool = True
+) -> Claim:
+    return look(claim, MINE, shown, NOW_MS, steady_seconds, beats=beats)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,12 @@ def test_of_two_that_beat_the_lower_stays() -> None:
     assert after(ours, a_beat(LOW)) == Claim(Standing.CONFLICT, a_beat(LOW), 100.0)
 
 
+def test_who_does_not_beat_gives_way_to_who_does() -> None:
+    """Nobody could see that it is still there, and the other would never give way."""
+    ours = Claim(Standing.OURS)
+    assert after(ours, a_beat(HIGH), beats=False).standing is Standing.CONFLICT
+
+
 def test_the_beat_that_was_over_is_not_taken_for_a_new_one() -> None:
     over = a_beat(LOW, NOW_MS - 60_000)
     taken = after(Claim(), over)
@@ -101,6 +109,7 @@ class _Host:
     begin=st.floats(0, 30),
     frozen_at=st.floats(0, 60),
     frozen_for=st.floats(0, 60),
+    looks_on=st.booleans(),
     names=st.permutations((LOW, HIGH)),
     lag=st.floats(0, 0.5),
     seed=st.integers(0, 10**6),
@@ -110,11 +119,15 @@ def test_in_the_end_exactly_one_of_two_publishes(
     begin: float,
     frozen_at: float,
     frozen_for: float,
+    looks_on: bool,
     names: list[str],
     lag: float,
     seed: int,
 ) -> None:
-    """Hosts with any clocks and a store that shows things late; one host stands still a while."""
+    """Hosts with any clocks and a store that shows things late.
+
+    One host stands still for a while, or only does not beat (``looks_on``).
+    """
     end = 250.0
     hosts = (
         _Host(names[0], clocks_ms[0], [(0, frozen_at), (frozen_at + frozen_for, end)]),
@@ -126,12 +139,13 @@ def test_in_the_end_exactly_one_of_two_publishes(
     while (host := min(hosts, key=lambda one: one.due)).due < end:
         now = host.due
         host.due = now + 5 * jitter.uniform(0.9, 1.1)
-        if not any(since <= now < until for since, until in host.lives):
+        beats = any(since <= now < until for since, until in host.lives)
+        if not beats and not looks_on:
             continue
         now_ms = NOW_MS + host.clock_ms + int(now * 1000)
         shown = next(beat for at, beat in reversed(written) if at <= now - lag or at < 0)
-        host.claim = look(host.claim, host.holder, shown, now_ms, now)
-        if host.claim.standing is Standing.OURS:
+        host.claim = look(host.claim, host.holder, shown, now_ms, now, beats=beats)
+        if host.claim.standing is Standing.OURS and beats:
             written.append((now, Beat("node-1", host.holder, 5.0, now_ms)))
         if sum(one.claim.standing is Standing.OURS for one in hosts) != 1:
             alone_since = now

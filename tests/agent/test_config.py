@@ -160,3 +160,18 @@ def test_documents_that_nobody_knows_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_agent(None, {"NODE_NAME": "node-1"}, {"documents": text})
     assert {problem.where for problem in caught.value.problems} == {"--documents"}
+
+
+@pytest.mark.parametrize("seconds", ["0.1", "5", "300"])
+def test_the_interval_of_the_heartbeat(seconds: str) -> None:
+    flag = {"heartbeat.interval_seconds": float(seconds)}
+    assert load_agent(None, {"NODE_NAME": "n"}, flag).heartbeat.interval_seconds == float(seconds)
+    environment = {"NODE_NAME": "n", "VIGIL_HEARTBEAT_INTERVAL_SECONDS": seconds}
+    assert load_agent(None, environment, {}).heartbeat.interval_seconds == float(seconds)
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.09", "301", "-5", "nan", "often"])
+def test_an_interval_that_is_none(seconds: str) -> None:
+    environment = {"NODE_NAME": "n", "VIGIL_HEARTBEAT_INTERVAL_SECONDS": seconds}
+    with pytest.raises(ConfigurationError, match="VIGIL_HEARTBEAT_INTERVAL_SECONDS"):
+        load_agent(None, environment, {})

@@ -143,7 +143,7 @@ async def test_a_failure_is_tried_again_long_before_the_interval_is_over(
         assert bench.heartbeat.may_publish
         assert bench.heartbeat.trouble is None
     assert caplog.text.count("no route to host") == 1
-    assert caplog.text.count("the store takes heartbeats again") == 1
+    assert caplog.text.count("heartbeats work again") == 1
 
 
 async def test_missing_rights_do_not_keep_faults_from_the_cluster(tmp_path: Path) -> None:
@@ -188,6 +188,28 @@ async def test_a_rival_that_has_to_give_way_is_said_once(
         assert bench.heartbeat.conflict == (
             "conflict: another agent with the node name node-1 runs on host-x_1"
         )
+
+
+async def test_who_may_not_beat_gives_way_to_who_does(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 0.1)
+    rival = DirectoryStore("", tmp_path)
+    async with running(bench):
+        await bench.beats(1)
+        bench.stalled = {"links": 61.0}
+        await bench.until(lambda: bench.heartbeat.withheld is not None, "it stops")
+        await rival.beat(Beat("node-1", "host-x_9", 0.1, 1))
+        await bench.until(lambda: bench.heartbeat.conflict is not None, "it gives way")
+
+
+async def test_trouble_ends_for_who_waits_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 0.1)
+    await DirectoryStore("", tmp_path).beat(Beat("node-1", "host-x_9", 60.0, 2**45))
+    bench.store.error = StoreUnavailable("away")
+    async with running(bench):
+        await bench.until(lambda: bench.heartbeat.trouble is not None, "it is away")
+        bench.store.error = None
+        await bench.until(lambda: bench.heartbeat.trouble is None, "it is back")
+        assert bench.heartbeat.standing is Standing.WAITING
 
 
 def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:

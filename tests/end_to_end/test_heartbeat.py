@@ -83,7 +83,7 @@ def test_an_api_server_that_is_away_only_makes_beats_fail(
     assert heartbeat["standing"] == "ours"
     cluster.plane.start_apiserver()
     node.wait(lambda: node.status()["heartbeat"]["trouble"] is None, "it beats again", 5.0)
-    assert node.logged().count("the store takes heartbeats again") == 1
+    assert node.logged().count("heartbeats work again") == 1
 
 
 def put(cluster: Cluster, node: Node, manager: str) -> None:

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import install
+from dcmi_shim.emulator.install import IPMITOOL, install
+from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
 from vigil.demo.story import (
     A3_ROLE,
     CODE_QUERY,
+    Alarm,
     Drop,
     Hang,
     KillAgent,
+    Link,
     LoseNext,
     Occur,
+    Port,
     Recover,
     Return,
     StartAgent,
@@ -47,6 +52,8 @@ probe_period_seconds = {one}
 
 [bmc]
 period_seconds = {two}
+# The emulated BMC is reached through its ipmitool, also on a machine that has a real one.
+device = "/nonexistent/ipmi0"
 
 [heartbeat]
 interval_seconds = {five}
@@ -153,13 +160,18 @@ class Fleet:
             str(node.directory / "state"),
             "--config",
             str(self._configuration),
+            tools=node.driver_root / IPMITOOL.parent,
         )
 
-    async def _spawn(self, log: Path, verb: str, *options: str) -> asyncio.subprocess.Process:
+    async def _spawn(
+        self, log: Path, verb: str, *options: str, tools: Path | None = None
+    ) -> asyncio.subprocess.Process:
         where = ["--store", self._store]
         if self._kubeconfig is not None:
             where += ["--kubeconfig", str(self._kubeconfig)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        if tools is not None:
+            environment["PATH"] = f"{tools}{os.pathsep}{environment.get('PATH', os.defpath)}"
         with log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -188,6 +200,16 @@ class Fleet:
                 emulator.hang(CODE_QUERY, chip)
             case Unhang(_, chip):
                 emulator.clear(CODE_QUERY, chip)
+            case Link(_, chip, up):
+                emulator.link(chip, up=up)
+            case Alarm(_, part, index, code, True):
+                emulator.bmc.occur(BmcAlarm(code, part, index))
+            case Alarm(_, part, index, code, False):
+                emulator.bmc.recover(code, part, index)
+            case Port(_, switch, port, code, True):
+                emulator.switch_occur(SwitchFault(code_of(code), switch, port))
+            case Port(_, switch, port, code, False):
+                emulator.switch_recover(SwitchFault(code_of(code), switch, port))
             case LoseNext():
                 emulator.lose_everything_next()
             case KillAgent():
