@@ -353,7 +353,7 @@ class Agent:
             self._driver.stuck_calls(),
         )
         publications = self._documents.statuses()
-        chips = status.chip_statuses(state, self._device_info.device_type)
+        chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
         node = state.of(NODE)
         return status.Status(
             node=self._configuration.node_name,

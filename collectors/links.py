@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from dcmi_shim.hccn_tables import A5Port
     from dcmi_shim.types import Chip, Inventory
 
+LINK_UP = "link_up"
+"""The reading that is 1 while the tool finds the link of a chip up, 0 while down."""
+
 _log = logging.getLogger(__name__)
 _A5 = "Ascend910A5"
 _SLOW_ROUND_SECONDS = 300.0
@@ -216,7 +219,7 @@ class _Watch:
             return
         now_ms = self._around.wall_clock()
         self._report_together(link.beliefs.answered(faults, asked_at, now_ms))
-        self._around.show(link.subject, "link_up", 0.0 if any(faults.values()) else 1.0)
+        self._around.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
         self._trouble = None
         if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
             link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self._period_seconds / 2
@@ -272,7 +275,7 @@ class _Watch:
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
             _log.warning("%s: %s; what is known of the link stays", self._source, error)
-        self._around.show(link.subject, "link_up", None)
+        self._around.show(link.subject, LINK_UP, None)
         for readings in link.shown:
             self._show(link, readings, {})
         self._report_together(reports)

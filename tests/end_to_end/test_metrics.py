@@ -28,6 +28,9 @@ from tests.parts.processes import Running, free_ports
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# The driver is built and much has to go wrong before the first of them.
+pytestmark = pytest.mark.timeout(120)
+
 SHIPPED = Path(__file__).parents[2] / "systemd" / "prometheus.yml"
 CODES = (
     *("80E01801", "80C98008", "80E18402", "80CD8809", "8C204E00"),
