@@ -58,6 +58,20 @@ def rules(**policies: DurationPolicy) -> Catalogue:
 
 
 class TestExamples:
+    def test_ex_13_a_recovery_before_the_occurrence_takes_nothing_away(self) -> None:
+        """Upstream removes the live fault at the end of its first cycle (defect K10)."""
+        up = seen(RECOVER, LINK_DOWN, at=T - 900, serial=1, raised=T - 900)
+        down = seen(OCCUR, LINK_DOWN, serial=2, raised=T)
+        state = after(healthy(), [up, down], T + 20_001)
+        judge("EX-23b", document(state), DEVICE)
+
+    def test_ex_14_events_of_a_chip_code_count_in_their_order(self) -> None:
+        code = "8C204E00"
+        state = after(healthy(), [seen(RECOVER, code, at=T - 900), seen(OCCUR, code)])
+        assert [fault.fault_code for fault in document(state).faults] == [code]
+        again = [seen(OCCUR, code, at=T + 500), seen(RECOVER, code, at=T + 600)]
+        assert document(after(state, again)).faults == (), "upstream keeps it (defect K10)"
+
     def test_ex_23a_exactly_the_timeout_is_not_too_long(self) -> None:
         """Upstream shows the fault after its recovery still; for ours it is over by then."""
         state = after(healthy(), [DOWN], T + 20_000)
