@@ -17,9 +17,16 @@ from collectors.chip_faults import ChipFaults
 from collectors.link_beliefs import LinkBeliefs
 from collectors.link_readings import SLOW_ROUND, Readings
 from contract.codes import LINK_DOWN, UB_PORT_DOWN, UBOE_PORT_DOWN, is_network
-from contract.errors import ToolError, ToolSilent
+from contract.errors import ToolError, ToolMissing, ToolSilent
 from contract.families import FAMILIES
-from contract.observation import Gap, Observation, SourceBlind, chip_subject
+from contract.observation import (
+    NODE,
+    Gap,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    chip_subject,
+)
 from dcmi_shim.hccn import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
 
 if TYPE_CHECKING:
@@ -118,6 +125,7 @@ class _Watch:
         self._said_missing: set[Subject] = set()
         self._changed = asyncio.Event()
         self._gap = False
+        self._is_missing: bool | None = None
         self._trouble: str | None = None
         self._batch: list[Report] = []
         self._flush: asyncio.TimerHandle | None = None
@@ -214,9 +222,15 @@ class _Watch:
         link.beliefs.asked(asked_at)
         try:
             faults = await self._faults(link.chip)
+        except ToolMissing as error:
+            self._lacks_tool(error)
+            self._hide(link)
+            return
         except ToolError as error:
+            self._has_tool()
             self._failed(link, error)
             return
+        self._has_tool()
         now_ms = self._around.wall_clock()
         self._report_together(link.beliefs.answered(faults, asked_at, now_ms))
         self._around.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
@@ -275,10 +289,28 @@ class _Watch:
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
             _log.warning("%s: %s; what is known of the link stays", self._source, error)
+        self._hide(link)
+        self._report_together(reports)
+
+    def _hide(self, link: _Link) -> None:
+        """Show no reading of a link that could not be asked about."""
         self._around.show(link.subject, LINK_UP, None)
         for readings in link.shown:
             self._show(link, readings, {})
-        self._report_together(reports)
+
+    def _lacks_tool(self, error: ToolMissing) -> None:
+        """One thing is missing: that is said once, about the node, and not of every chip."""
+        if not self._is_missing:
+            self._is_missing = True
+            _log.warning("%s: %s; what is known of links stays", self._source, error)
+            now_ms = self._around.wall_clock()
+            self._report_together([SourceBlind(self._source, NODE, now_ms, str(error))])
+
+    def _has_tool(self) -> None:
+        if self._is_missing is not False:
+            self._is_missing = False
+            now_ms = self._around.wall_clock()
+            self._report_together([SourceAnswered(self._source, NODE, now_ms)])
 
     def _report_together(self, reports: Sequence[Report]) -> None:
         """Report with what follows at once, so that a round at start makes one document."""

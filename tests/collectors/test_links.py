@@ -62,8 +62,11 @@ class Node:
         self.progress += 1
 
     def words(self, chip: int) -> list[str]:
-        own = f"chip {chip} "
-        return [said.removeprefix(own) for said in self.said.words() if said.startswith(own)]
+        return self.words_about(f"chip {chip} ")
+
+    def words_about(self, subject: str) -> list[str]:
+        said = self.said.words()
+        return [one.removeprefix(subject) for one in said if one.startswith(subject)]
 
 
 @contextlib.asynccontextmanager
@@ -231,17 +234,20 @@ async def test_a_bad_tool_is_blindness(tmp_path: Path, text: str, reason: str) -
 async def test_no_tool_and_a_tool_that_comes_later(tmp_path: Path, root: Path) -> None:
     place = tmp_path / HCCN_TOOL
     async with running(tmp_path, Links(period_seconds=0.3)) as node:
-        await until(lambda: everyone(node))
-        expected = [f"blind: {place}: No such file or directory"]
-        assert [node.words(chip) for chip in range(CHIPS)] == [expected] * CHIPS
+        await until(lambda: node.words_about("node 0 "))
         script(tmp_path, 'echo "link status: UP"', mode=0o644)
         await asyncio.sleep(0.4)
+        assert node.words_about("node 0 ") == [f"blind: {place}: No such file or directory"]
+        assert not any(node.words(chip) for chip in range(CHIPS))
         assert node.up() == {}
         place.unlink()
         place.symlink_to(root / HCCN_TOOL)
-        found = [*expected, "answered"]
-        await until(lambda: all(node.words(chip) == found for chip in range(CHIPS)))
+        await until(lambda: all(node.words(chip) == ["answered"] for chip in range(CHIPS)))
+        assert node.words_about("node 0 ")[1:] == ["answered"]
         assert len(node.up()) == CHIPS
+        place.unlink()
+        await until(lambda: len(node.words_about("node 0 ")) == 3)
+        await until(lambda: node.up() == {})
 
 
 @pytest.mark.parametrize(
@@ -256,10 +262,10 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
     around = type(around)(**{**vars(around), "places": strict})
     task = asyncio.create_task(Links().run(around))
-    await until(lambda: everyone(node))
+    await until(lambda: node.words_about("node 0 "))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert reason in node.words(0)[0]
+    assert reason in node.words_about("node 0 ")[0]
     assert node.up() == {}
 
 
