@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +25,18 @@ class Draft:
     tables: Catalogue
     revision: int
     changes: list[Change] = field(default_factory=list)
+
+    def episode(self, subject: Subject, code: str, at_ms: int) -> str:
+        """The id of an episode that begins now."""
+        parts = (
+            self.state.node,
+            str(subject),
+            code,
+            self.state.boot_id,
+            str(self.revision + 1),
+            str(at_ms),
+        )
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     def note(
         self,

@@ -7,14 +7,14 @@ and parts of the server; only who judges differs. Levels come from the catalogue
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from agent import durations
+from agent.adoption import adopt
 from agent.deadlines import deadline_ms_of, due_ms_of, expire
-from agent.draft import Draft, end, judge, judged_again, level_of, without
+from agent.draft import Draft, end, judge, level_of, without
 from agent.event_order import is_before, is_over, is_recent
 from agent.state import (
     CHIP_SOURCE,
@@ -29,7 +29,6 @@ from agent.state import (
     Fault,
     State,
     SubjectState,
-    Upgrade,
 )
 from contract.codes import RESET_FINISHED, UB_PORT_DOWN, is_network
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
@@ -42,7 +41,6 @@ from contract.observation import (
     SourceBlind,
     Subject,
 )
-from contract.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,7 +159,7 @@ def _apply(
     known: SubjectState, item: Observation | SourceBlind | SourceAnswered | Adopted, draft: Draft
 ) -> SubjectState:
     if isinstance(item, Adopted):
-        return _adopt(known, item, draft)
+        return adopt(known, item, draft)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
@@ -187,33 +185,6 @@ def _apply(
             return _recover(known, held, item, draft)
         case Assertion.ABSENT:
             return _absent(known, held, item, draft)
-
-
-def _adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
-    """Take over an upgrade that is in nobody's journal: its time stays, its end is ours."""
-    policy = draft.tables.durations.get(item.code)
-    if not isinstance(known, ChipState) or policy is None or item.kind != FAULT_DURATION:
-        return known
-    if known.upgrade_of(item.code, FAULT_DURATION) is not None:
-        return known
-    fault = known.faults.get(item.code)
-    because = f"{item.code} was upgraded before ({FAULT_DURATION})"
-    upgrade = Upgrade(
-        item.code,
-        FAULT_DURATION,
-        policy.level,
-        item.upgraded_at_ms,
-        because,
-        _episode(item, item.at_ms, draft) if fault is None else fault.episode,
-        draft.tables.severity_of(item.code) if fault is None else fault.severity,
-        item.at_ms if fault is None or fault.once else None,
-    )
-    old = level_of(known, item.code)
-    known = durations.adopted(known, upgrade)
-    known = judged_again(draft.tables, known, item.subject, item.code)
-    new = level_of(known, item.code)
-    draft.note_upgrade(ChangeKind.UPGRADED, item.subject, upgrade, item.at_ms, because, old, new)
-    return known
 
 
 def _absent(
@@ -354,7 +325,7 @@ def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
     verdict = judge(draft.tables, known, item.subject, item.code, severity)
     return Fault(
         code=item.code,
-        episode=_episode(item, item.seen_at_ms, draft),
+        episode=draft.episode(item.subject, item.code, item.seen_at_ms),
         source=item.source,
         level=verdict.level,
         because=verdict.because,
@@ -413,15 +384,3 @@ def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> di
     kept = {code: ended for code, ended in known.ended.items() if is_recent(ended, item.seen_at_ms)}
     kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
     return kept
-
-
-def _episode(item: Observation | Adopted, at_ms: int, draft: Draft) -> str:
-    parts = (
-        draft.state.node,
-        str(item.subject),
-        item.code,
-        draft.state.boot_id,
-        str(draft.revision + 1),
-        str(at_ms),
-    )
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
