@@ -23,7 +23,7 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 	touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/vigil demo --speed 1
+	$(BIN)/vigil demo --speed 2.5
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

@@ -52,6 +52,20 @@ class Switch(Section):
     audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
 
 
+class Links(Section):
+    """How network links are asked about."""
+
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+
+
+class LinkDown(Section):
+    """How long a network link may be down, and must be up again (``spec/device-plugin.md`` 3.5)."""
+
+    fault_timeout_seconds: float = Field(default=20.0, ge=0, le=600)
+    recover_timeout_seconds: float = Field(default=60.0, ge=0, le=86_400)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -70,6 +84,8 @@ class Heartbeat(Section):
     """The proof that the agent is alive."""
 
     interval_seconds: float = Field(default=5.0, ge=0.1, le=300)
+    annotations: bool = False
+    """Off: each is a write of the Node object, which wakes everybody who watches nodes."""
 
 
 class AgentConfiguration(Section):
@@ -89,6 +105,8 @@ class AgentConfiguration(Section):
     chip_faults: ChipFaults = ChipFaults()
     bmc: BmcAlarms = BmcAlarms()
     switch: Switch = Switch()
+    links: Links = Links()
+    link_down: LinkDown = LinkDown()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()

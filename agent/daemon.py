@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import time
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -33,10 +34,12 @@ from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract import catalogue
+from contract.codes import LINK_DOWN
 from contract.errors import StoreError, VigilError
 from contract.observation import NODE, Gap
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
     from collectors.base import Collector, Sink
+    from contract.catalogue import Catalogue
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
     from stores.base import Store
@@ -136,18 +140,20 @@ class Agent:
         self._last_words = "could not start"
         self._was_stopped = False
         self._progress = Stalls()
+        exporter = configuration.metrics.npu_exporter_names
         self._settings = {
             ChipFaults.name: configuration.chip_faults.model_dump(),
             Bmc.name: configuration.bmc.model_dump(),
-            NetworkHealth.name: {"enabled": configuration.metrics.npu_exporter_names},
+            NetworkHealth.name: {"enabled": exporter},
             Switches.name: configuration.switch.model_dump(),
+            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._names: dict[int, ChipNames] = {}
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._gaps = 0
-        tables = catalogue.shipped()
+        tables = _tables(configuration)
         remembered = remember(configuration.state_dir, self._started_at_ms)
         self._remembered = remembered
         state = restore(remembered, configuration.node_name, _boot_id(), tables)
@@ -169,6 +175,7 @@ class Agent:
                 progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
                 wall_clock=_wall_clock,
             ),
+            annotates=configuration.heartbeat.annotations,
         )
         self._documents = Documents(
             configuration.node_name,
@@ -346,7 +353,7 @@ class Agent:
             self._driver.stuck_calls(),
         )
         publications = self._documents.statuses()
-        chips = status.chip_statuses(state, self._device_info.device_type)
+        chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
         node = state.of(NODE)
         return status.Status(
             node=self._configuration.node_name,
@@ -365,6 +372,17 @@ class Agent:
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )
+
+
+def _tables(configuration: AgentConfiguration) -> Catalogue:
+    """The shipped tables, with the times that the configuration gives."""
+    shipped, told = catalogue.shipped(), configuration.link_down
+    link_down = replace(
+        shipped.durations[LINK_DOWN],
+        fault_timeout_ms=round(told.fault_timeout_seconds * 1000),
+        recover_timeout_ms=round(told.recover_timeout_seconds * 1000),
+    )
+    return replace(shipped, durations={**shipped.durations, LINK_DOWN: link_down})
 
 
 def _text(value: object) -> str:

@@ -10,28 +10,37 @@ from msgspec.structs import replace
 
 from agent.publisher import Wanted
 from agent.render import family_of, render
-from agent.state import CHIP_SOURCE
+from agent.state import CHIP_SOURCE, Adopted
 from agent.switch_info import remembered_ports, switch_info_text
 from contract.codes import is_code
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError
-from contract.isolation import Isolation, read_isolation, released, without
+from contract.isolation import (
+    Isolation,
+    read_isolation,
+    reasons_of,
+    released,
+    without,
+    without_own_reasons,
+)
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from contract.observation import (
     Assertion,
     Observation,
-    Report,
     SourceAnswered,
     Subject,
     chip_subject,
 )
+from contract.policies import FAULT_DURATION
 from contract.switch_info import decode_switch_info
 from stores.base import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent.policy import Input
     from agent.state import State
+    from contract.catalogue import Catalogue
     from contract.device_info import DeviceInfo
     from dcmi_shim.types import Inventory
 
@@ -45,10 +54,11 @@ _PATIENCE_SECONDS = 1.5
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered."""
 
-    def __init__(self, node: str, state: Callable[[], State]) -> None:
+    def __init__(self, node: str, state: Callable[[], State], tables: Catalogue) -> None:
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
+        self._tables = tables
         self.isolation = Isolation()
         self._inventory: Inventory | None = None
         self._inventory_at = 0.0
@@ -95,7 +105,7 @@ class DeviceInfoDocument:
         late = time.monotonic() > self._inventory_at + _PATIENCE_SECONDS
         return late and any(chip is not None and chip.was_read for chip in known)
 
-    def take_over(self, existing: Document | None) -> tuple[Report, ...]:
+    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
         """Keep what operators and earlier writers isolated in the document that is there.
 
         Returns what it remembers of chips and switch ports, for an agent that has no journal;
@@ -103,7 +113,9 @@ class DeviceInfoDocument:
         """
         if existing is None:
             return ()
-        self.isolation = read_isolation(existing.data, self.name)
+        self.isolation = without_own_reasons(
+            read_isolation(existing.data), FAULT_DURATION, self._tables.durations
+        )
         try:
             chips = decode(existing.data, self.name)
             ports = decode_switch_info(self.name, existing.data)
@@ -134,13 +146,28 @@ class DeviceInfoDocument:
         decode_switch_info(self.name, document.data)
 
 
-def remembered_chips(found: DeviceInfo) -> tuple[Report, ...]:
-    """What a document remembers of chips."""
-    reports: list[Report] = []
+def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
+    """What a document remembers of chips, and why it upgraded their codes."""
+    reports: list[Input] = []
     for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
         subject = _subject(name)
         if subject is not None:
             reports.append(SourceAnswered(CHIP_SOURCE, subject, found.update_time * 1000))
+    # Before the faults, whose times may be those of their upgrades.
+    for name, reasons in reasons_of(found.upgrade_reasons, FAULT_DURATION).items():
+        subject = _subject(name)
+        if subject is not None:
+            reports += [
+                Adopted(
+                    subject,
+                    code,
+                    FAULT_DURATION,
+                    min(reason.upgrade_time, found.update_time * 1000),
+                    found.update_time * 1000,
+                )
+                for code, reason in reasons.items()
+                if reason.upgrade_time > 0
+            ]
     for fault in found.faults:
         subject = _subject(fault.npu_name)
         if subject is not None:

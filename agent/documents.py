@@ -13,7 +13,7 @@ import msgspec
 from agent.device_info import DeviceInfoDocument
 from agent.journal_file import Kind
 from agent.node_info import NodeInfoDocument
-from agent.policy import is_one_off_waiting
+from agent.policy import Input, is_one_off_waiting
 from agent.publisher import Edges, Publisher
 from agent.state import Acknowledged
 from agent.status import publication_status
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from agent.status import PublicationStatus
     from agent.verdicts import Verdicts
     from collectors.base import WallClock
-    from contract.observation import Report
     from service.stalls import Stalls
     from stores.base import Document, Store
 
@@ -46,7 +45,7 @@ class Made(Protocol):
     def wanted(self) -> Wanted | None:
         """What is to be published now; ``None``: what is there must stay as it is."""
 
-    def take_over(self, existing: Document | None) -> tuple[Report, ...]:
+    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
         """Keep what has to be kept of the document that is there; what it remembers."""
 
     def release(self, foreign: Document) -> bool:
@@ -79,7 +78,7 @@ class Documents:
 
     def __init__(self, node: str, owned: Collection[str], desk: Desk) -> None:
         self._desk = desk
-        self.device_info = DeviceInfoDocument(node, self._state)
+        self.device_info = DeviceInfoDocument(node, self._state, desk.verdicts.tables)
         documents: dict[str, Made] = {
             "device-info": self.device_info,
             "node-info": NodeInfoDocument(node, self._state),

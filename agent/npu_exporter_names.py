@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collectors.links import LINK_UP
 from collectors.network_health import NETWORK
 
 _TEXTS = {
@@ -44,7 +45,7 @@ _TEXTS = {
 
 SHOWN = {
     NETWORK: ("npu_chip_info_network_status", "the npu network health status"),
-    "link_up": ("npu_chip_info_link_status", "the npu link status"),
+    LINK_UP: ("npu_chip_info_link_status", "the npu link status"),
     **{name: (name, text) for name, text in _TEXTS.items()},
 }
 """Reading to name and help text; the value is the same."""

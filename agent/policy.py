@@ -8,14 +8,19 @@ and parts of the server; only who judges differs. Levels come from the catalogue
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
+from agent import durations
+from agent.deadlines import deadline_ms_of, due_ms_of, expire
+from agent.draft import Draft, end, judge, judged_again, level_of, without
 from agent.event_order import is_before, is_over, is_recent
 from agent.state import (
+    CHIP_SOURCE,
+    LINK_SOURCE,
     Acknowledged,
+    Adopted,
     Blindness,
     Change,
     ChangeKind,
@@ -24,8 +29,9 @@ from agent.state import (
     Fault,
     State,
     SubjectState,
+    Upgrade,
 )
-from contract.codes import RESET_FINISHED
+from contract.codes import RESET_FINISHED, UB_PORT_DOWN, is_network
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Assertion,
@@ -36,48 +42,14 @@ from contract.observation import (
     SourceBlind,
     Subject,
 )
+from contract.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from contract.catalogue import Catalogue, Verdict
-    from contract.levels import Severity
+    from contract.catalogue import Catalogue
 
-Input: TypeAlias = Report | Acknowledged
-
-ONCE_VISIBLE_MS = 5_000
-"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
-
-
-DOUBT_MS = 6_000
-"""How long an audit has to confirm a fault whose recovery looked older than its occurrence.
-Audits are asked 2 s after the last event and answer within 2 s."""
-
-
-@dataclass
-class _Draft:
-    """One call of ``step``: what it has found so far."""
-
-    state: State
-    tables: Catalogue
-    revision: int
-    changes: list[Change] = field(default_factory=list)
-
-    def note(
-        self,
-        kind: ChangeKind,
-        subject: Subject,
-        fault: Fault,
-        at_ms: int,
-        because: str,
-        old: str | None = None,
-        new: str | None = None,
-    ) -> None:
-        self.changes.append(
-            Change(
-                kind, subject, fault.code, fault.episode, at_ms, because, old, new, fault.severity
-            )
-        )
+Input: TypeAlias = Report | Acknowledged | Adopted
 
 
 def step(
@@ -88,19 +60,19 @@ def step(
     How the inputs are batched makes no difference. The very same state is returned when nothing
     changed.
     """
-    draft = _Draft(state, tables, state.revision)
+    draft = Draft(state, tables, state.revision)
     subjects = dict(state.subjects())
-    deadline_ms = _deadline_ms(subjects.values())
+    deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
     for item in inputs:
         if deadline_ms is not None and deadline_ms <= _time_of(item):
-            subjects = _expire(subjects, _time_of(item), draft)
-            deadline_ms = _deadline_ms(subjects.values())
+            subjects = expire(subjects, _time_of(item), draft)
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
         if isinstance(item, Acknowledged):
             subjects = {
                 subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
                 for subject, known in subjects.items()
             }
-            deadline_ms = _deadline_ms(subjects.values())
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
             continue
         if isinstance(item, Gap):
             continue  # an audit repairs what was missed
@@ -109,19 +81,18 @@ def step(
         if after is not before:
             subjects[item.subject] = after
             draft.revision += 1
-            deadline_ms = _sooner(deadline_ms, after, item)
+            deadline_ms = _sooner(deadline_ms, after, item, draft)
     if deadline_ms is not None and deadline_ms <= now_ms:
-        subjects = _expire(subjects, now_ms, draft)
+        subjects = expire(subjects, now_ms, draft)
     return _state_of(draft, subjects), tuple(draft.changes)
 
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
-    del tables  # the shipped rules that wait for a time come with the customisation
-    return _deadline_ms(known for _, known in state.subjects())
+    return deadline_ms_of((known for _, known in state.subjects()), tables, state.settled_at_ms)
 
 
-def _state_of(draft: _Draft, subjects: Mapping[Subject, SubjectState]) -> State:
+def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:
     """The state with ``subjects``: the very same one when nothing changed."""
     chips = {
         subject.id: known for subject, known in subjects.items() if isinstance(known, ChipState)
@@ -155,16 +126,6 @@ def is_one_off_waiting(state: State, document: str) -> bool:
     )
 
 
-def _judge(tables: Catalogue, subject: Subject, code: str, severity: Severity | None) -> Verdict:
-    """The level of a code on a subject of its kind, and why."""
-    match subject.kind:
-        case "chip":
-            return tables.judge(code, severity)
-        case "switch":
-            return tables.judge_switch(code)
-    return tables.judge_node(code)
-
-
 def _time_of(item: Input) -> int:
     match item:
         case Observation():
@@ -174,51 +135,17 @@ def _time_of(item: Input) -> int:
     return item.at_ms
 
 
-def _due_ms(fault: Fault) -> int | None:
-    """When time alone ends ``fault``."""
-    if fault.once:
-        at_ms, wait_ms = fault.acknowledged_at_ms, ONCE_VISIBLE_MS
-    else:
-        at_ms, wait_ms = fault.doubted_at_ms, DOUBT_MS
-    return None if at_ms is None else at_ms + wait_ms
-
-
-def _deadline_ms(subjects: Iterable[SubjectState]) -> int | None:
-    dues = (_due_ms(fault) for known in subjects for fault in known.faults.values())
-    return min((due for due in dues if due is not None), default=None)
-
-
 def _sooner(
-    deadline_ms: int | None, known: SubjectState, item: Observation | SourceBlind | SourceAnswered
+    deadline_ms: int | None,
+    known: SubjectState,
+    item: Observation | SourceBlind | SourceAnswered | Adopted,
+    draft: Draft,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
-    fault = known.faults.get(item.code) if isinstance(item, Observation) else None
-    dues = (deadline_ms, None if fault is None else _due_ms(fault))
-    return min((due for due in dues if due is not None), default=None)
-
-
-def _expire(
-    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: _Draft
-) -> dict[Subject, SubjectState]:
-    """End one-off faults that every reader had time to see, and doubts that nothing cleared."""
-    left = dict(subjects)
-    for subject, known in subjects.items():
-        for fault in known.faults.values():
-            due_ms = _due_ms(fault)
-            if due_ms is None or due_ms > now_ms:
-                continue
-            because = (
-                "a one-off event, published long enough to be seen"
-                if fault.once
-                else "its recovery looked older than it, but no audit found it since"
-            )
-            draft.note(ChangeKind.ENDED, subject, fault, due_ms, because, fault.level)
-            known = replace(known, faults=_without(known.faults, fault.code))
-            if not fault.once:
-                ended = Ended(due_ms, replace(fault, doubted_at_ms=None))
-                known = replace(known, ended=known.ended | {fault.code: ended})
-        left[subject] = known
-    return left
+    due = None
+    if isinstance(item, (Observation, Adopted)):
+        due = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
+    return min((due for due in (deadline_ms, due) if due is not None), default=None)
 
 
 def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
@@ -231,8 +158,10 @@ def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
 
 
 def _apply(
-    known: SubjectState, item: Observation | SourceBlind | SourceAnswered, draft: _Draft
+    known: SubjectState, item: Observation | SourceBlind | SourceAnswered | Adopted, draft: Draft
 ) -> SubjectState:
+    if isinstance(item, Adopted):
+        return _adopt(known, item, draft)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
@@ -257,15 +186,65 @@ def _apply(
         case Assertion.RECOVER:
             return _recover(known, held, item, draft)
         case Assertion.ABSENT:
-            if held is None or held.once:
-                return known
-            because = "its source does not list it any more"
-            draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
-            return replace(known, faults=_without(known.faults, held.code))
+            return _absent(known, held, item, draft)
+
+
+def _adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
+    """Take over an upgrade that is in nobody's journal: its time stays, its end is ours."""
+    policy = draft.tables.durations.get(item.code)
+    if not isinstance(known, ChipState) or policy is None or item.kind != FAULT_DURATION:
+        return known
+    if known.upgrade_of(item.code, FAULT_DURATION) is not None:
+        return known
+    fault = known.faults.get(item.code)
+    because = f"{item.code} was upgraded before ({FAULT_DURATION})"
+    upgrade = Upgrade(
+        item.code,
+        FAULT_DURATION,
+        policy.level,
+        item.upgraded_at_ms,
+        because,
+        _episode(item, item.at_ms, draft) if fault is None else fault.episode,
+        draft.tables.severity_of(item.code) if fault is None else fault.severity,
+        item.at_ms if fault is None or fault.once else None,
+    )
+    old = level_of(known, item.code)
+    known = durations.adopted(known, upgrade)
+    known = judged_again(draft.tables, known, item.subject, item.code)
+    new = level_of(known, item.code)
+    draft.note_upgrade(ChangeKind.UPGRADED, item.subject, upgrade, item.at_ms, because, old, new)
+    return known
+
+
+def _absent(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
+    """One witness takes its word back; with the last one the fault ends.
+
+    A driver that tells of links but does not list them is not the last one while the tool may find
+    the link down, which takes it a moment.
+    """
+    if held is None or held.once or item.source not in held.said_by:
+        return known
+    left = tuple(source for source in held.said_by if source != item.source)
+    tool_may_find_it = (
+        item.source == CHIP_SOURCE
+        and (is_network(item.code) or item.code == UB_PORT_DOWN)
+        and LINK_SOURCE in known.answered
+        and LINK_SOURCE not in known.blind
+    )
+    if not left and not tool_may_find_it:
+        because = "its source does not list it any more"
+        return end(known, item.subject, held, item.seen_at_ms, because, draft)
+    doubted_at_ms = held.doubted_at_ms
+    if not left and doubted_at_ms is None:
+        doubted_at_ms = item.seen_at_ms
+    held = replace(held, witnesses=left, doubted_at_ms=doubted_at_ms)
+    return replace(known, faults=known.faults | {held.code: held})
 
 
 def _occur(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     if held is not None:
         if is_before(item, held.serial, held.raised_at_ms):
@@ -278,21 +257,22 @@ def _occur(
     if ended is not None and is_over(item, ended):
         if ended.fault is not None:
             return known  # reported twice, once after its recovery
-        fault = _new_fault(item, draft)
+        fault = _new_fault(known, item, draft)
         draft.note(
             ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
         )
         because = "its recovery was reported before it"
-        draft.note(ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level)
+        kept = level_of(known, item.code)
+        draft.note(
+            ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level, kept
+        )
         return replace(known, ended=known.ended | {item.code: replace(ended, fault=fault)})
-    return _begin(known, _new_fault(item, draft), item, draft)
+    return _begin(known, _new_fault(known, item, draft), item, draft)
 
 
-def _once(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
-) -> SubjectState:
+def _once(known: SubjectState, held: Fault | None, item: Observation, draft: Draft) -> SubjectState:
     if held is None:
-        return _begin(known, replace(_new_fault(item, draft), once=True), item, draft)
+        return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
     because = "a one-off event of a code that holds already"
     draft.note(
         ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
@@ -301,27 +281,37 @@ def _once(
 
 
 def _present(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     if held is not None:
-        return _update(known, held, held, item, draft, "is listed by the driver")
+        return _update(known, held, held, item, draft, f"is {_found_by(item)}")
     ended = known.ended.get(item.code)
     if ended is None or ended.fault is None or not is_recent(ended, item.seen_at_ms):
-        return _begin(known, _new_fault(item, draft), item, draft)
-    fault = replace(ended.fault, revision=draft.revision + 1)
-    because = f"{item.code} was reported recovered and is still listed by the driver"
-    draft.note(
-        ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, None, fault.level
+        return _begin(known, _new_fault(known, item, draft), item, draft)
+    fault = ended.fault
+    verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
+    fault = replace(
+        fault,
+        level=verdict.level,
+        because=verdict.because,
+        revision=draft.revision + 1,
+        witnesses=_witnesses(fault, (item.source,)),
     )
-    return replace(
-        known,
-        faults=known.faults | {item.code: fault},
-        ended=_without(known.ended, item.code),
+    because = f"{item.code} was reported recovered and is still {_found_by(item)}"
+    old = level_of(known, item.code)
+    draft.note(ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, old, fault.level)
+    return _there(
+        replace(
+            known,
+            faults=known.faults | {item.code: fault},
+            ended=without(known.ended, item.code),
+        ),
+        item.code,
     )
 
 
 def _recover(
-    known: SubjectState, held: Fault | None, item: Observation, draft: _Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     if held is None:
         ended = known.ended.get(item.code)
@@ -336,13 +326,24 @@ def _recover(
         doubted = replace(held, doubted_at_ms=item.seen_at_ms)
         return replace(known, faults=known.faults | {held.code: doubted})
     because = "the driver reported its recovery"
-    draft.note(ChangeKind.ENDED, item.subject, held, item.seen_at_ms, because, held.level)
-    return replace(
-        known, faults=_without(known.faults, held.code), ended=_remember(known, item, held)
-    )
+    known = end(known, item.subject, held, item.seen_at_ms, because, draft)
+    return replace(known, ended=_remember(known, item, held))
 
 
-def _new_fault(item: Observation, draft: _Draft) -> Fault:
+def _found_by(item: Observation) -> str:
+    return "listed by the driver" if item.source == CHIP_SOURCE else f"found by {item.source}"
+
+
+def _witnesses(fault: Fault, sources: tuple[str, ...]) -> tuple[str, ...] | None:
+    """How ``sources`` are written into ``fault``."""
+    return None if sources == (fault.source,) else sources
+
+
+def _there(known: SubjectState, code: str) -> SubjectState:
+    return durations.there(known, code) if isinstance(known, ChipState) else known
+
+
+def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
     """The first moment of an episode. What a poll says of a chip's severity does not count."""
     severity = item.severity
     if item.subject.kind == "chip":
@@ -350,10 +351,10 @@ def _new_fault(item: Observation, draft: _Draft) -> Fault:
             severity = None
         if severity is None:
             severity = draft.tables.severity_of(item.code)
-    verdict = _judge(draft.tables, item.subject, item.code, severity)
+    verdict = judge(draft.tables, known, item.subject, item.code, severity)
     return Fault(
         code=item.code,
-        episode=_episode(item, draft),
+        episode=_episode(item, item.seen_at_ms, draft),
         source=item.source,
         level=verdict.level,
         because=verdict.because,
@@ -365,22 +366,34 @@ def _new_fault(item: Observation, draft: _Draft) -> Fault:
     )
 
 
-def _begin(known: SubjectState, fault: Fault, item: Observation, draft: _Draft) -> SubjectState:
+def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+    old = level_of(known, fault.code)
     draft.note(
-        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
+        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
     )
-    return replace(known, faults=known.faults | {fault.code: fault})
+    known = replace(known, faults=known.faults | {fault.code: fault})
+    return known if fault.once else _there(known, fault.code)
 
 
 def _update(
-    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: _Draft, what: str
+    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Draft, what: str
 ) -> SubjectState:
-    """A code that holds was seen again: it lasts without doubt, maybe with another severity."""
-    fault = replace(seen, once=False, acknowledged_at_ms=None, doubted_at_ms=None)
+    """A code that holds was seen again: it lasts without doubt, maybe with another severity or
+    another witness."""
+    said_by = () if held.once else held.said_by
+    if item.source not in said_by:
+        said_by = (*said_by, item.source)
+    fault = replace(
+        seen,
+        once=False,
+        acknowledged_at_ms=None,
+        doubted_at_ms=None,
+        witnesses=_witnesses(held, said_by),
+    )
     if fault == held:
         return known
     if fault.severity != held.severity:
-        verdict = _judge(draft.tables, item.subject, fault.code, fault.severity)
+        verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
         fault = replace(fault, level=verdict.level, because=verdict.because)
     if fault.level != held.level or fault.severity != held.severity or held.once:
         because = f"a one-off event before, it {what}" if held.once else fault.because
@@ -393,7 +406,7 @@ def _update(
             held.level,
             fault.level,
         )
-    return replace(known, faults=known.faults | {fault.code: fault})
+    return _there(replace(known, faults=known.faults | {fault.code: fault}), fault.code)
 
 
 def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
@@ -402,20 +415,13 @@ def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> di
     return kept
 
 
-def _episode(item: Observation, draft: _Draft) -> str:
+def _episode(item: Observation | Adopted, at_ms: int, draft: Draft) -> str:
     parts = (
         draft.state.node,
         str(item.subject),
         item.code,
         draft.state.boot_id,
         str(draft.revision + 1),
-        str(item.seen_at_ms),
+        str(at_ms),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-T = TypeVar("T")
-
-
-def _without(items: dict[str, T], key: str) -> dict[str, T]:
-    return {code: item for code, item in items.items() if code != key}

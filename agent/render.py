@@ -20,7 +20,7 @@ from contract.device_info import (
 )
 from contract.errors import DriverError
 from contract.families import FAMILIES
-from contract.isolation import Isolation
+from contract.isolation import Isolation, UpgradeReason, with_own_reasons
 from contract.levels import ChipLevel, most_serious
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def render(
         known = state.chips.get(chip.physical_id, _NEVER_SEEN)
         name = family.device_name(chip.physical_id)
         isolated = isolation.chips.get(name)
-        network, own, bare = _entries(name, known, isolated)
+        network, own, bare = _entries(name, known, isolated, name in used)
         faults += [entry for entry in (network, bare, own) if entry is not None]
         if network is not None and network.fault_level not in _NETWORK_HEALTHY:
             network_unhealthy.append(name)
         level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
-        if level not in _HEALTHY and not (level is ChipLevel.PRE_SEPARATE_NPU and name in used):
+        if not _is_healthy(level, name in used):
             unhealthy.append(name)
         elif known.was_read and name not in used:
             free.append(name)
@@ -90,24 +90,33 @@ def render(
         server_index=server_index,
         rack_id=rack_id,
         manually_separated=isolation.names,
-        upgrade_reasons=isolation.reasons,
+        upgrade_reasons=with_own_reasons(isolation.reasons, _own_reasons(state, family)),
         switch_info=switch_info_text(state, family, update_time),
     )
 
 
 def _entries(
-    name: str, known: ChipState, isolated: Mapping[str, TimeAndLevel] | None
+    name: str, known: ChipState, isolated: Mapping[str, TimeAndLevel] | None, used: bool
 ) -> tuple[DeviceFault | None, DeviceFault | None, DeviceFault | None]:
     """The entry of the network codes, of the chip's own, and of an isolation without a code.
 
-    The last one stands alone: a reader takes an entry's level only for codes not in its map.
+    The last one stands alone: a reader takes an entry's level only for codes not in its map. Codes
+    that only an upgrade holds are shown while they make the chip or its network unhealthy.
     """
     live = sorted(known.faults.values(), key=lambda fault: fault.first_seen_ms)
     codes = {fault.code: TimeAndLevel(fault.first_seen_ms, fault.level) for fault in live}
-    if isolated is not None:
-        codes |= {code: isolated[code] for code in sorted(isolated)}
+    lifted = [
+        (upgrade.code, TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level))
+        for upgrade in known.upgrades
+    ]
+    for code, entry in [*lifted, *sorted((isolated or {}).items())]:
+        codes[code] = _worse(codes.get(code), entry)
     network = {code: entry for code, entry in codes.items() if is_network(code)}
     own = {code: entry for code, entry in codes.items() if not is_network(code)}
+    if network.keys().isdisjoint(known.faults) and _level(network) in _NETWORK_HEALTHY:
+        network = {}
+    if own.keys().isdisjoint(known.faults) and _is_healthy(_level(own), used):
+        own = {}
     bare = None
     if isolated is not None and not isolated:
         bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.MANUALLY_SEPARATE_NPU)
@@ -118,11 +127,37 @@ def _entries(
     )
 
 
+def _is_healthy(level: ChipLevel, used: bool) -> bool:
+    return level in _HEALTHY or (level is ChipLevel.PRE_SEPARATE_NPU and used)
+
+
+def _level(codes: Mapping[str, TimeAndLevel]) -> ChipLevel:
+    return most_serious(ChipLevel(entry.fault_level) for entry in codes.values())
+
+
+def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
+    """An upgraded code has the time of the upgrade, unless that made it no worse."""
+    if known is None:
+        return raised
+    level, other = ChipLevel(raised.fault_level), ChipLevel(known.fault_level)
+    return raised if most_serious([level, other]) is level else known
+
+
+def _own_reasons(state: State, family: Family) -> dict[str, list[UpgradeReason]]:
+    return {
+        family.device_name(chip): [
+            UpgradeReason(upgrade.upgraded_at_ms, upgrade.code.lower(), upgrade.level, upgrade.kind)
+            for upgrade in known.upgrades
+        ]
+        for chip, known in state.chips.items()
+        if known.upgrades
+    }
+
+
 def _entry_of(kind: str, name: str, codes: dict[str, TimeAndLevel]) -> DeviceFault | None:
     if not codes:
         return None
-    level = most_serious(ChipLevel(entry.fault_level) for entry in codes.values())
-    return _entry(kind, name, codes, level)
+    return _entry(kind, name, codes, _level(codes))
 
 
 def _entry(kind: str, name: str, codes: dict[str, TimeAndLevel], level: ChipLevel) -> DeviceFault:

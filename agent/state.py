@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 CHIP_SOURCE = "chip-faults"
 """The source that reads a chip itself: without its answer nothing is known of the chip."""
 
+LINK_SOURCE = "links"
+"""The source that asks the tool for links: the other witness of their codes."""
+
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """A code that holds on a subject now.
@@ -29,7 +32,9 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
     ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
     state's when the episode began, and ``acknowledged_at_ms`` when a store first had it.
-    ``doubted_at_ms``: a recovery that looks older than the occurrence was seen then.
+    ``doubted_at_ms``: it may be over since then, which time will tell; a recovery looked older
+    than the occurrence, or the last witness took it back while another may still find it.
+    ``witnesses`` are the sources that say so now, where that is not ``source`` alone.
     """
 
     code: str
@@ -45,11 +50,20 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     once: bool = False
     acknowledged_at_ms: int | None = None
     doubted_at_ms: int | None = None
+    witnesses: tuple[str, ...] | None = None
+
+    @property
+    def said_by(self) -> tuple[str, ...]:
+        """The sources that say so now; none while the last one's word is in doubt."""
+        return (self.source,) if self.witnesses is None else self.witnesses
 
     @property
     def device_fault(self) -> bool:
-        """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3)."""
-        return is_device_fault(self.severity)
+        """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3).
+
+        What the tool for links finds does, whatever its severity.
+        """
+        return is_device_fault(self.severity) or LINK_SOURCE in self.said_by
 
 
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +85,23 @@ class Blindness(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A reason why a code of a chip is at ``level``, whether it holds or not.
+
+    ``kind`` is the type of the rule as on the wire (``FaultDuration``). ``gone_since_ms``: the code
+    does not hold since then, and the rule waits for the end of the reason.
+    """
+
+    code: str
+    kind: str
+    level: ChipLevel
+    upgraded_at_ms: int
+    because: str
+    episode: str
+    severity: Severity | None = None
+    gone_since_ms: int | None = None
+
+
 class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of one subject.
 
@@ -84,12 +115,22 @@ class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChipState(SubjectState, frozen=True, omit_defaults=True):
-    """What is known of one chip."""
+    """What is known of one chip. ``upgrades`` are in order of their codes and kinds."""
+
+    upgrades: tuple[Upgrade, ...] = ()
 
     @property
     def level(self) -> ChipLevel:
-        """The most serious level of its codes, known and unknown alike."""
-        return most_serious(ChipLevel(fault.level) for fault in self.faults.values())
+        """The most serious level of its codes, known and unknown, and of its upgrades."""
+        codes = [ChipLevel(fault.level) for fault in self.faults.values()]
+        return most_serious([*codes, *(upgrade.level for upgrade in self.upgrades)])
+
+    def upgrade_of(self, code: str, kind: str) -> Upgrade | None:
+        """Why ``code`` was raised by rules of ``kind``, if it was."""
+        for upgrade in self.upgrades:
+            if upgrade.code == code and upgrade.kind == kind:
+                return upgrade
+        return None
 
     @property
     def was_read(self) -> bool:
@@ -102,6 +143,8 @@ class State(msgspec.Struct, frozen=True):
 
     ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
     fault) does not count, so the same inputs lead to the same revision however they were batched.
+    ``settled_at_ms``: what was believed before a start may be over since long; rules that wait for
+    a time decide from then on, when every source had the time to say so.
     """
 
     node: str
@@ -109,6 +152,7 @@ class State(msgspec.Struct, frozen=True):
     revision: int = 0
     chips: dict[int, ChipState] = {}
     others: dict[str, SubjectState] = {}
+    settled_at_ms: int = 0
 
     def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
         """Everything that is known: chips first, then the others, each as they came."""
@@ -142,6 +186,16 @@ class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
     at_ms: int
 
 
+class Adopted(msgspec.Struct, frozen=True, tag="adopted"):
+    """A document older than the journal says why ``code`` of a chip was upgraded, and when."""
+
+    subject: Subject
+    code: str
+    kind: str
+    upgraded_at_ms: int
+    at_ms: int
+
+
 class ChangeKind(StrEnum):
     """What happened to an episode."""
 
@@ -150,13 +204,17 @@ class ChangeKind(StrEnum):
     CHANGED = "changed"
     REPEATED = "repeated"
     ENDED = "ended"
+    UPGRADED = "upgraded"
+    RELEASED = "released"
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """An episode began, came back after a recovery that was not one, changed, ended.
 
     ``REPEATED`` is a one-off event of a code that already held: worth a line in the history,
-    without effect. A level is ``None`` where there is no fault. ``because`` is for people.
+    without effect. A rule ``UPGRADED`` the code and ``RELEASED`` it, which can be long after the
+    episode ended. A level is the one the code has on its subject, ``None`` where it has none.
+    ``because`` is for people; ``device_fault`` is that of ``Fault``.
     """
 
     kind: ChangeKind
@@ -168,11 +226,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     old_level: str | None = None
     new_level: str | None = None
     severity: Severity | None = None
-
-    @property
-    def device_fault(self) -> bool:
-        """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3)."""
-        return is_device_fault(self.severity)
+    device_fault: bool = False
 
 
 def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:
@@ -181,5 +235,5 @@ def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:
         (subject, fault.code): fault.first_seen_ms
         for subject, known in state.subjects()
         for fault in known.faults.values()
-        if fault.source == source and not fault.once
+        if source in fault.said_by and not fault.once
     }

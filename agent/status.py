@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal import JournalStatus
+from agent.state import Upgrade
+from collectors.chip_faults import HEALTH
+from collectors.links import LINK_UP
+from contract.observation import chip_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from agent.heartbeat import Heartbeat
     from agent.publication import Publication
     from agent.state import State, SubjectState
+    from contract.observation import Subject
     from dcmi_shim.types import Inventory, StuckCall
 
 
@@ -29,12 +34,20 @@ class Blind(msgspec.Struct, frozen=True):
 
 
 class ChipStatus(msgspec.Struct, frozen=True):
-    """One chip: its level and whether anything is known about it."""
+    """One chip: its level and whether anything is known about it.
+
+    ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
+    tool says; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
+    it, be the code there or gone.
+    """
 
     chip: int
     device: str
+    health: int | None
+    link_up: bool | None
     level: str
     faults: int
+    upgrades: tuple[Upgrade, ...]
     blind: tuple[Blind, ...]
 
 
@@ -140,14 +153,23 @@ class Status(msgspec.Struct, frozen=True):
     journal: JournalStatus
 
 
-def chip_statuses(state: State, device_type: str) -> tuple[ChipStatus, ...]:
+def chip_statuses(
+    state: State, device_type: str, readings: Mapping[tuple[Subject, str], float]
+) -> tuple[ChipStatus, ...]:
     """The chips of ``state`` by physical id."""
+
+    def reading(chip: int, name: str) -> float | None:
+        return readings.get((chip_subject(chip), name))
+
     return tuple(
         ChipStatus(
             chip=chip,
             device=f"{device_type}-{chip}",
+            health=None if (word := reading(chip, HEALTH)) is None else int(word),
+            link_up=None if (up := reading(chip, LINK_UP)) is None else bool(up),
             level=known.level.value,
             faults=len(known.faults),
+            upgrades=known.upgrades,
             blind=blind_sources(known),
         )
         for chip, known in sorted(state.chips.items())

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.verdicts")
 
+SETTLE_MS = 5_000
+"""How long after a start no rule fires: the first audits are asked at once and answered by then."""
+
 _INPUTS_PER_SNAPSHOT = 256
 
 _inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
@@ -71,7 +74,7 @@ class Verdicts:
         on_change: Callable[[int], None],
     ) -> None:
         self.state = state
-        self._tables = tables
+        self.tables = tables
         self._wall_clock = wall_clock
         self._on_change = on_change
         self._journal: Journal | None = None
@@ -81,6 +84,8 @@ class Verdicts:
     def begin(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot."""
         self._journal = journal
+        settled_at_ms = self._wall_clock() + SETTLE_MS
+        self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
         self.snapshot()
         self._set_timer()
 
@@ -88,7 +93,7 @@ class Verdicts:
         """Change the state by ``inputs``, journal it, and wake whoever publishes."""
         now_ms = self._wall_clock()
         before = self.state
-        self.state, changes = step(before, inputs, now_ms, self._tables)
+        self.state, changes = step(before, inputs, now_ms, self.tables)
         if inputs or self.state is not before:
             self._record(inputs, changes, now_ms)
         self._set_timer()
@@ -134,7 +139,7 @@ class Verdicts:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = next_deadline_ms(self.state, self._tables)
+        deadline_ms = next_deadline_ms(self.state, self.tables)
         if deadline_ms is not None:
             seconds = max(0.0, (deadline_ms - self._wall_clock()) / 1000)
             self._timer = asyncio.get_running_loop().call_later(seconds, self.take, ())

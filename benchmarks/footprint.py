@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MEMORY_BUDGET_MIB = 80.0
 CPU_BUDGET_PERCENT = 0.4
-NOT_IMPORTED = ("grpc", "rich")
+NOT_IMPORTED = frozenset(("grpc", "rich"))
 """What an agent without their users must not load."""
 
 _PROFILES = {8: "a2", 16: "a3"}
@@ -111,13 +111,10 @@ def between(before: Usage, after: Usage, seconds: float) -> tuple[float, float]:
     return 100 * long / seconds, 100 * short / seconds
 
 
-def loaded(pid: int) -> list[str]:
-    """Which packages of ``NOT_IMPORTED`` are imported by a process, told by what it has mapped.
-
-    Only packages with compiled parts show up so; the tests ask the interpreter for all.
-    """
-    maps = Path(f"/proc/{pid}/maps").read_text()
-    return [name for name in NOT_IMPORTED if f"/{name}/" in maps]
+def imported(log: str) -> set[str]:
+    """The packages that an interpreter imported, by the log that it keeps of them."""
+    lines = [line for line in log.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
 
 
 class Subject:
@@ -132,6 +129,7 @@ class Subject:
         place = ("--driver-root", directory / "driver", "--state-dir", self._state_dir)
         verb = (sys.executable, "-m", "vigil", "agent", "--node-name", "node-1", "--trust-driver")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
+        environment["PYTHONPROFILEIMPORTTIME"] = "1"
         self._running = Running([*verb, *place, *store], directory / "log", environment)
 
     @property
@@ -157,6 +155,10 @@ class Subject:
         processes = family(self.pid)
         memory = sum(pss_mib(pid) for pid in processes)
         return Figures(store, load, len(processes), memory, cpu, tools)
+
+    def imported(self) -> set[str]:
+        """The packages that the daemon has imported."""
+        return imported(self._running.log.read_text())
 
     def close(self) -> None:
         """End it."""
@@ -203,7 +205,7 @@ def measured(arguments: argparse.Namespace, store: str, directory: Path) -> list
         if rate:
             load = f"{rate:g} events/s"
             rows.append(subject.measure(store, load, arguments.seconds, faults(subject, rate)))
-        for name in loaded(subject.pid):
+        for name in sorted(subject.imported() & NOT_IMPORTED):
             print(f"the agent has imported {name}")
         return rows
 

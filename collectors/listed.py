@@ -50,6 +50,7 @@ class CodeState:
     event: tuple[int | None, int | None, Severity | None] | None = None
     held: Observation | None = None
     audited: bool = True
+    recovered: bool = False
 
     def comparable(self, asked_at: float) -> bool:
         """Whether an answer asked at ``asked_at`` says anything about this code."""
@@ -100,6 +101,7 @@ class ListBeliefs:
         state.present = True
         state.driver_raised_at_ms = seen.driver_raised_at_ms
         state.event = identity
+        state.recovered = False
         if not repeated:
             reports.append(seen)
         return reports
@@ -109,6 +111,7 @@ class ListBeliefs:
         self.expect(key, at)
         state = self.states[key]
         state.event = None
+        state.recovered = True
         if state.present and list_is_blind:
             state.held = seen
             return []
@@ -171,7 +174,7 @@ class ListBeliefs:
             return []
         if listed:
             state.present = True
-            text = "" if state.event_at is None else "still listed after its recovery"
+            text = "still listed after its recovery" if state.recovered else ""
             return [self.observation(key, Assertion.PRESENT, now_ms, state, text, entry)]
         del self.states[key]
         return [self.observation(key, Assertion.ABSENT, now_ms, state)]

@@ -217,6 +217,8 @@ class _Watch:
         now_ms = self._around.wall_clock()
         reports: list[Report] = []
         if self._answers is not True:
+            if self._answers is False:
+                _log.info("switch: the list of faults is answered again")
             self._answers = True
             reports.append(SourceAnswered(self._source, NODE, now_ms))
         complete = len(faults) < LIST_LENGTH
@@ -228,6 +230,7 @@ class _Watch:
         if self._answers is False:
             return
         self._answers = False
+        _log.warning("switch: blind: %s", reason)
         now_ms = self._around.wall_clock()
         self._around.report([SourceBlind(self._source, NODE, now_ms, reason)])
 

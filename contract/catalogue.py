@@ -6,7 +6,7 @@ The tables under ``contract/data`` hold the facts that MindCluster 26.x ships. S
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +16,7 @@ import msgspec
 from contract.codes import is_network, parse_code
 from contract.errors import ConfigurationError, Problem
 from contract.levels import ChipLevel, NodeLevel, Severity, SwitchLevel, most_serious
+from contract.policies import DurationPolicy, PolicyTables, duration_policies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,13 +75,14 @@ _UNKNOWN_IS_HARMLESS = frozenset({Severity.SUGGESTION, Severity.MINOR})
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Levels, severities and names by code. Codes are as on the wire."""
+    """Levels, severities, names and rules by code. Codes are as on the wire."""
 
     chip_levels: Mapping[str, ChipLevel]
     severities: Mapping[str, Severity]
     facts: Mapping[str, CodeFacts]
     switch_levels: Mapping[str, SwitchLevel]
     node_levels: Mapping[str, NodeLevel]
+    durations: Mapping[str, DurationPolicy] = field(default_factory=dict)
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
         """The level of a chip's code and the rule that decided.
@@ -192,7 +194,9 @@ def _check_code(code: str, where: str, problems: list[Problem]) -> None:
 def shipped() -> Catalogue:
     """The catalogue of the tables in this package. Read once."""
     levels, table = shipped_levels(), read_table("codes.json", CodeTable)
-    return build(levels, table, "contract/data")
+    policies = read_table("policies.json", PolicyTables)
+    durations = duration_policies(policies.duration)
+    return replace(build(levels, table, "contract/data"), durations=durations)
 
 
 def shipped_levels() -> LevelTables:

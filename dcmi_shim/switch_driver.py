@@ -81,8 +81,6 @@ class SwitchDriver:
             keeper.tried.set()
 
     def _failed(self, reason: str) -> None:
-        if reason != self._reason:
-            _log.warning("switch library: %s", reason)
         self._reason = reason
         self._looked.set()
 

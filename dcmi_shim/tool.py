@@ -83,6 +83,7 @@ class Tool:
     def __init__(self, name: str) -> None:
         self.name = name
         self._turn = asyncio.Lock()
+        self._killed: subprocess.Popen[bytes] | None = None
         self._undead: list[subprocess.Popen[bytes]] = []
 
     async def run(
@@ -100,7 +101,7 @@ class Tool:
         """
         command = shlex.join([self.name, *arguments])
         async with self._turn:
-            self._undead = [process for process in self._undead if process.poll() is None]
+            await self._let_die()
             if len(self._undead) >= _MOST_UNDEAD:
                 pids = ", ".join(str(process.pid) for process in self._undead)
                 raise ToolSilent(
@@ -112,7 +113,19 @@ class Tool:
                 return await run.result(deadline_seconds)
             finally:
                 if not run.end():
-                    self._undead.append(run.process)
+                    self._killed = run.process
+
+    async def _let_die(self) -> None:
+        """Give a run that was just killed a moment, because tools do not stand concurrent runs."""
+        pause = _FIRST_LOOK_SECONDS
+        while self._killed is not None and self._killed.poll() is None:
+            if pause > _LAST_LOOK_SECONDS:
+                self._undead.append(self._killed)
+                break
+            await asyncio.sleep(pause)
+            pause *= 2
+        self._killed = None
+        self._undead = [process for process in self._undead if process.poll() is None]
 
 
 class _Run:

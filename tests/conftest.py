@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dcmi_shim.emulator.install import install
 from tests.parts.controlplane import ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 def pytest_sessionstart() -> None:
@@ -35,3 +37,11 @@ def control_plane(running_control_plane: ControlPlane) -> ControlPlane:
     running_control_plane.recover()
     running_control_plane.clean()
     return running_control_plane
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The emulated driver, built: its root is ``driver``."""
+    place = tmp_path_factory.mktemp("built")
+    install(place / "driver", place / "emulator")
+    return place

@@ -1,9 +1,8 @@
 #!/bin/bash
-# Provides what the tests need beyond Python packages: a C compiler, openssl, etcd,
-# prometheus with promtool, kube-apiserver.
-# A part that is missing is installed (as root, from Debian's packages) or built once (the API
-# server, about 4 minutes). Where that may not be done, says the command that does it and ends
-# with 2.
+# Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
+# promtool, systemd-analyze, kube-apiserver, kustomize. A part that is missing is installed (as root,
+# from Debian's packages) or built once (the API server, about 4 minutes; kustomize, 15 seconds). Where
+# that may not be done, says the command that does it and ends with 2.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
 
@@ -11,15 +10,23 @@ has() { # the program $1, where the tests look for it
     [ -x "${KUBEBUILDER_ASSETS:-/nonexistent}/$1" ] || command -v "$1" >/dev/null
 }
 
-built=${XDG_CACHE_HOME:-$HOME/.cache}/npu-vigil/kube-apiserver-$(cat go.mod go.sum main.go | sha256sum | cut -c1-16)
-if has kube-apiserver || [ -x "$built/kube-apiserver" ]; then build=no; else build=yes; fi
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/npu-vigil
+key() { # of the content of these files
+    cat "$@" | sha256sum | cut -c1-16
+}
+apiserver=$cache/kube-apiserver-$(key go.mod go.sum main.go)
+kustomize=$cache/kustomize-$(key ../kustomize/go.mod ../kustomize/go.sum)
+build=()
+has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
+has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
 
 packages=()
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi
-if [ $build = yes ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi
+command -v systemd-analyze >/dev/null || packages+=(systemd)
+if [ ${#build[@]} -gt 0 ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi
 
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -35,25 +42,34 @@ if [ ${#packages[@]} -gt 0 ]; then
     apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
 
-[ $build = yes ] || exit 0
+[ ${#build[@]} -gt 0 ] || exit 0
 
 # From 1.21 on Go fetches the release that go.mod demands by itself.
 go=$(go env GOVERSION)
 minor=${go#go1.}
 if [ "${minor%%[!0-9]*}" -lt 21 ]; then
-    echo "tests/setup.sh: $go is too old to build kube-apiserver; install Go 1.26 from go.dev/dl" >&2
+    echo "tests/setup.sh: $go is too old to build ${build[*]}; install Go 1.26 from go.dev/dl" >&2
     exit 2
 fi
 
-mkdir -p "$built"
-exec 9>"$built/lock"
-flock 9
-[ ! -x "$built/kube-apiserver" ] || exit 0
-version=$(go list -mod=readonly -m -f '{{.Version}}' k8s.io/kubernetes)
-echo "tests/setup.sh: building kube-apiserver $version, once, about 4 minutes"
-minor=${version#v1.}
-stamp=k8s.io/component-base/version
-CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false \
-    -ldflags "-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}" \
-    -o "$built/kube-apiserver.part" .
-mv "$built/kube-apiserver.part" "$built/kube-apiserver"
+build() ( # the program $1 from package $2 of the module here into the folder $3, stripped; $4: flags
+    mkdir -p "$3"
+    exec 9>"$3/lock"
+    flock 9
+    [ ! -x "$3/$1" ] || exit 0
+    CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w $4" -o "$3/$1.part" "$2"
+    mv "$3/$1.part" "$3/$1"
+)
+
+for part in "${build[@]}"; do
+    if [ "$part" = kustomize ]; then
+        (cd ../kustomize && build kustomize sigs.k8s.io/kustomize/kustomize/v5 "$kustomize" "")
+    else
+        version=$(go list -mod=readonly -m -f '{{.Version}}' k8s.io/kubernetes)
+        echo "tests/setup.sh: building kube-apiserver $version, once, about 4 minutes"
+        minor=${version#v1.}
+        stamp=k8s.io/component-base/version
+        build kube-apiserver . "$apiserver" \
+            "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}"
+    fi
+done

@@ -42,15 +42,15 @@ def install(
 
     The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir says otherwise.
     """
-    from dcmi_shim.emulator.install import IPMI_PRELOAD, IPMITOOL, LIBRARY
+    from dcmi_shim.emulator.install import HCCN_TOOL, IPMI_PRELOAD, IPMITOOL, LIBRARY
     from dcmi_shim.emulator.install import install as build
 
     state = emulator_dir if emulator_dir is not None else directory / "emulator"
     build(directory, state, profile if profile is not None else "a2")
     print(f"library  {directory.absolute() / LIBRARY}")
-    print(
-        f"ipmitool {directory.absolute() / IPMITOOL} (on PATH, or LD_PRELOAD={IPMI_PRELOAD.name})"
-    )
+    print(f"tools    {directory.absolute() / HCCN_TOOL}")
+    print(f"         {directory.absolute() / IPMITOOL} (put its directory on PATH)")
+    print(f"preload  {directory.absolute() / IPMI_PRELOAD} (is /dev/ipmi0)")
     print(f"state    {state.absolute()}")
     print(f"to change the hardware: export VIGIL_EMULATOR_DIR={state.absolute()}")
 
@@ -106,6 +106,8 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         words = [f"health {chip['health']}"]
         if chip["dropped"] is not None:
             words.append(f"dropped ({chip['dropped']})")
+        if chip["link"] != "up":
+            words.append(f"link {chip['link']}")
         words += [f"{fault['code']} severity {fault['severity']}" for fault in chip["active"]]
         place = f"chip {chip['chip']:>2}  card {chip['card']} device {chip['device']}"
         yield f"{place}  {', '.join(words)}"
@@ -119,6 +121,13 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         what += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
         what += [f"answers {hook['return_code']}"] if hook["return_code"] else []
         yield f"{hook['function']} on {where}: {', '.join(what)}"
+    for tool in now["tools"]:
+        where = "every run" if tool["chip"] is None else f"runs for chip {tool['chip']}"
+        what = [word for word in ("hang", "garble", "busy", "other_chip") if tool[word]]
+        what += [f"{tool['slow_ms']} ms slower"] if tool["slow_ms"] else []
+        failing = f"exit status {tool['exit_status']} {tool['text']}".rstrip()
+        what += [failing] if tool["exit_status"] else []
+        yield f"{tool['tool']}, {where}: {', '.join(what).replace('_', '-')}"
     yield from _bmc_lines(now["bmc"])
     if now["concurrent_calls"]:
         yield f"{now['concurrent_calls']} calls while another thread of the same process was in one"

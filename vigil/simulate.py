@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,6 +72,13 @@ def _switch_fault(
         return SwitchFault(switch_code, chip, NOT_APPLICABLE if port is None else port, peer_port)
     except ValueError as error:
         raise ConfigurationError("command line", [Problem("switch", str(error))]) from None
+
+
+class LinkState(StrEnum):
+    """What a link can be."""
+
+    UP = "up"
+    DOWN = "down"
 
 
 def _severity(word: str | None) -> Severity | None:
@@ -215,6 +223,42 @@ def clear(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = N
     """Let a function be normal again, on one chip or everywhere."""
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.clear(function, chip)
+
+
+@app.command()
+def link(
+    chip: Chip,
+    state: Annotated[LinkState, typer.Argument(metavar="up|down")],
+    quietly: Annotated[bool, typer.Option("--quietly", help="No event tells of it.")] = False,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Take a chip's network link down, or bring it up."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.link(chip, up=state is LinkState.UP, quietly=quietly)
+
+
+@app.command()
+def tool(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="hccn_tool or ipmitool.")],
+    trouble: Annotated[
+        str,
+        typer.Argument(
+            metavar="TROUBLE", help="hang, slow MS, fail EXIT TEXT, garble, busy, other-chip or ok."
+        ),
+    ],
+    value: Annotated[
+        int | None, typer.Argument(metavar="[MS|EXIT]", help="Milliseconds, or an exit status.")
+    ] = None,
+    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="For standard error.")] = "",
+    chip: OnChip = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Let runs of a command line tool get into trouble, or be well again."""
+    from dcmi_shim.emulator.tools import SLOW
+
+    delay_ms, exit_status = (value, None) if trouble == SLOW else (None, value)
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.tool(name, trouble, chip, delay_ms=delay_ms, exit_status=exit_status, text=text)
 
 
 @app.command()

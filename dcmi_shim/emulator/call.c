@@ -43,10 +43,13 @@ static int code_of_access(enum function function, int error)
 
 static int find_state(void)
 {
+    const char *named = getenv("VIGIL_EMULATOR_DIR");
+    if (named != NULL && named[0] != '\0')
+        return state_name(&attachment, named);
     Dl_info self;
     if (dladdr((void *)&attachment, &self) == 0 || self.dli_fname == NULL)
         return ENOENT;
-    return state_find(&attachment, self.dli_fname);
+    return state_name_beside(&attachment, self.dli_fname);
 }
 
 /* The interface must not be entered by two threads of a process at once (spec/dcmi.md 12). */

@@ -7,7 +7,9 @@
 
 #include "call.h"
 #include "faults.h"
+#include "links.h"
 #include "switch_faults.h"
+#include "troubles.h"
 
 static const char *const function_names[] = {
 #define FUNCTION(name, scope) #name,
@@ -166,6 +168,45 @@ DCMI_EXPORT int vigil_emulator_lose(struct emulator *emulator, uint32_t events, 
     return 0;
 }
 
+DCMI_EXPORT int vigil_emulator_link(struct emulator *emulator, int chip, int down, int quietly)
+{
+    struct state *state;
+    int error = lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    uint32_t lose_events = state->lose_events;
+    state->lose_events += quietly != 0;
+    if (down)
+        error = faults_occur(state, (unsigned)chip, LINK_DOWN_CODE, LINK_DOWN_SEVERITY);
+    else
+        faults_recover(state, (unsigned)chip, LINK_DOWN_CODE);
+    if (quietly)
+        state->lose_events = lose_events;
+    if (error == 0)
+        link_set(state, (unsigned)chip, down != 0);
+    state_unlock(&emulator->attachment);
+    return error;
+}
+
+DCMI_EXPORT int vigil_emulator_tool(struct emulator *emulator, unsigned tool, int chip,
+                                    unsigned trouble, uint32_t value, const char *text)
+{
+    struct state *state;
+    if (tool >= TOOL_COUNT)
+        return EDOM;
+    int error = chip < 0 ? state_lock(&emulator->attachment, &state)
+                         : lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    int first = chip < 0 ? 0 : 1 + chip;
+    int last = chip < 0 && trouble == TROUBLE_NONE ? MAX_CHIPS : first;
+    for (int place = first; place <= last; place++)
+        trouble_make(&state->tools[tool][place], trouble, value, text);
+    word_advance(&state->control_word);
+    state_unlock(&emulator->attachment);
+    return 0;
+}
+
 static const char *separator(bool *is_first)
 {
     const char *text = *is_first ? "" : ", ";
@@ -184,7 +225,7 @@ static void write_chip(FILE *json, const struct state *state, unsigned chip)
     fprintf(json, "{\"chip\": %u, \"card\": %u, \"device\": %u, \"dropped\": %s, \"health\": %u, ",
             chip, chip / dies, chip % dies, drops[on->drop <= DROP_HARD ? on->drop : DROP_HARD],
             health);
-    fprintf(json, "\"listed\": [");
+    fprintf(json, "\"link\": \"%s\", \"listed\": [", on->link.down ? "down" : "up");
     for (unsigned index = 0; index < count; index++)
         fprintf(json, "%s\"%08X\"", index == 0 ? "" : ", ", codes[index]);
     fprintf(json, "], \"active\": [");
@@ -270,6 +311,8 @@ DCMI_EXPORT int vigil_emulator_status(struct emulator *emulator, char *text, siz
         fprintf(json, "], \"switch\": null, \"hooks\": [");
     }
     write_hooks(json, state);
+    fprintf(json, "], \"tools\": [");
+    troubles_write(json, state);
     fprintf(json, "], \"bmc\": ");
     write_bmc(json, &state->bmc);
     fprintf(json, "}");

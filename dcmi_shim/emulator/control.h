@@ -37,6 +37,15 @@ int vigil_emulator_clear(struct emulator *emulator, unsigned function, int chip)
 int vigil_emulator_switch(struct emulator *emulator, unsigned assertion, uint32_t event_type,
                           uint32_t sub_type, uint16_t peer_device, uint16_t peer_port,
                           uint16_t chip, uint16_t port, uint32_t severity);
+/* A link goes down with its fault, or comes up with the fault's recovery; QUIETLY: no event. */
+int vigil_emulator_link(struct emulator *emulator, int chip, int down, int quietly);
+
+/*
+ * Adds a trouble (troubles.h) to runs of TOOL. CHIP -1: whichever chip they are about; then
+ * TROUBLE_NONE ends those of single chips, too.
+ */
+int vigil_emulator_tool(struct emulator *emulator, unsigned tool, int chip, unsigned trouble,
+                        uint32_t value, const char *text);
 
 int vigil_emulator_lose(struct emulator *emulator, uint32_t events, uint32_t everything);
 

@@ -16,6 +16,7 @@ from dcmi_shim.emulator.bmc import EmulatedBmc
 from dcmi_shim.emulator.bmc import signatures as bmc_signatures
 from dcmi_shim.emulator.codes import parse_code, severity_of
 from dcmi_shim.emulator.functions import Function, find_function
+from dcmi_shim.emulator.tools import TROUBLES, Trouble, tools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,6 +162,36 @@ class Emulator:
         found = _function(function, chip)
         self._change("clear", _EVERY_CHIP if chip is None else chip, before=(found.number,))
 
+    def link(self, chip: int, *, up: bool, quietly: bool = False) -> None:
+        """A link goes down with its fault 81078603, or comes up with the fault's recovery.
+
+        ``quietly``: no event tells of it. A link that is so already keeps its counters.
+        """
+        self._change("link", chip, 0 if up else 1, 1 if quietly else 0)
+
+    def tool(
+        self,
+        tool: str,
+        trouble: str,
+        chip: int | None = None,
+        *,
+        delay_ms: int | None = None,
+        exit_status: int | None = None,
+        text: str = "",
+    ) -> None:
+        """Runs of a command line tool get into trouble, on ``chip`` or whatever they are about.
+
+        ``trouble`` is one of ``tools.TROUBLES``: ``slow`` takes ``delay_ms``, ``fail`` an
+        ``exit_status`` and the ``text`` that goes to standard error. ``ok`` ends all troubles.
+        """
+        problems = Trouble(tool, trouble, chip, delay_ms, exit_status, text).problems()
+        if problems:
+            raise ConfigurationError("emulator", problems)
+        on = _EVERY_CHIP if chip is None else chip
+        value = delay_ms or exit_status or 0
+        order = (tools()[tool].number, on, TROUBLES.index(trouble), value, text.encode("ascii"))
+        self._check(self._ask("tool", *order), chip)
+
     def lose_next_event(self) -> None:
         """The next event is not delivered; the list changes all the same."""
         self._call("lose", 1, 0)
@@ -240,6 +271,8 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
         "hook": [handle, unsigned, integer, integer, integer, integer],
         "clear": [handle, unsigned, integer],
         "switch": [handle, unsigned, number, number, short, short, short, short, number],
+        "link": [handle, integer, integer, integer],
+        "tool": [handle, unsigned, integer, unsigned, number, ctypes.c_char_p],
         "lose": [handle, number, number],
         "status": [handle, ctypes.c_char_p, ctypes.c_size_t],
         **bmc_signatures(handle),

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "code_words.h"
+#include "links.h"
 
 bool fault_is_active(const struct fault *fault)
 {
@@ -175,6 +176,8 @@ int faults_occur(struct state *state, unsigned chip, uint32_t code, uint32_t sev
     if (fault == NULL)
         fault_put(place, fault_new(state, code, severity));
     place->severity = severity;
+    if (code == LINK_DOWN_CODE)
+        link_set(state, chip, true);
     queue_event(state, chip, place, EVENT_OCCURRENCE);
     return 0;
 }
@@ -187,6 +190,8 @@ int faults_recover(struct state *state, unsigned chip, uint32_t code)
     if (change_is_lost(state))
         return 0;
     known->recovered_ns = monotonic_ns();
+    if (code == LINK_DOWN_CODE)
+        link_set(state, chip, false);
     queue_event(state, chip, known, EVENT_RECOVERY);
     return 0;
 }

@@ -6,8 +6,8 @@
 #include "code_words.h"
 #include "faults.h"
 
-static const unsigned LINK_DOWN = 0x81078603;
-enum { NETWORK_REACHED = 0, NETWORK_NOT_REACHED = 3 };
+/* dcmi_rdfx_detect_result (spec/dcmi.md 4.3) */
+enum { NETWORK_OK = 0, NETWORK_FAULT = 5 };
 
 DCMI_EXPORT int dcmi_get_device_health(int card_id, int device_id, unsigned int *health)
 {
@@ -51,13 +51,7 @@ DCMI_EXPORT int dcmi_get_device_errorcode_string(int card_id, int device_id, uns
 DCMI_EXPORT int dcmi_get_device_network_health(int card_id, int device_id, int *result)
 {
     BEGIN(dcmi_get_device_network_health, DEVICE(card_id, device_id), result != NULL);
-    unsigned codes[MAX_CODES];
-    unsigned worst;
-    unsigned count = faults_listed(&call.state->chips[call.chip], monotonic_ns(), codes, &worst);
-    *result = NETWORK_REACHED;
-    for (unsigned i = 0; i < count; i++)
-        if (codes[i] == LINK_DOWN)
-            *result = NETWORK_NOT_REACHED;
+    *result = call.state->chips[call.chip].link.down ? NETWORK_FAULT : NETWORK_OK;
     return call_finish(&call, DCMI_OK);
 }
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, EmulatorError, Problem
+from dcmi_shim.emulator.build import compiled
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator, check_profile
-from dcmi_shim.emulator.functions import SOURCES, functions
+from dcmi_shim.emulator.functions import functions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from dcmi_shim.emulator.build import Objects
+
 LIBRARY = Path("lib64/driver/libdcmi.so")
+HCCN_TOOL = Path("tools/hccn_tool")
 IPMITOOL = Path("bin/ipmitool")
-IPMI_PRELOAD = Path("lib64/driver/libvigil_ipmi_preload.so")
+IPMI_PRELOAD = LIBRARY.with_name("libvigil_ipmi_preload.so")
 SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
 _WITH_SWITCHES = ("a3",)
-_STATE = ("state.c", "place.c", "profile.c", "bmc.c")
-_SHARED = (*_STATE, "faults.c", "code_words.c", "switch_faults.c")
+_SHARED = (
+    "state.c",
+    "profile.c",
+    "faults.c",
+    "links.c",
+    "switch_faults.c",
+    "bmc.c",
+    "code_words.c",
+)
 _FRAME = ("call.c", "subscription.c")
 _DRIVER = (
     *_SHARED,
@@ -37,17 +43,11 @@ _DRIVER = (
     "v2.c",
 )
 _SWITCHES = (*_SHARED, *_FRAME, "lingqu.c")
-_CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c")
-_IPMITOOL = (*_STATE, "ipmitool.c")
-_IPMI_PRELOAD = (*_STATE, "ipmi_preload.c")
-_FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra")
-_LIBRARY_FLAGS = (
-    "-fPIC",
-    "-shared",
-    "-fvisibility=hidden",
-    "-Wl,-z,nodelete",
-    "-Wl,-z,defs",
-)
+_CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c", "troubles.c")
+_HCCN_TOOL = (*_SHARED, "tool.c", "hccn_tool.c", "hccn_answers.c", "hccn_tables.c")
+_IPMITOOL = (*_SHARED, "tool.c", "ipmitool.c")
+_IPMI_PRELOAD = (*_SHARED, "ipmi_preload.c")
+_CONTROL_NAMES = ("vigil_emulator_*",)
 
 
 def install(
@@ -55,8 +55,8 @@ def install(
 ) -> None:
     """Build the driver into ``driver_root``, its state into ``emulator_dir``, and start it.
 
-    A server with on-board switches gets their library, too. Each library finds its state by
-    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside it here. ``without`` names
+    A server with on-board switches gets their library, too. Libraries and tools find their state by
+    ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside them here. ``without`` names
     functions that this driver shall not have, as real ones lack some.
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
@@ -68,24 +68,20 @@ def install(
             Problem("without", f"{name!r} is no function of the driver") for name in unknown
         ]
         raise ConfigurationError("emulator install", problems)
-    library = driver_root.absolute() / LIBRARY
-    state = emulator_dir.absolute()
+    root, state = driver_root.absolute(), emulator_dir.absolute()
+    exported = [name for name in functions() if name not in without]
     try:
-        _make_directories(library.parent)
-        exported = [name for name in functions() if name not in without]
-        chips = [name for name in exported if not functions()[name].is_of_switches]
-        _build(library, _DRIVER, chips, ("-Wl,-soname,libdcmi.so",))
-        switches = library.with_name(SWITCH_LIBRARY.name)
-        if profile in _WITH_SWITCHES:
-            own = [name for name in exported if functions()[name].is_of_switches]
-            _build(switches, _SWITCHES, own, (f"-Wl,-soname,{switches.name}",))
-        else:
-            switches.unlink(missing_ok=True)
-        preloaded = driver_root.absolute() / IPMI_PRELOAD
-        _build(preloaded, _IPMI_PRELOAD, ("open*", "close", "ioctl"), ())
-        _build_control(state)
-        _write(library.parent / "emulator-dir", f"{state}\n")
-        _build_tool(driver_root.absolute() / IPMITOOL, _IPMITOOL, state)
+        with compiled(
+            _DRIVER, _SWITCHES, _CONTROL, _HCCN_TOOL, _IPMITOOL, _IPMI_PRELOAD
+        ) as objects:
+            _install_libraries(objects, root, exported, profile in _WITH_SWITCHES)
+            for tool, sources in ((HCCN_TOOL, _HCCN_TOOL), (IPMITOOL, _IPMITOOL)):
+                _make_directories((root / tool).parent)
+                objects.link_program(root / tool, sources)
+            _make_directories(state)
+            objects.link_library(state / CONTROL_LIBRARY, _CONTROL, _CONTROL_NAMES)
+        for place in (LIBRARY, HCCN_TOOL, IPMITOOL):
+            _write((root / place).parent / "emulator-dir", f"{state}\n")
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
@@ -97,6 +93,21 @@ def install(
         emulator.close()
 
 
+def _install_libraries(
+    objects: Objects, root: Path, exported: Sequence[str], has_switches: bool
+) -> None:
+    library, switches = root / LIBRARY, root / SWITCH_LIBRARY
+    _make_directories(library.parent)
+    of_switches = [name for name in exported if functions()[name].is_of_switches]
+    of_chips = [name for name in exported if name not in of_switches]
+    objects.link_library(library, _DRIVER, of_chips, f"-Wl,-soname,{library.name}")
+    if has_switches:
+        objects.link_library(switches, _SWITCHES, of_switches, f"-Wl,-soname,{switches.name}")
+    else:
+        switches.unlink(missing_ok=True)
+    objects.link_library(root / IPMI_PRELOAD, _IPMI_PRELOAD, ("open*", "close", "ioctl"))
+
+
 def ensure_control(emulator_dir: Path) -> None:
     """Make ``emulator_dir`` one that can be driven, where none was made by ``install``.
 
@@ -106,14 +117,11 @@ def ensure_control(emulator_dir: Path) -> None:
     if (state / CONTROL_LIBRARY).exists():
         return
     try:
-        _build_control(state)
+        _make_directories(state)
+        with compiled(_CONTROL) as objects:
+            objects.link_library(state / CONTROL_LIBRARY, _CONTROL, _CONTROL_NAMES)
     except OSError as error:
         raise EmulatorError(f"no emulator can be made in {state}: {error}") from error
-
-
-def _build_control(state: Path) -> None:
-    _make_directories(state)
-    _build(state / CONTROL_LIBRARY, _CONTROL, ("vigil_emulator_*",), ())
 
 
 def _make_directories(path: Path) -> None:
@@ -129,46 +137,3 @@ def _write(path: Path, text: str) -> None:
     temporary.write_text(text)
     temporary.chmod(0o644)
     temporary.replace(path)
-
-
-def _build(
-    target: Path, sources: Sequence[str], exported: Sequence[str], extra: Sequence[str]
-) -> None:
-    """Compile a library beside ``target`` and rename, so that programs keep the old one."""
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
-        symbols = Path(scratch) / "symbols.map"
-        symbols.write_text(
-            f"{{ global: {' '.join(f'{name};' for name in exported)} local: *; }};\n"
-        )
-        built = Path(scratch) / target.name
-        script = f"-Wl,--version-script={symbols}"
-        _compile(built, sources, (*_LIBRARY_FLAGS, *extra, script))
-        built.chmod(0o644)
-        built.replace(target)
-
-
-def _build_tool(target: Path, sources: Sequence[str], state: Path) -> None:
-    """Compile a program that finds its state by the file beside it."""
-    _make_directories(target.parent)
-    _write(target.parent / "emulator-dir", f"{state}\n")
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
-        built = Path(scratch) / target.name
-        _compile(built, sources, ())
-        built.chmod(0o755)
-        built.replace(target)
-
-
-def _compile(target: Path, sources: Sequence[str], flags: Sequence[str]) -> None:
-    compiler = shlex.split(os.environ.get("CC", "")) or ["gcc"]
-    if shutil.which(compiler[0]) is None:
-        raise EmulatorError(
-            f"the emulator needs the C compiler {compiler[0]!r}, which is not on PATH; "
-            "install gcc (for example: apt-get install gcc libc6-dev) or set CC"
-        )
-    files = [str(SOURCES / source) for source in sources]
-    command = [*compiler, *_FLAGS, *flags, "-o", str(target), *files, "-ldl"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise EmulatorError(
-            f"the emulator does not compile: {shlex.join(command)}\n{result.stderr.strip()}"
-        )

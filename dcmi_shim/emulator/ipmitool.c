@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "state.h"
+#include "tool.h"
 
 enum { GIVES_UP_AFTER_MS = 15000, LONGEST_WAIT_MS = 500, BYTES_A_LINE = 16 };
 
@@ -39,8 +38,6 @@ static const struct {
     {0xd6, "Cannot execute command, command disabled"},
     {0xff, "Unspecified error"},
 };
-
-static struct attachment attachment = ATTACHMENT_INITIALIZER;
 
 static int cannot_open(int error)
 {
@@ -82,28 +79,21 @@ static int ask(const uint8_t *request, size_t length)
 {
     uint8_t reply[BMC_REPLY_BYTES];
     int64_t begin_ns = monotonic_ns();
+    struct tool_run run = tool_begin(T_ipmitool, NO_CHIP);
+    if (run.is_busy)
+        return cannot_open(EBUSY);
     for (;;) {
-        struct state *state;
-        int error = state_lock(&attachment, &state);
-        if (error != 0)
-            return cannot_open(error);
-        const struct bmc *bmc = &state->bmc;
-        if (bmc->is_absent) {
-            state_unlock(&attachment);
+        const struct bmc *bmc = &run.state->bmc;
+        if (bmc->is_absent)
             return cannot_open(ENOENT);
-        }
         int64_t passed_ms = (monotonic_ns() - begin_ns) / MS;
         bool gives_up = passed_ms >= GIVES_UP_AFTER_MS && bmc->hang <= BMC_HANGS_REPLY;
         int64_t left_ms = bmc->hang != BMC_ANSWERS ? LONGEST_WAIT_MS : bmc->delay_ms - passed_ms;
         if (!gives_up && left_ms > 0) {
-            uint32_t *word = &state->control_word;
-            uint32_t seen = *word;
-            state_unlock(&attachment);
-            word_wait(word, seen, left_ms < LONGEST_WAIT_MS ? left_ms : LONGEST_WAIT_MS);
+            tool_wait(T_ipmitool, &run, left_ms);
             continue;
         }
         size_t answered = gives_up ? 0 : bmc_answer(bmc, request, length, reply);
-        state_unlock(&attachment);
         if (answered == 0 || reply[0] != COMPLETION_OK)
             return refused(request, reply, answered);
         return print(reply, answered);
@@ -125,7 +115,6 @@ int main(int argc, char **argv)
 {
     static const char *const labels[] = {"netfn", "command", "data"};
     uint8_t request[BMC_REQUEST_BYTES];
-    char self[PATH_MAX];
     if (argc < 2 || strcmp(argv[1], "raw") != 0) {
         fprintf(stderr, "Invalid command: %s\n", argc < 2 ? "" : argv[1]);
         return EXIT_FAILURE;
@@ -145,10 +134,5 @@ int main(int argc, char **argv)
                     argv[2 + number]);
             return EXIT_FAILURE;
         }
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0)
-        return cannot_open(errno);
-    self[length] = '\0';
-    int error = state_find(&attachment, self);
-    return error != 0 ? cannot_open(error) : ask(request, (size_t)given);
+    return ask(request, (size_t)given);
 }

@@ -8,6 +8,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    Self,
     TypeAlias,
     assert_never,
     get_args,
@@ -30,6 +31,7 @@ from dcmi_shim.emulator.functions import find_function
 from dcmi_shim.emulator.step import Code, SeverityWord, Step, severity_of_word
 from dcmi_shim.emulator.switch_faults import CHIPS as SWITCH_CHIPS
 from dcmi_shim.emulator.switch_faults import SwitchFault
+from dcmi_shim.emulator.tools import Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,13 +139,54 @@ class Fail(Step):
     chip: Chip | None = None
 
 
+class Link(Step):
+    """A network link goes down or comes up; quietly: no event tells of it."""
+
+    do: Literal["link"]
+    chip: Chip
+    state: Literal["up", "down"]
+    quietly: bool = False
+
+
+class ToolStep(Step):
+    """Runs of a command line tool get into trouble, or are well again (``ok``)."""
+
+    do: Literal["tool"]
+    tool: str
+    trouble: str
+    chip: Chip | None = None
+    delay_ms: int | None = None
+    exit_status: int | None = None
+    text: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        problems = Trouble(**self.model_dump(exclude={"do", "at_ms"})).problems()
+        if problems:
+            raise ValueError("; ".join(map(str, problems)))
+        return self
+
+
 class Plain(Step):
     """Everything normal again, or a loss that the next change suffers."""
 
     do: Literal["reset", "lose_next_event", "lose_everything_next"]
 
 
-AnyStep: TypeAlias = Raise | Recover | Switch | Drop | Return | Hang | Slow | Fail | Plain | BmcStep
+AnyStep: TypeAlias = (
+    Raise
+    | Recover
+    | Switch
+    | Drop
+    | Return
+    | Hang
+    | Slow
+    | Fail
+    | Link
+    | ToolStep
+    | Plain
+    | BmcStep
+)
 
 
 _ACTIONS = frozenset(
@@ -194,11 +237,13 @@ def _wrong(source: Path | str, problems: list[Problem]) -> ConfigurationError:
 
 def _problem(details: Any) -> Problem:
     where = ""
+    before: object = None
     for part in details["loc"]:
         if isinstance(part, int):
             where += f"[{part}]"
-        elif part not in _ACTIONS:  # pydantic names the branch of the union, too
+        elif not (isinstance(before, int) and part in _ACTIONS):  # the branch of the union
             where += f".{part}" if where else part
+        before = part
     return Problem(where or "file", details["msg"].removeprefix("Value error, "))
 
 
@@ -282,6 +327,17 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
             emulator.slow(step.function, step.delay_ms, step.chip)
         case Fail():
             emulator.fail(step.function, step.return_code, step.chip)
+        case Link():
+            emulator.link(step.chip, up=step.state == "up", quietly=step.quietly)
+        case ToolStep():
+            emulator.tool(
+                step.tool,
+                step.trouble,
+                step.chip,
+                delay_ms=step.delay_ms,
+                exit_status=step.exit_status,
+                text=step.text,
+            )
         case Plain(do="reset"):
             emulator.reset()
         case Plain(do="lose_next_event"):

@@ -13,11 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "links.h"
 #include "profile.h"
 
 #define STATE_MAGIC 0x314d454c47495644ULL
 #define STATE_LAYOUT 2u
-/* Lock bytes far behind the content: one for the state, then one a subscriber. */
+/* Lock bytes far behind the content: one for the state, one a subscriber, one a tool. */
 #define LOCK_BASE ((off_t)1 << 40)
 
 int64_t monotonic_ns(void)
@@ -60,6 +61,12 @@ void subscribers_make_room(struct state *state, struct places places, uint64_t e
     }
 }
 
+bool tool_claim(const struct attachment *attachment, enum tool tool)
+{
+    off_t byte = LOCK_BASE + 1 + MAX_SUBSCRIBERS + (off_t)tool;
+    return byte_lock(attachment->fd, F_OFD_SETLK, F_WRLCK, byte) == 0;
+}
+
 int state_name(struct attachment *attachment, const char *directory)
 {
     char path[PATH_MAX];
@@ -68,6 +75,24 @@ int state_name(struct attachment *attachment, const char *directory)
         return ENAMETOOLONG;
     memcpy(attachment->path, path, (size_t)length + 1);
     return 0;
+}
+
+int state_name_beside(struct attachment *attachment, const char *program)
+{
+    char beside[PATH_MAX];
+    char directory[PATH_MAX];
+    const char *slash = strrchr(program, '/');
+    int length = slash == NULL ? 0 : (int)(slash - program + 1);
+    snprintf(beside, sizeof beside, "%.*semulator-dir", length, program);
+    FILE *file = fopen(beside, "re");
+    if (file == NULL)
+        return errno;
+    bool read = fgets(directory, sizeof directory, file) != NULL;
+    fclose(file);
+    if (!read)
+        return ENOENT;
+    directory[strcspn(directory, "\n")] = '\0';
+    return state_name(attachment, directory);
 }
 
 /* In a forked child the descriptor shares its locks with the parent: open an own one. */
@@ -161,6 +186,8 @@ void state_reset(struct state *state)
     memset(state->switch_faults, 0, sizeof state->switch_faults);
     memset(state->hooks, 0, sizeof state->hooks);
     bmc_reset(&state->bmc);
+    memset(state->tools, 0, sizeof state->tools);
+    links_reset(state);
     state->die_policy = 0;
     state->lose_events = 0;
     state->lose_everything = 0;

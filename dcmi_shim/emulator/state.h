@@ -22,6 +22,8 @@ enum {
     MAX_SWITCH_FAULTS = 512,
     EVENT_QUEUE = 1024,
     MAX_SUBSCRIBERS = 64 + 15,
+    LINK_RECORDS = 10,
+    TOOL_TEXT = 120,
 };
 
 /* A range of the table of subscribers. */
@@ -40,6 +42,13 @@ enum function {
     FUNCTION_COUNT
 };
 
+enum tool {
+#define TOOL(name, scope) T_##name,
+#include "tools.h"
+#undef TOOL
+    TOOL_COUNT
+};
+
 enum { DROP_NONE = 0, DROP_HEALTH = 1, DROP_HARD = 2 };
 
 #define MS 1000000LL
@@ -55,7 +64,24 @@ struct fault {
     int64_t recovered_ns;   /* 0 while it lasts */
 };
 
+struct link_record {
+    int64_t at_seconds;     /* CLOCK_REALTIME */
+    uint32_t up;
+    uint32_t spare;
+};
+
+struct link_state {
+    uint32_t down;
+    uint32_t ups;
+    uint32_t downs;
+    uint32_t records;       /* so far; record n is at n % LINK_RECORDS */
+    int64_t carried_ns;     /* how long it was up until its last change */
+    int64_t changed_ns;     /* CLOCK_MONOTONIC */
+    struct link_record history[LINK_RECORDS];
+};
+
 struct chip_state {
+    struct link_state link;
     uint32_t drop;
     uint32_t spod_status;
     int64_t reset_ns;       /* 0: never reset */
@@ -97,6 +123,17 @@ struct hook {
     int32_t fail;
 };
 
+/* What is to happen to runs of one command line tool, on one chip or on all. */
+struct tool_trouble {
+    uint32_t hang;
+    uint32_t slow_ms;
+    uint32_t exit_status;   /* 0: none but its own */
+    uint32_t garble;        /* prints rubbish and ends well */
+    uint32_t busy;          /* refuses to run while another run is going on */
+    uint32_t other_chip;    /* answers for another chip than the one it was asked about */
+    char text[TOOL_TEXT];   /* for standard error, with exit_status */
+};
+
 struct state {
     uint64_t magic;
     uint32_t layout;
@@ -116,6 +153,7 @@ struct state {
     struct subscriber subscribers[MAX_SUBSCRIBERS];
     struct chip_state chips[MAX_CHIPS];
     struct hook hooks[FUNCTION_COUNT][1 + MAX_CHIPS]; /* index 0: every chip */
+    struct tool_trouble tools[TOOL_COUNT][1 + MAX_CHIPS]; /* the same */
     struct queued_event queue[EVENT_QUEUE];
     struct bmc bmc;
     uint64_t switch_events; /* queued so far; event n is at n % EVENT_QUEUE */
@@ -141,11 +179,8 @@ int64_t monotonic_ns(void);
 /* Names DIRECTORY's state file. Answers 0 or ENAMETOOLONG. */
 int state_name(struct attachment *attachment, const char *directory);
 
-/*
- * Names the state that PROGRAM, a library or a tool, works on: $VIGIL_EMULATOR_DIR, else what the
- * file `emulator-dir` beside it says. Answers 0 or an errno.
- */
-int state_find(struct attachment *attachment, const char *program);
+/* Names the state file of what was installed beside PROGRAM. Answers 0 or an errno. */
+int state_name_beside(struct attachment *attachment, const char *program);
 
 /* Opens the file when needed, locks it and checks it. Answers 0 or an errno; only 0 is locked. */
 int state_lock(struct attachment *attachment, struct state **state);
@@ -165,6 +200,9 @@ bool slot_is_held(const struct attachment *attachment, unsigned slot);
 
 /* Makes room for one more event after EVENTS: subscribers of PLACES that are too slow lose one. */
 void subscribers_make_room(struct state *state, struct places places, uint64_t events);
+
+/* The right to be the only run of TOOL, until the process ends. The state is locked or was. */
+bool tool_claim(const struct attachment *attachment, enum tool tool);
 
 /* Waits until *word is not SEEN any more, for at most TIMEOUT_MS. May return early. */
 void word_wait(uint32_t *word, uint32_t seen, int64_t timeout_ms);

@@ -146,6 +146,7 @@ class Agent(Daemon):
         super().__init__(vigil, "agent", directory, place)
         self.hardware = hardware
         self.name = name
+        self.environment["PATH"] = f"{hardware.tools}:{self.environment['PATH']}"
 
     def arguments(self) -> list[str]:
         root = str(self.hardware.root)

@@ -1,4 +1,4 @@
-"""The hardware behind ``driver/dcmi.c``, by the files that it reads."""
+"""The hardware behind the libraries and tools in ``driver``, by the files that they read."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_SOURCE = Path(__file__).parent / "driver" / "dcmi.c"
+_SOURCES = Path(__file__).parent / "driver"
+_A3_BOARD = 0xB1
+_C_FILES = {"libdcmi": "dcmi", "liblingqu-dcmi": "lingqu"}
 _FOR_EVER = 10**15
 HEALTH = "dcmi_get_device_health"
 CODES = "dcmi_get_device_errorcode_v2"
 
 
-def compile_library(directory: Path, *without: str) -> Path:
-    """Compile the library; each of ``without`` is a macro that leaves symbols out."""
-    library = directory / "-".join(("libdcmi", *without))
+def compile_library(directory: Path, *without: str, name: str = "libdcmi") -> Path:
+    """Compile a library; each of ``without`` is a macro that leaves symbols out."""
+    library = directory / "-".join((name, *without))
+    source = _SOURCES / f"{_C_FILES[name]}.c"
     subprocess.run(
         [
             *("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"),
-            *("-Wl,-z,nodelete", "-Wl,-soname,libdcmi.so"),
+            *("-Wl,-z,nodelete", f"-Wl,-soname,{name}.so"),
             *(f"-D{macro}" for macro in without),
-            *(str(_SOURCE), "-o", str(library), "-lpthread"),
+            *(str(source), "-o", str(library), "-lpthread"),
         ],
         check=True,
     )
@@ -49,8 +52,24 @@ GAPPED = tuple(
 """Three boards of two chips and one of one; gaps between cards; no two kinds of id agree."""
 
 
+@dataclass(frozen=True)
+class SwitchFault:
+    """A fault of an on-board switch, in the library's numbers."""
+
+    event_type: int
+    sub_type: int
+    peer: int
+    peer_port: int
+    switch: int
+    port: int
+    severity: int = 2
+
+
 class Hardware:
-    """One node's chips and the driver in ``root``. ``chip`` is a physical id throughout."""
+    """One node's chips and the driver in ``root``. ``chip`` is a physical id throughout.
+
+    The tools are there from the start, and every link is up; ``tools`` is for ``PATH``.
+    """
 
     def __init__(self, root: Path, library: Path, chips: tuple[Chip, ...] = GAPPED) -> None:
         self.root = root
@@ -63,6 +82,15 @@ class Hardware:
         lines = (f"{one.card} {one.device} {one.logic} {one.physical}\n" for one in chips)
         self.write("chips", "".join(lines))
         self.write("events", "")
+        self.write("alarms", "")
+        self.write("switch-faults", "")
+        self.write("switch-events", "")
+        self.tools = root / "bin"
+        self.hccn_tool = root / "tools" / "hccn_tool"
+        _copy_program(_SOURCES / "hccn_tool.sh", self.hccn_tool)
+        _copy_program(_SOURCES / "ipmitool.sh", self.tools / "ipmitool")
+        self._switch_faults: dict[SwitchFault, int] = {}
+        self._alarms: dict[tuple[str, int, int], str] = {}
         self._codes: dict[int, dict[str, tuple[int, int]]] = {one.physical: {} for one in chips}
         self._raised: dict[tuple[int, str], tuple[int, int]] = {}
         self._serial = 100
@@ -118,6 +146,45 @@ class Hardware:
         self._serial += 1
         self.event(self.chips[chip].logic, code, 2, severity, self._serial, _now_ms())
 
+    def link(self, chip: int, state: str) -> None:
+        """What the link tool says of a chip, without an event: UP or DOWN."""
+        self.write(f"link.{chip}", f"{state}\n")
+
+    def tool(self, chip: int, command: str | None) -> None:
+        """Let the link tool run ``command`` for a chip first; ``None`` takes it back."""
+        self._order(f"tool.{chip}", command)
+
+    def become_a3(self, lingqu: Path) -> None:
+        """Be an A3 server with on-board switches and their library."""
+        self.write("board", f"{_A3_BOARD}\n")
+        shutil.copy(lingqu, self.library.with_name("liblingqu-dcmi.so"))
+
+    def switch_occur(self, fault: SwitchFault, *, told: bool = True) -> None:
+        """A switch fault: into the list, and an event where it is ``told``."""
+        self._switch_faults[fault] = _now_ms()
+        self._switch(fault, 1 if told else None)
+
+    def switch_recover(self, fault: SwitchFault, *, told: bool = True) -> None:
+        """The end of a switch fault."""
+        raised = self._switch_faults.pop(fault)
+        self._switch(fault, 0 if told else None, raised)
+
+    def alarm(self, code: str, part: int, index: int, severity: int = 2) -> None:
+        """The BMC raises an alarm about a part of the server, by its type byte."""
+        number = int(code, 16).to_bytes(4, "little") + bytes(4)
+        event = number + bytes([severity, part, index]) + bytes(4)
+        self._alarms[code, part, index] = event.hex(" ")
+        self._save_alarms()
+
+    def end_alarm(self, code: str, part: int, index: int) -> None:
+        """The BMC takes an alarm back."""
+        del self._alarms[code, part, index]
+        self._save_alarms()
+
+    def bmc(self, command: str | None) -> None:
+        """Let ``ipmitool`` run ``command`` first; ``None`` takes it back."""
+        self._order("bmc", command)
+
     def tell(self, what: str, function: str, chip: int | None = None, value: int = 1) -> None:
         """``what`` is answer, wrong, slow, hang or crash; for a card function name it by file."""
         self.write(self._file(what, function, chip), str(value))
@@ -136,6 +203,23 @@ class Hardware:
         """Whether two calls were made at a time in one process."""
         return (self.control / "concurrent").exists()
 
+    def _order(self, name: str, command: str | None) -> None:
+        if command is None:
+            (self.control / name).unlink(missing_ok=True)
+        else:
+            self.write(name, f"{command}\n")
+
+    def _switch(self, fault: SwitchFault, assertion: int | None, raised: int = 0) -> None:
+        lines = [f"{_numbers(one)} {at}\n" for one, at in self._switch_faults.items()]
+        self.write("switch-faults", "".join(lines))
+        if assertion is not None:
+            at = self._switch_faults.get(fault, raised)
+            with (self.control / "switch-events").open("a") as file:
+                file.write(f"{assertion} {_numbers(fault)} {at}\n")
+
+    def _save_alarms(self) -> None:
+        self.write("alarms", "".join(f"{line}\n" for line in self._alarms.values()))
+
     def _file(self, what: str, function: str, chip: int | None) -> str:
         return f"{what}.{function}" + ("" if chip is None else f".{self.chips[chip].logic}")
 
@@ -150,3 +234,14 @@ class Hardware:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _numbers(fault: SwitchFault) -> str:
+    ends = f"{fault.peer} {fault.peer_port} {fault.switch} {fault.port} {fault.severity}"
+    return f"{fault.event_type:08x} {fault.sub_type} {ends}"
+
+
+def _copy_program(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, target)
+    target.chmod(0o755)

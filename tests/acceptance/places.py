@@ -9,13 +9,25 @@ from abc import ABC, abstractmethod
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.acceptance.reading import CLUSTER_PREFIX, DEVICE_PREFIX, cluster_info, device_info
+from tests.acceptance.reading import (
+    CLUSTER_NODE,
+    CLUSTER_PREFIX,
+    CLUSTER_SWITCH_PREFIX,
+    DEVICE_PREFIX,
+    NODE_PREFIX,
+    SWITCH_PREFIX,
+    cluster_health,
+    cluster_info,
+    device_info,
+    node_info,
+    switch_info,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from tests.acceptance.reading import Shown
+    from tests.acceptance.reading import Health, Shown
     from tests.parts.controlplane import ControlPlane
 
 NODES, CLUSTER = "kube-system", "mindx-dl"
@@ -44,6 +56,18 @@ class Place(Protocol):
     def cluster_info(self) -> dict[str, Shown]:
         """What the aggregator says; empty for nothing."""
 
+    def node_info(self, node: str) -> Health | None:
+        """A node's own document about its server."""
+
+    def switch_info(self, node: str) -> Health | None:
+        """What a node says about its switches."""
+
+    def cluster_nodes(self) -> dict[str, Health]:
+        """What the aggregator says about servers."""
+
+    def cluster_switches(self) -> dict[str, Health]:
+        """What the aggregator says about switches."""
+
 
 class _Reader(ABC):
     """What both stores share."""
@@ -59,6 +83,24 @@ class _Reader(ABC):
     def cluster_info(self) -> dict[str, Shown]:
         data = self.read(CLUSTER, CLUSTER_PREFIX + "0")
         return {} if data is None else cluster_info(data)
+
+    def node_info(self, node: str) -> Health | None:
+        data = self.read(CLUSTER, NODE_PREFIX + node)
+        return None if data is None else node_info(data)
+
+    def switch_info(self, node: str) -> Health | None:
+        data = self.read(NODES, DEVICE_PREFIX + node)
+        return None if data is None or "SwitchInfoCfg" not in data else switch_info(data)
+
+    def cluster_nodes(self) -> dict[str, Health]:
+        return self._cluster(CLUSTER_NODE, NODE_PREFIX)
+
+    def cluster_switches(self) -> dict[str, Health]:
+        return self._cluster(f"{CLUSTER_SWITCH_PREFIX}0", SWITCH_PREFIX)
+
+    def _cluster(self, name: str, prefix: str) -> dict[str, Health]:
+        data = self.read(CLUSTER, name)
+        return {} if data is None else cluster_health(data[name], prefix)
 
 
 class Folder(_Reader):
@@ -76,7 +118,7 @@ class Folder(_Reader):
             content = json.loads((self.root / namespace / f"{name}.json").read_text())
         except FileNotFoundError:
             return None
-        assert content["labels"] == (_REPORT if namespace == NODES else _RESULT)
+        assert content["labels"] == _label(name)
         data: dict[str, str] = content["data"]
         return data
 
@@ -111,7 +153,7 @@ class Cluster(_Reader):
         if status == 404:
             return None
         assert status == 200, answer
-        assert answer["metadata"]["labels"] == (_REPORT if namespace == NODES else _RESULT)
+        assert answer["metadata"]["labels"] == _label(name)
         data: dict[str, str] = answer.get("data") or {}
         return data
 
@@ -212,3 +254,7 @@ def _entries(name: str, data: dict[str, str]) -> dict[str, Shown]:
 def _path(namespace: str, name: str | None = None) -> str:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     return path if name is None else f"{path}/{name}"
+
+
+def _label(name: str) -> dict[str, str]:
+    return _REPORT if name.startswith((DEVICE_PREFIX, NODE_PREFIX)) else _RESULT

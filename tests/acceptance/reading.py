@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEVICE_PREFIX = "mindx-dl-deviceinfo-"
+NODE_PREFIX = "mindx-dl-nodeinfo-"
+SWITCH_PREFIX = "mindx-dl-switchinfo-"
 CLUSTER_PREFIX = "cluster-info-device-"
+CLUSTER_SWITCH_PREFIX = "cluster-info-switch-"
+CLUSTER_NODE = "cluster-info-node-cm"
 
 
 def go_json(value: object) -> str:
@@ -88,3 +93,75 @@ def _shown(devices: dict[str, str], update_time: Any) -> Shown:
         for code, item in fault["fault_time_and_level_map"].items()
     }
     return Shown(names(""), names("-Unhealthy"), levels, update_time)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a document about servers or switches says: a status, and the levels of what is broken.
+
+    ``levels`` are by part (``Fan 3``) or by switch fault (code, switch and port joined by ``_``),
+    ``codes`` by part.
+    """
+
+    status: str
+    levels: dict[str, str]
+    codes: dict[str, list[str]]
+
+
+def node_info(data: dict[str, str]) -> Health:
+    """Read ``mindx-dl-nodeinfo-<node>``, strictly."""
+    outer = json.loads(data["NodeInfo"])
+    assert go_json(outer) == data["NodeInfo"], "not as Go would write it"
+    inner = outer["NodeInfo"]
+    assert list(outer) == ["NodeInfo", "CheckCode"]
+    assert list(inner) == ["FaultDevList", "NodeStatus"]
+    assert outer["CheckCode"] == hashlib.sha256(go_json(inner).encode()).hexdigest()
+    moment = datetime.fromisoformat(data["updateTime"])
+    assert moment.tzinfo is not None
+    assert moment.microsecond == 0
+    return _server(inner)
+
+
+def switch_info(data: dict[str, str]) -> Health:
+    """Read the switch part of ``mindx-dl-deviceinfo-<node>``, strictly."""
+    content = json.loads(data["SwitchInfoCfg"])
+    assert go_json(content) == data["SwitchInfoCfg"], "not as Go would write it"
+    return _switch(content)
+
+
+def cluster_health(text: str, prefix: str) -> dict[str, Health]:
+    """Read ``cluster-info-node-cm`` or ``cluster-info-switch-N``, strictly; nodes by name."""
+    content = json.loads(text) if text else {}
+    assert not text or go_json(content) == text, "not as Go would write it"
+    read = _server if prefix == NODE_PREFIX else _switch
+    nodes = {}
+    for name, entry in content.items():
+        assert name == entry["CmName"]
+        assert name.startswith(prefix)
+        nodes[name.removeprefix(prefix)] = read(entry)
+    return nodes
+
+
+def _server(content: dict[str, Any]) -> Health:
+    assert content["NodeStatus"] in ("Healthy", "PreSeparate", "UnHealthy")
+    parts = {f"{one['DeviceType']} {one['DeviceId']}": one for one in content["FaultDevList"] or ()}
+    return Health(
+        content["NodeStatus"],
+        {name: one["FaultLevel"] for name, one in parts.items()},
+        {name: one["FaultCode"] for name, one in parts.items()},
+    )
+
+
+def _switch(content: dict[str, Any]) -> Health:
+    assert content["NodeStatus"] in ("Healthy", "SubHealthy", "PreSeparate", "UnHealthy")
+    faults = [json.loads(text) for text in content["FaultCode"]]
+    for text, fault in zip(content["FaultCode"], faults, strict=True):
+        assert go_json(fault) == text
+    levels = content["FaultTimeAndLevelMap"]
+    keys = {
+        f"{one['AssembledFaultCode']}_{one['SwitchChipId']}_{one['SwitchPortId']}" for one in faults
+    }
+    assert keys == set(levels)
+    return Health(
+        content["NodeStatus"], {key: one["fault_level"] for key, one in levels.items()}, {}
+    )

@@ -14,7 +14,7 @@ from agent.journal import JournalStatus
 from agent.publication import Lag, Publication
 from agent.state import Blindness, ChipState, Fault, State, SubjectState
 from contract.levels import ChipLevel, NodeLevel, Severity
-from contract.observation import NODE, host_subject
+from contract.observation import NODE, chip_subject, host_subject
 from dcmi_shim.types import Chip, Inventory, StuckCall
 from service.pages import serving
 
@@ -72,6 +72,9 @@ HEARTBEAT = status.HeartbeatStatus(
 CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
 
 
+READINGS = {(chip_subject(3), "health"): 2.0, (chip_subject(3), "link_up"): 1.0}
+
+
 def picture(
     record: Publication, stalled: dict[str, float], heartbeat: status.HeartbeatStatus
 ) -> status.Status:
@@ -89,7 +92,7 @@ def picture(
         revision=7,
         not_ready=status.not_ready(publications, 2, driver, heartbeat.conflict),
         stalled=stalled,
-        chips=status.chip_statuses(STATE, "Ascend910"),
+        chips=status.chip_statuses(STATE, "Ascend910", READINGS),
         faults=status.fault_statuses(STATE, "Ascend910"),
         driver=driver,
         answered=(),
@@ -140,6 +143,9 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert len(samples) == sum(
         len(family.samples) for family in text_string_to_metric_families(text)
     ), "a series appears twice"
+    assert samples["npu_vigil_chip_health", ("chip", "3")] == 2
+    assert samples["npu_vigil_link_up", ("chip", "3")] == 1
+    assert ("npu_vigil_chip_health", ("chip", "4")) not in samples
     fault = {
         "chip": "3",
         "subject": "chip 3",

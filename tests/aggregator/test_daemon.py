@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
-from stores.base import Changed, Document
+from stores.base import Beat, Changed, Document
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.contract.test_cluster_device import config
@@ -235,3 +235,30 @@ async def test_documents_are_touched_and_their_data_is_not_written(
     assert daemon.metric("npu_vigil_publication_writes_total") == 2
     assert daemon.metric(FOREIGN_WRITES) == 0
     assert daemon.metric("npu_vigil_publication_touches_total") >= 4
+
+
+async def test_a_node_that_falls_silent_is_published_unless_told_otherwise(
+    make: Make, tmp_path: Path
+) -> None:
+    from stores.address import open_store
+
+    url, other = f"directory:{tmp_path / 'one'}", f"directory:{tmp_path / 'other'}"
+    store, aside = open_store(url), open_store(other)
+    quiet = tmp_path / "quiet.toml"
+    quiet.write_text("[liveness]\npublish = false\n")
+    talks, shows_only = make(url, None), make(url, None, "--publish", other, "--config", str(quiet))
+    await store.beat(Beat("n1", "host", 1.0, 1))
+    talks.start()
+    shows_only.start()
+    for daemon in (talks, shows_only):
+        daemon.process.wait_until(lambda: daemon.node("n1")["heartbeat"] == "lost", seconds=10)  # noqa: B023
+        page = daemon.ask("/api/v1/liveness")[1]["liveness"]
+        assert (page["lost"], page["alarm"], page["published"]) == (["n1"], False, daemon is talks)
+    async with watching(store, OUTPUTS) as seen:
+        key = (CLUSTER_NAMESPACE, CLUSTER_NODE_NAME)
+        await seen.until(lambda seen: "UnHealthy" in seen.documents[key].data[CLUSTER_NODE_NAME])
+        await store.beat(Beat("n1", "host", 1.0, 0))
+        await seen.until(lambda seen: seen.documents[key].data[CLUSTER_NODE_NAME] == "")
+    published = await aside.get(CLUSTER_NAMESPACE, CLUSTER_NODE_NAME)
+    assert published is not None
+    assert published.data == {CLUSTER_NODE_NAME: ""}

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
         "a3-super-pod-sixteen-dies",
         "every-fault-level",
         "fault-appears-and-clears",
+        "node-info-each-status",
         "one-healthy-node",
+        "same-node-in-all-three",
         "three-nodes-one-faulty",
         "wrong-check-code",
     ],
@@ -44,8 +46,11 @@ async def _do(step: dict[str, Any], store: Store, daemon: Daemon) -> None:
     if step["do"] == "restart-aggregator":
         daemon.start()
         return
-    assert step["do"] == "put-configmap"
     thing = step["object"]
+    if step["do"] == "delete-configmap":
+        await store.delete(thing["namespace"], thing["name"])
+        return
+    assert step["do"] == "put-configmap"
     await store.put(Document(thing["namespace"], thing["name"], thing["data"], thing["labels"]))
 
 

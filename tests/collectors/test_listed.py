@@ -78,7 +78,6 @@ def test_what_was_told_once_is_looked_for() -> None:
     known.expect(KEY, 0.0)
     assert known.next_check() == LAG_SECONDS
     assert known.answered({KEY: Entry()}, 1.0, 0) == []
-    assert [word(report) for report in known.answered({KEY: Entry()}, LAG_SECONDS, 0)] == [
-        f"switch 1 2/0/3 present {CODE}"
-    ]
+    (report,) = known.answered({KEY: Entry()}, LAG_SECONDS, 0)
+    assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 0)
     assert known.next_check() is None

@@ -181,7 +181,7 @@ def test_damaged_documents_are_refused_and_never_more(seed: int) -> None:
     data = dict(rng.choice(RECORDED))
     key = rng.choice(("DeviceInfoCfg", "DeviceInfoCfg", "UpgradeFaultReason"))
     data[key] = mutated(data[key], rng)
-    read_isolation(data, "doc")
+    read_isolation(data)
     faults = json.loads(rng.choice(RECORDED)["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     try:
         device_info.decode(data, "doc")

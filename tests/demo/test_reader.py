@@ -19,7 +19,7 @@ V2 = (
     '"SuperPodID":-2,"ServerIndex":-2,'
     '"CheckCode":"677e1bd8cdaaef0a6699501a57cfa44dd914ca5d69e6c2c90e6880735e06748c"}'
 )
-EXPECTED = ChipsView(frozenset({1}), frozenset({0}), {0: {"80E3A201": "SeparateNPU"}})
+EXPECTED = ChipsView(frozenset({1}), frozenset({0}), frozenset(), {0: {"80E3A201": "SeparateNPU"}})
 
 
 def test_device_info_is_read() -> None:

@@ -64,6 +64,12 @@ class Driver:
         code = int(self.library.dcmi_get_device_health(card, device, byref(word)))
         return code if code != 0 else word.value
 
+    def network_health(self, card: int, device: int = 0) -> tuple[int, int]:
+        """The answer, and the word where the answer is 0."""
+        found = ctypes.c_int()
+        code = self.library.dcmi_get_device_network_health(card, device, ctypes.byref(found))
+        return int(code), found.value
+
     def codes(self, card: int, device: int = 0) -> list[str]:
         """The error list; the part that is not used must be zero."""
         count = c_int(-1)

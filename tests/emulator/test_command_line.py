@@ -85,7 +85,12 @@ def test_every_verb(a2: Server) -> None:
     simulate("hang", "dcmi_get_device_voltage")
     simulate("slow", "get_device_temperature", 20, "--chip", 5)
     simulate("fail", "get_device_temperature", -8005, "--chip", 5)
+    simulate("link", 6, "down", "--quietly")
+    simulate("tool", "hccn_tool", "slow", 20, "--chip", 5)
+    simulate("tool", "hccn_tool", "fail", 3, "not now")
+    simulate("tool", "ipmitool", "hang")
     now = _status(a2)
+    assert [chip["link"] for chip in now["chips"][5:]] == ["up", "down", "up"]
     assert [chip["dropped"] for chip in now["chips"][:3]] == [None, "health", "hard"]
     active = [[fault["code"] for fault in chip["active"]] for chip in now["chips"]]
     assert active[3:5] == [["80E01801"], ["80E18402"]]
@@ -99,6 +104,14 @@ def test_every_verb(a2: Server) -> None:
     assert "dcmi_get_device_voltage on every chip: hangs\n" in shown
     assert "dcmi_get_device_temperature on chip 5: 20 ms slower, answers -8005\n" in shown
     assert "chip  2  card 2 device 0  health 0, dropped (hard)\n" in shown
+    assert "chip  6  card 6 device 0  health 1, link down, 81078603 severity 1\n" in shown
+    assert "hccn_tool, every run: exit status 3 not now\n" in shown
+    assert "hccn_tool, runs for chip 5: 20 ms slower\n" in shown
+    assert "ipmitool, every run: hang\n" in shown
+    simulate("tool", "hccn_tool", "ok")
+    simulate("tool", "ipmitool", "ok")
+    simulate("link", 6, "up")
+    assert _status(a2)["tools"] == []
     simulate("recover", 3, "80E01801")
     simulate("return", 1)
     simulate("clear", "get_device_voltage")
@@ -134,6 +147,10 @@ WRONG = [
     (("simulate", "fail", "init", 5), "5 is not a negative"),
     (("simulate", "slow", "init", 0), "0 is not between 1 and"),
     (("simulate", "occur", "one", "80E01801"), "CHIP"),
+    (("simulate", "link", 1, "sideways"), "sideways"),
+    (("simulate", "link", 8, "up"), "8 is not a chip"),
+    (("simulate", "tool", "hccn_tool", "slow"), "None is not between 1 and"),
+    (("simulate", "tool", "npu-smi", "hang"), "'npu-smi' is unknown"),
     (("simulate", "jump"), "jump"),
     (("simulate", "play", "/none.toml"), "cannot be read"),
     (("emulator", "start", "--profile", "a5"), "'a5' is unknown"),

@@ -18,7 +18,7 @@ import pytest
 from contract.errors import EmulatorError
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.functions import functions
-from dcmi_shim.emulator.install import install
+from dcmi_shim.emulator.install import LIBRARY, install
 from tests.emulator.driver import Driver, wait_until
 from tests.emulator.test_hooks import Call
 
@@ -188,10 +188,11 @@ def test_the_environment_names_another_emulator(
 
 def test_a_library_that_does_not_know_its_emulator(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "state")
-    beside = next(tmp_path.rglob("emulator-dir"))
+    library = tmp_path / LIBRARY
+    beside = library.with_name("emulator-dir")
     assert beside.read_text() == f"{tmp_path / 'state'}\n"
     beside.unlink()
-    assert Driver(next(tmp_path.rglob("libdcmi.so"))).init() == -8005
+    assert Driver(library).init() == -8005
 
 
 def test_a_forked_child_has_locks_of_its_own(a2: Server) -> None:

@@ -64,7 +64,8 @@ def test_from_the_command_line(a3: Server) -> None:
         (0x08520003, 0xFFFFFFFF, 2, 1, 7, 3),
         (0x00F103B6, 155909, 65535, 6, 65535, 2),
     ]
-    assert _vigil(a3, "emulator", "status").stdout.splitlines()[-3:] == [
+    shown = _vigil(a3, "emulator", "status").stdout.splitlines()
+    assert [line for line in shown if line.startswith("switch chip")] == [
         "switch chip 2 port 3  [0x00f1fef5,155912,cpu,na] peer port 4 severity 2",
         "switch chip 1 port 7  [0x08520003,na,L2,na] peer port 0 severity 3",
         "switch chip 6 whole chip  [0x00f103b6,155909,na,na] peer port 0 severity 2",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dcmi_shim.emulator.install import install
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
 
@@ -15,14 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.end_to_end.places import Place
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The emulated driver, built: its root is ``driver``."""
-    place = tmp_path_factory.mktemp("built")
-    install(place / "driver", place / "emulator")
-    return place
 
 
 @pytest.fixture(params=["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)])

@@ -80,7 +80,14 @@ class _SocketConnection(http.client.HTTPConnection):
 class Node:
     """An agent with its own hardware, directory and document."""
 
-    def __init__(self, directory: Path, built: Path, place: Place, name: str = "node-1") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        built: Path,
+        place: Place,
+        name: str = "node-1",
+        profile: str = "a2",
+    ) -> None:
         self.name = name
         self.place = place
         self.document = f"mindx-dl-deviceinfo-{name}"
@@ -91,7 +98,7 @@ class Node:
         emulator_dir.mkdir(parents=True)
         shutil.copy(built / "emulator" / CONTROL_LIBRARY, emulator_dir)
         self.emulator = Emulator(emulator_dir)
-        self.emulator.start("a2")
+        self.emulator.start(profile)
         self.options: list[str] = []
         self.environment = {
             key: value

@@ -75,9 +75,10 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     assert node.ask("/healthz")[0] == 200
     cluster.plane.start_apiserver()
     assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < 5
-    assert node.ask("/readyz") == (200, {"ready": True, "reasons": []})
-    assert node.logged().count("cannot be published") == 1
-    assert node.logged().count("the store answers again") == 1
+    ready = (200, {"ready": True, "reasons": []})
+    node.wait(lambda: node.ask("/readyz") == ready, "both documents are settled", 3)
+    assert node.logged().count(f"{node.document}: cannot be published") == 1
+    assert node.logged().count(f"{node.document}: the store answers again") == 1
     assert node.process.poll() is None
 
 

@@ -51,11 +51,13 @@ class ControlPlane:
     """An API server and its etcd in ``directory``, on ports of 127.0.0.1 that stay the same.
 
     Users: ``kubeconfig`` is the administrator's; ``kubeconfig_of`` makes one for a user without
-    any rights, or with a token that nobody issued.
+    any rights, or with a token that nobody issued. With ``audited`` every request of a service
+    account is told by ``audit``.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, audited: bool = False) -> None:
         self.directory = directory
+        self._audited = audited
         self.port, self.etcd_port, self._peer_port = free_ports(3)
         self.kubeconfig = directory / "admin.kubeconfig"
         self._etcd: Running | None = None
@@ -144,6 +146,7 @@ class ControlPlane:
                 # Nobody makes the service accounts that it would demand of every pod.
                 "--disable-admission-plugins=ServiceAccount",
                 "--endpoint-reconciler-type=none",
+                *(self._audit_options() if self._audited else ()),
             ],
             here / "kube-apiserver.log",
         )
@@ -197,14 +200,22 @@ class ControlPlane:
         assert status // 100 == 2, (method, path, status, answer)
         return answer
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        content_type: str | None = None,
+    ) -> tuple[int, Any]:
         """Ask as administrator; status and decoded answer (text if it is no JSON)."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.port, timeout=_ASK_SECONDS, context=self._tls
         )
         try:
             content = None if body is None else json.dumps(body)
-            connection.request(method, path, content, {"Content-Type": _content_type(method)})
+            connection.request(
+                method, path, content, {"Content-Type": content_type or _content_type(method)}
+            )
             response = connection.getresponse()
             text = response.read().decode()
         finally:
@@ -213,6 +224,72 @@ class ControlPlane:
             return response.status, json.loads(text)
         except ValueError:
             return response.status, text
+
+    def apply(self, item: Mapping[str, Any]) -> None:
+        """Server-side apply of an object, as administrator; unknown fields are refused."""
+        status, answer = self.ask(
+            "PATCH",
+            f"{path_of(item)}?fieldManager=operator&fieldValidation=Strict&force=true",
+            item,
+            content_type="application/apply-patch+yaml",
+        )
+        assert status // 100 == 2, (item["kind"], item["metadata"]["name"], answer)
+
+    def service_account(self, namespace: str, name: str, node: str | None = None) -> Path:
+        """A kubeconfig with a token of a service account that was applied.
+
+        With ``node`` it is that of a pod on this node, as a kubelet gets it for its pods.
+        """
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if node is not None:
+            spec["boundObjectRef"] = self._pod(namespace, name, node)
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        token = self.request("POST", path, {"spec": spec})["status"]["token"]
+        kubeconfig = self.directory / f"{namespace}-{name}-{node}.kubeconfig"
+        self._write_kubeconfig(kubeconfig, {"token": token})
+        return kubeconfig
+
+    def _pod(self, namespace: str, account: str, node: str) -> dict[str, str]:
+        self.ask("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+        pod = {
+            "metadata": {"name": f"{account}-{node}"},
+            "spec": {
+                "serviceAccountName": account,
+                "nodeName": node,
+                "containers": [{"name": "one", "image": "any"}],
+            },
+        }
+        made = self.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+        metadata = made["metadata"]
+        return {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+
+    def audit(self) -> list[dict[str, Any]]:
+        """All requests of service accounts so far: the API server's audit events."""
+        lines = (self.directory / "audit.log").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def _audit_options(self) -> list[str]:
+        policy = {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [
+                {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+                {"level": "None"},
+            ],
+        }
+        file = self.directory / "audit-policy.json"
+        file.write_text(json.dumps(policy))
+        return [
+            f"--audit-policy-file={file}",
+            f"--audit-log-path={self.directory / 'audit.log'}",
+            "--audit-log-mode=blocking",
+        ]
 
     def recover(self) -> None:
         """Bring the API server back if a test left it stopped or frozen."""
@@ -283,3 +360,14 @@ class ControlPlane:
 
 def _content_type(method: str) -> str:
     return "application/merge-patch+json" if method == "PATCH" else "application/json"
+
+
+def path_of(item: Mapping[str, Any]) -> str:
+    """Where the API server keeps an object."""
+    version, kind = item["apiVersion"], item["kind"]
+    path = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+    metadata = item["metadata"]
+    if "namespace" in metadata:
+        path += f"/namespaces/{metadata['namespace']}"
+    plural = kind.lower().removesuffix("y") + ("ies" if kind.endswith("y") else "s")
+    return f"{path}/{plural}/{metadata['name']}"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 T = 1_700_000_000_000
 SOURCE = "chip-faults"
+TOOL = "links"
+SOURCES = (SOURCE, TOOL)
 NODE = "node-1"
 
 
@@ -29,9 +31,10 @@ def seen(
     severity: Severity | None = None,
     serial: int | None = None,
     raised: int | None = None,
+    source: str = SOURCE,
 ) -> Observation:
     return Observation(
-        source=SOURCE,
+        source=source,
         subject=chip_subject(chip),
         code=code,
         assertion=assertion,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent.policy import ONCE_VISIBLE_MS, next_deadline_ms
+from agent.deadlines import ONCE_VISIBLE_MS
+from agent.policy import next_deadline_ms
 from agent.state import CHIP_SOURCE, Acknowledged, Blindness, ChipState, State, believed, subject_of
 from collectors.chip_faults import ChipFaults
 from contract.catalogue import shipped

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from agent.policy import Input, step
 from agent.render import render
-from agent.state import Acknowledged, ChangeKind, State
+from agent.state import Acknowledged, Adopted, ChangeKind, State
 from contract.catalogue import shipped
 from contract.device_info import DeviceInfo, encode, verify_published
 from contract.families import FAMILIES
-from contract.levels import ChipLevel, Severity
+from contract.levels import ChipLevel, Severity, most_serious
 from contract.observation import (
     Assertion,
     Gap,
@@ -25,7 +25,8 @@ from contract.observation import (
     Subject,
     chip_subject,
 )
-from tests.policy.builders import SOURCE, T, inventory
+from contract.policies import FAULT_DURATION
+from tests.policy.builders import SOURCES, T, inventory
 
 CODES = ("80E3A201", "80E21007", "81078603", "8118043C", "80ABCDEF", "8C2FA009")
 CHIPS = 2
@@ -33,27 +34,29 @@ EMPTY = State("node-1", "boot")
 
 
 ASSERTIONS = tuple(Assertion)
-PAUSES = (0, 1, 300, 2_000, 6_000)
+PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000)
 
 
 def input_at(now: int, rng: Random) -> Input:
-    kind = rng.choice("ooooooooooobagk")
+    kind = rng.choice("ooooooooooobagkx")
     subject = chip_subject(rng.randrange(CHIPS))
     match kind:
         case "b":
-            return SourceBlind(SOURCE, subject, now, "hangs")
+            return SourceBlind(rng.choice(SOURCES), subject, now, "hangs")
         case "a":
-            return SourceAnswered(SOURCE, subject, now)
+            return SourceAnswered(rng.choice(SOURCES), subject, now)
         case "g":
-            return Gap(SOURCE, now, "queue full")
+            return Gap(SOURCES[0], now, "queue full")
         case "k":
             return Acknowledged("mindx-dl-deviceinfo-node-1", rng.randrange(60), now)
+        case "x":
+            return Adopted(subject, rng.choice(CODES), FAULT_DURATION, now - 30_000, now)
     return observation_at(now, subject, rng)
 
 
 def observation_at(now: int, subject: Subject, rng: Random) -> Observation:
     return Observation(
-        source=SOURCE,
+        source=rng.choice(SOURCES),
         subject=subject,
         code=rng.choice(CODES),
         assertion=rng.choice(ASSERTIONS),
@@ -171,9 +174,14 @@ def test_no_level_without_a_live_reason_and_no_reason_without_a_level(inputs: li
     for known in state.chips.values():
         for code, fault in known.faults.items():
             assert code == fault.code != "8C2FA009"
-            assert fault.level is shipped().level_of(code, fault.severity)
+            reasons = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
+            own = shipped().level_of(code, fault.severity)
+            assert fault.level == most_serious([own, *reasons])
             assert fault.revision <= state.revision
-        assert (known.level is ChipLevel.NORMAL_NPU) == (not known.faults)
+        for upgrade in known.upgrades:
+            lasting = upgrade.code in known.faults and not known.faults[upgrade.code].once
+            assert (upgrade.gone_since_ms is None) == lasting
+        assert (known.level is ChipLevel.NORMAL_NPU) == (not known.faults and not known.upgrades)
     info = document(state)
     for fault_entry in info.faults:
         assert fault_entry.fault_time_and_level_map is not None
@@ -191,7 +199,7 @@ def test_no_level_without_a_live_reason_and_no_reason_without_a_level(inputs: li
 @MANY
 @given(HISTORIES)
 def test_every_episode_begins_once_and_ends_at_most_once(inputs: list[Input]) -> None:
-    state, live = EMPTY, set[str]()
+    state, live, raised = EMPTY, set[str](), set[str]()
     begun = set[str]()
     for item in inputs:
         state, changes = step(state, [item], time_of(item), shipped())
@@ -208,7 +216,13 @@ def test_every_episode_begins_once_and_ends_at_most_once(inputs: list[Input]) ->
                     live.remove(change.episode)
                 case ChangeKind.CHANGED | ChangeKind.REPEATED:
                     assert change.episode in live
+                case ChangeKind.UPGRADED:
+                    assert change.episode in live or isinstance(item, Adopted)
+                    raised.add(change.episode)
+                case ChangeKind.RELEASED:
+                    raised.remove(change.episode)
         assert live == {f.episode for k in state.chips.values() for f in k.faults.values()}
+        assert raised == {up.episode for k in state.chips.values() for up in k.upgrades}
 
 
 @MANY

@@ -171,7 +171,7 @@ def test_isolation_by_a_network_code_leaves_the_chip_healthy() -> None:
         "UpgradeFaultReason": f'{{"Ascend910-0":[{reason}],"weird":[]}}',
     }
     state = after(healthy(), [seen(OCCUR, "80E21007")])
-    info = render(state, inventory(), 1, isolation=read_isolation(found, "node-1"))
+    info = render(state, inventory(), 1, isolation=read_isolation(found))
     assert [(fault.fault_type, fault.fault_level) for fault in info.faults] == [
         ("CardNetworkUnhealthy", "ManuallySeparateNPU"),
         ("CardUnhealthy", "NotHandleFault"),
@@ -189,7 +189,7 @@ def test_live_code_of_an_isolation_reason_is_listed_once() -> None:
         '"fault_level":"ManuallySeparateNPU","upgrade_type":"FaultFrequency"}]}',
     }
     state = after(healthy(), [seen(OCCUR, "80E18005"), seen(OCCUR, "80C98009", at=T + 1)])
-    (fault,) = render(state, inventory(), 1, isolation=read_isolation(found, "node-1")).faults
+    (fault,) = render(state, inventory(), 1, isolation=read_isolation(found)).faults
     assert fault.fault_code == "80E18005,80C98009"
     assert fault.fault_time_and_level_map is not None
     times = {c: (e.fault_time, e.fault_level) for c, e in fault.fault_time_and_level_map.items()}

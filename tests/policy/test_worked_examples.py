@@ -98,7 +98,7 @@ def test_one_off_event_goes_when_it_was_published_long_enough() -> None:
 def carried(state: State, names: str, reasons: str) -> DeviceInfo:
     """The document of a fresh agent that finds these keys."""
     found = {"ManuallySeparateNPU": names, "UpgradeFaultReason": reasons}
-    info = render(state, inventory(), 1700000100, isolation=read_isolation(found, "node-1"))
+    info = render(state, inventory(), 1700000100, isolation=read_isolation(found))
     data = encode(info, FAMILIES["Ascend910B"])
     assert {key: data[key] for key in found} == found, "both keys are carried through unchanged"
     assert verify_published(data, "node-1") == info

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from contract.codes import CARD_DROP
+from contract.codes import CARD_DROP, LINK_DOWN
 from contract.errors import DriverCallError
 from contract.levels import Severity
 from contract.observation import Assertion, Observation
@@ -109,6 +109,16 @@ class RecordedDriver:
                 self._occur(step["chip"], step["code"], Severity(step["severity"]))
             case "recover":
                 self._recover(step["chip"], step["code"])
+            case "set-codes":
+                self._lists[step["chip"]] = list(step["codes"])
+            case "event-only":
+                severity = Severity(step["severity"])
+                self._send(step["chip"], step["code"], severity, step["assertion"])
+            case "link":
+                self._last_serial += 1
+                self._serials[step["chip"], LINK_DOWN] = self._last_serial
+                down = step["state"] == "DOWN"
+                self._send(step["chip"], LINK_DOWN, Severity.MINOR, 1 if down else 0)
             case other:
                 raise AssertionError(f"the recorded driver cannot {other}")
 

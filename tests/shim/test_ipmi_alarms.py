@@ -75,6 +75,11 @@ def test_an_alarm_is_listed_once_at_its_first_place() -> None:
     ]
 
 
+def test_the_last_alarm_may_be_the_first_once_more() -> None:
+    found, _ = hold(reading(None), pages_of([*fans(3), fans(3)[0]]))
+    assert [alarm.index for alarm in found] == [0, 1, 2]
+
+
 def test_an_alarm_that_moves_into_a_page_already_read_is_not_lost() -> None:
     """While page 2 is read one alarm of page 1 goes and another comes: the total is the same."""
     lists = [fans(12), [*fans(12)[1:], (*FAN[:4], 99)]]

@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.errors import BmcError, ToolError, ToolFailed, ToolMissing, ToolNonsense, ToolSilent
 from dcmi_shim.emulator.bmc import BmcAlarm
@@ -35,6 +37,20 @@ def test_the_command_line_is_that_of_the_specification() -> None:
 )
 def test_what_it_prints(printed: str, reply: str) -> None:
     assert parse_raw(printed) == bytes.fromhex(reply.replace(" ", ""))
+
+
+@given(st.binary(max_size=100), st.sampled_from([" ", "\n", " \n ", "\t"]))
+def test_whatever_it_prints_is_read(reply: bytes, between: str) -> None:
+    assert parse_raw(reply.hex(" ").replace(" ", between)) == reply
+
+
+@given(st.text(max_size=60))
+def test_noise_is_bytes_or_an_error(printed: str) -> None:
+    try:
+        reply = parse_raw(printed)
+    except ToolNonsense:
+        return
+    assert reply.hex() == "".join(printed.split()).lower()
 
 
 @pytest.mark.parametrize("printed", ["db07", "0xdb", "d b", "no reply", "zz", "db 7"])
@@ -76,6 +92,22 @@ async def test_its_troubles(bmc_server: tuple[Path, Emulator], hardware: Emulato
     with pytest.raises(BmcError, match="from index 0 on is bad: it has 6 bytes"):
         await bmc.alarms(None)
     hardware.bmc.ok()
+    assert await bmc.alarms(None) == ()
+
+
+async def test_the_troubles_of_tools(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
+    bmc = ipmi((bmc_server[0] / IPMITOOL).parent, 0.5)
+    hardware.tool("ipmitool", "garble")
+    with pytest.raises(ToolNonsense, match="printed no reply"):
+        await bmc.alarms(None)
+    hardware.tool("ipmitool", "ok")
+    hardware.tool("ipmitool", "fail", exit_status=3, text="no such luck")
+    with pytest.raises(ToolFailed, match="exit status 3: no such luck"):
+        await bmc.alarms(None)
+    hardware.tool("ipmitool", "hang")
+    with pytest.raises(ToolSilent, match=r"no answer within 0.5 s"):
+        await bmc.alarms(None)
+    hardware.tool("ipmitool", "ok")
     assert await bmc.alarms(None) == ()
 
 

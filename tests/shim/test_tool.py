@@ -121,6 +121,16 @@ async def test_one_run_at_a_time_and_the_deadline_begins_with_it(tmp_path: Path)
     await asyncio.gather(*(tool.run(path, [], environment, 0.35) for _ in range(4)))
 
 
+async def test_a_killed_run_is_dead_before_the_next_begins(tmp_path: Path) -> None:
+    tool, environment = Tool("tool"), tool_environment(os.environ)
+    hanging = script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
+    living = script(tmp_path, f"ps -o stat= $(cat {tmp_path}/pid) | grep -v Z; true", "living")
+    for _ in range(5):
+        with pytest.raises(ToolSilent):
+            await tool.run(hanging, [], environment, 0.1)
+        assert (await tool.run(living, [], environment, 10)).stdout == ""
+
+
 async def test_a_slow_loop_is_not_blamed_on_the_tool(tmp_path: Path) -> None:
     task = asyncio.create_task(run(script(tmp_path, "echo fine"), seconds=0.2))
     await asyncio.sleep(0)

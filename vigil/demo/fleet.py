@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import install
+from dcmi_shim.emulator.install import IPMITOOL, install
+from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
 from vigil.demo.story import (
+    A3_ROLE,
     CODE_QUERY,
+    Alarm,
     Drop,
     Hang,
     KillAgent,
+    Link,
     LoseNext,
     Occur,
+    Port,
     Recover,
     Return,
     StartAgent,
@@ -33,36 +39,54 @@ if TYPE_CHECKING:
 
     from vigil.demo.story import Action
 
-CHIPS = range(8)
+_CHIPS = {"a2": 8, "a3": 16}
 _STOP_SECONDS = 5.0
 
 _AGENT_CONFIGURATION = """\
 [chip_faults]
-audit_period_seconds = {audit_period}
-health_period_seconds = {audit_period}
+audit_period_seconds = {two}
+health_period_seconds = {two}
 
 [driver]
-probe_period_seconds = {probe_period}
+probe_period_seconds = {one}
+
+[bmc]
+period_seconds = {two}
+# The emulated BMC is reached through its ipmitool, also on a machine that has a real one.
+device = "/nonexistent/ipmi0"
+
+[heartbeat]
+interval_seconds = {five}
+
+[link_down]
+fault_timeout_seconds = {twenty}
+recover_timeout_seconds = {sixty}
 """
 
 
 @dataclass
 class Node:
-    """One emulated A2 node: its name, driver, and agent process."""
+    """One emulated node: its name, hardware (``a2`` or ``a3``), driver, and agent process."""
 
     name: str
     directory: Path
+    profile: str
     agent: asyncio.subprocess.Process | None = None
     emulator: Emulator = field(init=False)
 
     def __post_init__(self) -> None:
-        install(self.driver_root, self.directory / "emulator", "a2")
+        install(self.driver_root, self.directory / "emulator", self.profile)
         self.emulator = Emulator(self.directory / "emulator")
 
     @property
     def driver_root(self) -> Path:
         """Where the emulated driver lies, laid out as the vendor's."""
         return self.directory / "driver"
+
+    @property
+    def chips(self) -> range:
+        """Physical ids of its chips."""
+        return range(_CHIPS[self.profile])
 
     @property
     def log(self) -> Path:
@@ -82,14 +106,22 @@ class Fleet:
         self._configuration = directory / "agent.toml"
         self._configuration.write_text(
             _AGENT_CONFIGURATION.format(
-                audit_period=round(2 / speed, 3), probe_period=round(1 / speed, 3)
+                one=round(1 / speed, 3),
+                two=round(2 / speed, 3),
+                five=round(5 / speed, 3),
+                twenty=round(20 / speed, 3),
+                sixty=round(60 / speed, 3),
             )
         )
         with ThreadPoolExecutor() as builders:
             self.nodes = tuple(
                 builders.map(
-                    lambda number: Node(f"vigil-demo-{number}", self._made(f"node-{number}")),
-                    range(1, nodes + 1),
+                    lambda number: Node(
+                        f"vigil-demo-{number + 1}",
+                        self._made(f"node-{number + 1}"),
+                        "a3" if number == A3_ROLE % nodes else "a2",
+                    ),
+                    range(nodes),
                 )
             )
         self._aggregator: asyncio.subprocess.Process | None = None
@@ -128,13 +160,18 @@ class Fleet:
             str(node.directory / "state"),
             "--config",
             str(self._configuration),
+            tools=node.driver_root / IPMITOOL.parent,
         )
 
-    async def _spawn(self, log: Path, verb: str, *options: str) -> asyncio.subprocess.Process:
+    async def _spawn(
+        self, log: Path, verb: str, *options: str, tools: Path | None = None
+    ) -> asyncio.subprocess.Process:
         where = ["--store", self._store]
         if self._kubeconfig is not None:
             where += ["--kubeconfig", str(self._kubeconfig)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        if tools is not None:
+            environment["PATH"] = f"{tools}{os.pathsep}{environment.get('PATH', os.defpath)}"
         with log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -163,6 +200,16 @@ class Fleet:
                 emulator.hang(CODE_QUERY, chip)
             case Unhang(_, chip):
                 emulator.clear(CODE_QUERY, chip)
+            case Link(_, chip, up):
+                emulator.link(chip, up=up)
+            case Alarm(_, part, index, code, True):
+                emulator.bmc.occur(BmcAlarm(code, part, index))
+            case Alarm(_, part, index, code, False):
+                emulator.bmc.recover(code, part, index)
+            case Port(_, switch, port, code, True):
+                emulator.switch_occur(SwitchFault(code_of(code), switch, port))
+            case Port(_, switch, port, code, False):
+                emulator.switch_recover(SwitchFault(code_of(code), switch, port))
             case LoseNext():
                 emulator.lose_everything_next()
             case KillAgent():

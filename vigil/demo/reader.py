@@ -1,6 +1,7 @@
 """Reads the documents as a stranger would: plain JSON, no codec of the writers.
 
-Formats: ``spec/device-plugin.md`` 1.2 to 1.4 and ``spec/clusterd.md`` 2.2.
+Formats: ``spec/device-plugin.md`` 1.2 to 1.4 and 5.3, ``spec/noded.md`` 2.3, ``spec/clusterd.md``
+2.2.
 """
 
 from __future__ import annotations
@@ -20,32 +21,55 @@ if TYPE_CHECKING:
     from stores.base import Document, Store
 
 _HARMLESS = frozenset({"NotHandleFault", "SubHealthFault"})
-_INNER_PREFIX = "mindx-dl-deviceinfo-"
+_LINK_CODES = frozenset({"81078603"})
+_DEVICE_PREFIX = "mindx-dl-deviceinfo-"
+_NODE_PREFIX = "mindx-dl-nodeinfo-"
+_SWITCH_PREFIX = "mindx-dl-switchinfo-"
+_HEALTHY = "Healthy"
 
 
 @dataclass(frozen=True)
 class ChipsView:
     """What one document says about the chips of one node.
 
-    ``faults``: physical id to code to level, chips without a fault left out. ``free`` and
-    ``unhealthy`` are physical ids.
+    ``faults``: physical id to code to level, chips without a fault left out. ``free``,
+    ``unhealthy`` and ``unlinked`` (their network is unhealthy) are physical ids.
     """
 
     free: frozenset[int] = frozenset()
     unhealthy: frozenset[int] = frozenset()
+    unlinked: frozenset[int] = frozenset()
     faults: dict[int, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
     def expected(cls, chips: range, faults: dict[int, dict[str, str]]) -> ChipsView:
         """The only view that is right for ``faults``: harmless levels leave a chip free."""
-        unhealthy = frozenset(
-            chip for chip, codes in faults.items() if set(codes.values()) - _HARMLESS
-        )
+        serious = {
+            chip: {code for code, level in codes.items() if level not in _HARMLESS}
+            for chip, codes in faults.items()
+        }
+        unhealthy = frozenset(chip for chip, codes in serious.items() if codes - _LINK_CODES)
         return cls(
             free=frozenset(chips) - unhealthy,
             unhealthy=unhealthy,
+            unlinked=frozenset(chip for chip, codes in serious.items() if codes & _LINK_CODES),
             faults={chip: codes for chip, codes in faults.items() if codes},
         )
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """Everything that is said about one node.
+
+    ``parts``: part of the server (``Fan 3``) to its level. ``ports``: switch fault (code, switch
+    chip and port, joined by ``_``) to its level.
+    """
+
+    chips: ChipsView
+    status: str = _HEALTHY
+    parts: dict[str, str] = field(default_factory=dict)
+    switch_status: str = _HEALTHY
+    ports: dict[str, str] = field(default_factory=dict)
 
 
 def _ids(names: str) -> frozenset[int]:
@@ -59,55 +83,126 @@ def _chips_view(device_list: dict[str, str]) -> ChipsView:
         chip = int(fault["npu_name"].rpartition("-")[2])
         for code, entry in fault["fault_time_and_level_map"].items():
             faults.setdefault(chip, {})[code] = entry["fault_level"]
-    return ChipsView(_ids(device_list[key]), _ids(device_list[f"{key}-Unhealthy"]), faults)
+    return ChipsView(
+        _ids(device_list[key]),
+        _ids(device_list[f"{key}-Unhealthy"]),
+        _ids(device_list.get(f"{key}-NetworkUnhealthy", "")),
+        faults,
+    )
 
 
-def read_device_info(text: str) -> ChipsView:
-    """Read ``DeviceInfoCfg``; raises ``ValueError`` when the check code is wrong."""
+def _checked(text: str) -> dict[str, Any]:
+    """The members of a signed text; raises ``ValueError`` when its check code is wrong."""
     outer: dict[str, Any] = json.loads(text)
     start = text.index(":") + 1
     _, end = json.JSONDecoder().raw_decode(text, start)
     if hashlib.sha256(text[start:end].encode()).hexdigest() != outer["CheckCode"]:
         raise ValueError("the check code does not belong to the content")
-    return _chips_view(outer["DeviceInfo"]["DeviceList"])
+    return outer
+
+
+def read_device_info(text: str) -> ChipsView:
+    """Read ``DeviceInfoCfg``; raises ``ValueError`` when the check code is wrong."""
+    return _chips_view(_checked(text)["DeviceInfo"]["DeviceList"])
 
 
 def read_cluster_info(text: str) -> dict[str, ChipsView]:
     """Read one ``cluster-info-device-N`` value: node to view."""
-    entries: dict[str, Any] = json.loads(text) if text else {}
     return {
-        key.removeprefix(_INNER_PREFIX): _chips_view(entry["DeviceList"])
-        for key, entry in entries.items()
+        key.removeprefix(_DEVICE_PREFIX): _chips_view(entry["DeviceList"])
+        for key, entry in _entries(text).items()
     }
 
 
+def _entries(text: str) -> dict[str, Any]:
+    entries: dict[str, Any] = json.loads(text) if text else {}
+    return entries
+
+
+@dataclass(frozen=True)
+class _Health:
+    """What a node document or a switch document says: a status, and faults with their levels."""
+
+    status: str = _HEALTHY
+    faults: dict[str, str] = field(default_factory=dict)
+
+
+def _node_health(entry: dict[str, Any]) -> _Health:
+    return _Health(
+        entry["NodeStatus"],
+        {
+            f"{part['DeviceType']} {part['DeviceId']}": part["FaultLevel"]
+            for part in entry["FaultDevList"] or ()
+        },
+    )
+
+
+def _switch_health(entry: dict[str, Any]) -> _Health:
+    levels = entry["FaultTimeAndLevelMap"] or {}
+    return _Health(
+        entry["NodeStatus"], {key: fault["fault_level"] for key, fault in levels.items()}
+    )
+
+
+class _Said:
+    """What the documents of one side (the nodes' own, the aggregator's) say now, by node."""
+
+    def __init__(self) -> None:
+        self.chips: dict[str, ChipsView] = {}
+        self.hosts: dict[str, _Health] = {}
+        self.switches: dict[str, _Health] = {}
+
+    def views(self) -> dict[str, NodeView]:
+        """Node to view; a node is there once its chips are."""
+        views = {}
+        for node, chips in self.chips.items():
+            host = self.hosts.get(node, _Health())
+            switch = self.switches.get(node, _Health())
+            views[node] = NodeView(chips, host.status, host.faults, switch.status, switch.faults)
+        return views
+
+
 class Reader:
-    """Follows both kinds of documents in one store and remembers the present state."""
+    """Follows all documents of the demo in one store and remembers the present state."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._changed = asyncio.Condition()
-        self._cluster_documents: dict[str, dict[str, ChipsView]] = {}
-        self.device: dict[str, ChipsView] = {}
+        self._nodes = _Said()
+        self._cluster: dict[str, _Said] = {}
         self.errors: list[str] = []
 
     @property
-    def cluster(self) -> dict[str, ChipsView]:
-        """Node to view, over all cluster-info-device documents."""
-        return {
-            node: view for views in self._cluster_documents.values() for node, view in views.items()
-        }
+    def device(self) -> dict[str, NodeView]:
+        """What the nodes say of themselves."""
+        return self._nodes.views()
 
-    async def follow_device_info(self) -> None:
-        """Follow every node's device-info until cancelled."""
-        await self._follow("kube-system", ("mx-consumer-cim", "true"), self._read_device)
+    @property
+    def cluster(self) -> dict[str, NodeView]:
+        """What the aggregator says, over all its documents."""
+        whole = _Said()
+        for said in self._cluster.values():
+            whole.chips |= said.chips
+            whole.hosts |= said.hosts
+            whole.switches |= said.switches
+        return whole.views()
 
-    async def follow_cluster_info(self) -> None:
+    async def follow_reports(self, namespace: str) -> None:
+        """Follow the nodes' documents in ``namespace`` until cancelled."""
+        label = ("mx-consumer-cim", "true")
+        await self._follow(namespace, label, self._read_report, self._forget_report)
+
+    async def follow_cluster(self) -> None:
         """Follow the aggregator's documents until cancelled."""
-        await self._follow("mindx-dl", ("mx-consumer-volcano", "true"), self._read_cluster)
+        label = ("mx-consumer-volcano", "true")
+        await self._follow("mindx-dl", label, self._read_cluster, self._forget_cluster)
 
     async def _follow(
-        self, namespace: str, label: tuple[str, str], read: Callable[[str, dict[str, str]], None]
+        self,
+        namespace: str,
+        label: tuple[str, str],
+        read: Callable[[str, dict[str, str]], None],
+        forget: Callable[[str], None],
     ) -> None:
         async for event in self._store.watch(Selection(namespace=namespace, label=label)):
             match event:
@@ -117,8 +212,7 @@ class Reader:
                 case Changed(document):
                     self._read(document, read)
                 case Deleted(_, name):
-                    self.device.pop(name.removeprefix(_INNER_PREFIX), None)
-                    self._cluster_documents.pop(name, None)
+                    forget(name)
                 case Interrupted():
                     continue
             async with self._changed:
@@ -130,13 +224,34 @@ class Reader:
         except (KeyError, ValueError, TypeError) as error:
             self.errors.append(f"{document.namespace}/{document.name}: {error!r}")
 
-    def _read_device(self, name: str, data: dict[str, str]) -> None:
-        if name.startswith(_INNER_PREFIX):
-            self.device[name.removeprefix(_INNER_PREFIX)] = read_device_info(data["DeviceInfoCfg"])
+    def _read_report(self, name: str, data: dict[str, str]) -> None:
+        said = self._nodes
+        if name.startswith(_DEVICE_PREFIX):
+            node = name.removeprefix(_DEVICE_PREFIX)
+            said.chips[node] = read_device_info(data["DeviceInfoCfg"])
+            if "SwitchInfoCfg" in data:
+                said.switches[node] = _switch_health(json.loads(data["SwitchInfoCfg"]))
+        elif name.startswith(_NODE_PREFIX):
+            node_info = _checked(data["NodeInfo"])["NodeInfo"]
+            said.hosts[name.removeprefix(_NODE_PREFIX)] = _node_health(node_info)
+
+    def _forget_report(self, name: str) -> None:
+        self._nodes.chips.pop(name.removeprefix(_DEVICE_PREFIX), None)
+        self._nodes.hosts.pop(name.removeprefix(_NODE_PREFIX), None)
 
     def _read_cluster(self, name: str, data: dict[str, str]) -> None:
+        said = _Said()
         if name.startswith("cluster-info-device-"):
-            self._cluster_documents[name] = read_cluster_info(data[name])
+            said.chips = read_cluster_info(data[name])
+        for key, entry in _entries(data[name]).items():
+            if key.startswith(_NODE_PREFIX):
+                said.hosts[key.removeprefix(_NODE_PREFIX)] = _node_health(entry)
+            elif key.startswith(_SWITCH_PREFIX):
+                said.switches[key.removeprefix(_SWITCH_PREFIX)] = _switch_health(entry)
+        self._cluster[name] = said
+
+    def _forget_cluster(self, name: str) -> None:
+        self._cluster.pop(name, None)
 
     async def wait_until(self, reached: Callable[[], bool], timeout_seconds: float) -> float | None:
         """Wait until ``reached()``; the monotonic time at which it was, ``None`` if it was not."""

@@ -11,14 +11,14 @@ import aiohttp
 
 from contract.errors import ConfigurationError, Problem
 from stores.base import Selection
-from vigil.demo.fleet import CHIPS, Fleet
-from vigil.demo.reader import ChipsView, Reader
+from vigil.demo.expected import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stores.base import Store
-    from vigil.demo.fleet import Node
+    from vigil.demo.fleet import Fleet, Node
+    from vigil.demo.reader import NodeView, Reader
     from vigil.demo.story import Step
 
 _PATIENCE_SECONDS = 10.0
@@ -62,7 +62,7 @@ class Player:
         self._reader = reader
         self._speed = speed
         self._show = show
-        self._faults: dict[str, dict[int, dict[str, str]]] = {node.name: {} for node in fleet.nodes}
+        self._expected = {node.name: Expected(node.chips) for node in fleet.nodes}
         self.blind: dict[str, frozenset[int]] = {}
 
     async def play(self, story: Sequence[Step]) -> tuple[Result, ...]:
@@ -82,8 +82,8 @@ class Player:
         begun = time.monotonic()
         for action in step.actions:
             await self._fleet.act(action)
-        for (role, chip), codes in step.expect.items():
-            self._faults[self._fleet.node(role).name][chip] = codes
+        self._expect(step)
+        patience_seconds = _PATIENCE_SECONDS + step.takes_seconds / self._speed
         problems: list[str] = []
         if step.blind is not None:
             problems += await self._wait_for_blindness(*step.blind, wanted=True)
@@ -92,8 +92,8 @@ class Player:
         if step.unchanged:
             await asyncio.sleep(_STEADY_SECONDS)
         device, cluster = await asyncio.gather(
-            self._arrival("device-info", lambda: self._reader.device),
-            self._arrival("cluster-info", lambda: self._reader.cluster),
+            self._arrival("nodes", False, lambda: self._reader.device, patience_seconds),
+            self._arrival("cluster", True, lambda: self._reader.cluster, patience_seconds),
         )
         problems += device.problems + cluster.problems
         return Result(
@@ -105,25 +105,40 @@ class Player:
             problems=tuple(problems),
         )
 
-    def _wanted(self) -> dict[str, ChipsView]:
-        return {node: ChipsView.expected(CHIPS, faults) for node, faults in self._faults.items()}
+    def _expect(self, step: Step) -> None:
+        def of(role: int) -> Expected:
+            return self._expected[self._fleet.node(role).name]
 
-    async def _arrival(self, document: str, views: Callable[[], dict[str, ChipsView]]) -> _Arrival:
-        wanted = self._wanted()
-        reached_at = await self._reader.wait_until(
-            lambda: all(views().get(node) == view for node, view in wanted.items()),
-            _PATIENCE_SECONDS,
-        )
-        if reached_at is not None:
-            return _Arrival(reached_at, [])
-        return _Arrival(
-            None,
-            [
-                f"{document} of {node} {_difference(views().get(node), view)}"
-                for node, view in wanted.items()
-                if views().get(node) != view
-            ],
-        )
+        for (role, chip), codes in step.expect.items():
+            of(role).chip(chip, codes)
+        for (role, chip), codes in step.soon.items():
+            of(role).chip_soon(chip, codes)
+        for (role, part), level in step.parts.items():
+            of(role).part(part, level)
+        for (role, port), level in step.ports.items():
+            of(role).port(port, level)
+        if step.lost is not None:
+            of(step.lost).lost = True
+        if step.back is not None:
+            of(step.back).lost = False
+
+    async def _arrival(
+        self,
+        side: str,
+        in_cluster: bool,
+        views: Callable[[], dict[str, NodeView]],
+        patience_seconds: float,
+    ) -> _Arrival:
+        def problems() -> list[str]:
+            seen = views()
+            return [
+                f"{side}: {node} {difference}"
+                for node, expected in self._expected.items()
+                for difference in expected.differences(seen.get(node), in_cluster=in_cluster)
+            ]
+
+        reached_at = await self._reader.wait_until(lambda: not problems(), patience_seconds)
+        return _Arrival(reached_at, [] if reached_at is not None else problems())
 
     async def _wait_for_blindness(self, role: int, chip: int, *, wanted: bool) -> list[str]:
         node = self._fleet.node(role)
@@ -143,25 +158,6 @@ class Player:
         return self.blind[node.name]
 
 
-def _difference(seen: ChipsView | None, wanted: ChipsView) -> str:
-    if seen is None:
-        return "was never seen"
-    different = [
-        f"chip {chip} is {_words(seen, chip)}, expected {_words(wanted, chip)}"
-        for chip in sorted(seen.free | seen.unhealthy | seen.faults.keys() | set(CHIPS))
-        if _words(seen, chip) != _words(wanted, chip)
-    ]
-    return "says " + "; ".join(different)
-
-
-def _words(view: ChipsView, chip: int) -> str:
-    words = [
-        name for name, ids in (("free", view.free), ("unhealthy", view.unhealthy)) if chip in ids
-    ]
-    words += [f"{code} {level}" for code, level in sorted(view.faults.get(chip, {}).items())]
-    return ", ".join(words) or "in no list"
-
-
 @dataclass(frozen=True)
 class _Arrival:
     reached_at: float | None
@@ -175,7 +171,7 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
     """Refuse a store in which another aggregator or real nodes would be disturbed."""
     device = await store.list(Selection(label=("mx-consumer-cim", "true")))
     cluster = await store.list(Selection(label=("mx-consumer-volcano", "true")))
-    ours = {f"mindx-dl-deviceinfo-{node}" for node in nodes}
+    ours = {f"mindx-dl-{kind}info-{node}" for node in nodes for kind in ("device", "node")}
     foreign = sorted({d.name for d in device} - ours) or [
         d.name for d in cluster if any(value for value in d.data.values())
     ]
@@ -208,8 +204,9 @@ async def run(
     player_made(player)
     async with asyncio.TaskGroup() as group:
         followers = [
-            group.create_task(reader.follow_device_info(), name="follow device-info"),
-            group.create_task(reader.follow_cluster_info(), name="follow cluster-info"),
+            group.create_task(reader.follow_reports("kube-system"), name="follow device-info"),
+            group.create_task(reader.follow_reports("mindx-dl"), name="follow node-info"),
+            group.create_task(reader.follow_cluster(), name="follow cluster-info"),
         ]
         await fleet.start()
         results = await player.play(story)

@@ -8,14 +8,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from vigil.demo.fleet import CHIPS
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
 
-    from vigil.demo.reader import ChipsView
+    from vigil.demo.reader import NodeView
     from vigil.demo.run import Result, Summary
 
 
@@ -83,18 +81,25 @@ def _rounded(value: float | None) -> float | None:
 
 def live(
     nodes: Sequence[str],
-    cluster: dict[str, ChipsView],
+    cluster: dict[str, NodeView],
     blind: dict[str, frozenset[int]],
     results: Sequence[Result],
 ) -> RenderableType:
     """The cluster as the aggregator sees it, above what happened so far."""
-    chips = Table(title="cluster-info: chips", expand=False)
-    chips.add_column("node")
-    for chip in CHIPS:
+    chips = Table(title="cluster-info", expand=False)
+    numbers = range(max((max(_all(view), default=0) for view in cluster.values()), default=0) + 1)
+    for column in ("node", "server", "switch"):
+        chips.add_column(column)
+    for chip in numbers:
         chips.add_column(str(chip), justify="center")
     for node in nodes:
         view = cluster.get(node)
-        chips.add_row(node, *(_cell(view, blind.get(node, frozenset()), chip) for chip in CHIPS))
+        statuses = ("Healthy", "Healthy") if view is None else (view.status, view.switch_status)
+        chips.add_row(
+            node,
+            *(Text(status, "green" if status == "Healthy" else "red") for status in statuses),
+            *(_cell(view, blind.get(node, frozenset()), chip) for chip in numbers),
+        )
     story = Table(title="what happened", expand=True)
     for column in ("at", "what happened", "what it means", "device-info", "cluster-info", ""):
         story.add_column(column)
@@ -111,13 +116,20 @@ def live(
     return Group(chips, story)
 
 
-def _cell(view: ChipsView | None, blind: frozenset[int], chip: int) -> Text:
+def _all(view: NodeView) -> frozenset[int]:
+    return view.chips.free | view.chips.unhealthy
+
+
+def _cell(view: NodeView | None, blind: frozenset[int], chip: int) -> Text:
     if view is None:
         return Text("·", "dim")
-    if chip in view.faults:
-        codes = sorted(view.faults[chip])
+    chips = view.chips
+    if chip in chips.faults:
+        codes = sorted(chips.faults[chip])
         more = f"+{len(codes) - 1}" if len(codes) > 1 else ""
-        return Text(codes[0] + more, "red" if chip in view.unhealthy else "yellow")
+        return Text(codes[0] + more, "red" if chip in chips.unhealthy else "yellow")
     if chip in blind:
         return Text("blind", "magenta")
-    return Text("ok", "green") if chip in view.free else Text("?", "yellow")
+    if chip in chips.free:
+        return Text("ok", "green")
+    return Text("?" if chip in _all(view) else "", "yellow")

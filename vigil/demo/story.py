@@ -83,8 +83,50 @@ class LoseNext:
     role: int
 
 
+@dataclass(frozen=True)
+class Link:
+    """The network link of a chip goes down or comes back."""
+
+    role: int
+    chip: int
+    up: bool
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The BMC raises an alarm about a part of the server, or takes it back."""
+
+    role: int
+    part: str
+    index: int
+    code: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of the on-board switch fails or recovers; ``peer`` is what it leads to."""
+
+    role: int
+    switch: int
+    port: int
+    code: str
+    active: bool
+
+
 Action: TypeAlias = (
-    Occur | Recover | Drop | Return | Hang | Unhang | KillAgent | StartAgent | LoseNext
+    Occur
+    | Recover
+    | Drop
+    | Return
+    | Hang
+    | Unhang
+    | KillAgent
+    | StartAgent
+    | LoseNext
+    | Link
+    | Alarm
+    | Port
 )
 
 Levels: TypeAlias = dict[str, str]
@@ -95,8 +137,12 @@ Levels: TypeAlias = dict[str, str]
 class Step:
     """One thing that happens. ``expect`` tells what changes in the documents because of it.
 
-    ``blind`` is the chip that must be reported blind from here on, ``sighted`` the one that must
-    no longer be.
+    ``soon`` is what time alone makes of a chip: from here on either is right, until a later step
+    expects it. ``parts`` and ``ports`` are levels of the server's parts and of switch ports, by
+    role and name; ``None`` where one is well again. ``lost`` is the node that must be published
+    as lost, ``back`` the one that must no longer be. ``blind`` is the chip that must be reported
+    blind from here on, ``sighted`` the one that must no longer be. ``takes_seconds`` is how long
+    it may take by itself.
     """
 
     title: str
@@ -104,13 +150,24 @@ class Step:
     pause_seconds: float = 2.5
     actions: tuple[Action, ...] = ()
     expect: dict[tuple[int, int], Levels] = field(default_factory=dict)
+    soon: dict[tuple[int, int], Levels] = field(default_factory=dict)
+    parts: dict[tuple[int, str], str | None] = field(default_factory=dict)
+    ports: dict[tuple[int, str], str | None] = field(default_factory=dict)
+    lost: int | None = None
+    back: int | None = None
     blind: tuple[int, int] | None = None
     sighted: tuple[int, int] | None = None
+    takes_seconds: float = 0.0
     unchanged: bool = False
     """The documents must stay as they are: there is no time of arrival to show."""
 
 
 ROLES = 3
+A3_ROLE = 2
+"""The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
+
+_LINK = "81078603"
+_PORT = "[0x08520003,na,npu,na]"
 
 STORY: tuple[Step, ...] = (
     Step(
@@ -123,6 +180,13 @@ STORY: tuple[Step, ...] = (
         "critical: the job on this chip must restart, the chip leaves the free list",
         actions=(Occur(0, 3, "80E01801"),),
         expect={(0, 3): {"80E01801": "RestartBusiness"}},
+    ),
+    Step(
+        "the network link of chip 2 of node 2 goes down",
+        "links come back by themselves more often than not: noted, not acted upon yet",
+        actions=(Link(1, 2, up=False),),
+        expect={(1, 2): {_LINK: "NotHandleFault"}},
+        soon={(1, 2): {_LINK: "PreSeparateNPU"}},
     ),
     Step(
         "AI core bus error on chip 1 of node 2",
@@ -155,6 +219,12 @@ STORY: tuple[Step, ...] = (
         },
     ),
     Step(
+        "the BMC of node 1 reports a fatal error of the server",
+        "not an NPU fault, but no job can run on this node",
+        actions=(Alarm(0, "System", 0, "2C000031", active=True),),
+        parts={(0, "System 0"): "SeparateFault"},
+    ),
+    Step(
         "the card of chip 6 of node 3 drops off the bus",
         "the driver does not find the chip: restart it when it is idle",
         actions=(Drop(2, 6),),
@@ -165,6 +235,27 @@ STORY: tuple[Step, ...] = (
         "the chip answers and is free again",
         actions=(Return(2, 6),),
         expect={(2, 6): {}},
+    ),
+    Step(
+        "the link of chip 2 of node 2 is down for 20 s",
+        "it does not come back: no new job gets a chip without a network",
+        pause_seconds=0.0,
+        expect={(1, 2): {_LINK: "PreSeparateNPU"}},
+        takes_seconds=20.0,
+    ),
+    Step(
+        "the link is up again",
+        "not trusted yet: only a link that is up for 60 s is released",
+        pause_seconds=1.0,
+        actions=(Link(1, 2, up=True),),
+        soon={(1, 2): {}},
+        unchanged=True,
+    ),
+    Step(
+        "a switch port to an NPU fails on node 3",
+        "an A3 server with a broken switch port is taken out whole",
+        actions=(Port(2, 2, 7, _PORT, active=True),),
+        ports={(2, f"{_PORT}_2_7"): "Separate"},
     ),
     Step(
         "the driver hangs in a call for chip 0 of node 1",
@@ -194,10 +285,35 @@ STORY: tuple[Step, ...] = (
         unchanged=True,
     ),
     Step(
+        "node 3 is silent for three heartbeats",
+        "nobody knows what happens there: the cluster takes it for lost",
+        pause_seconds=0.0,
+        lost=2,
+        takes_seconds=26.0,
+    ),
+    Step(
         "the agent of node 3 is started again",
-        "what happened meanwhile is found and published",
+        "the node is back, and what happened meanwhile is found and published",
         actions=(StartAgent(2),),
         expect={(2, 2): {"8C204E00": "RestartBusiness"}},
+        back=2,
+    ),
+    Step(
+        "the switch port and the server of node 1 recover",
+        "both nodes take jobs again",
+        actions=(
+            Port(2, 2, 7, _PORT, active=False),
+            Alarm(0, "System", 0, "2C000031", active=False),
+        ),
+        ports={(2, f"{_PORT}_2_7"): None},
+        parts={(0, "System 0"): None},
+    ),
+    Step(
+        "the link of chip 2 of node 2 is up for 60 s",
+        "it is trusted again",
+        pause_seconds=0.0,
+        expect={(1, 2): {}},
+        takes_seconds=60.0,
     ),
     Step(
         "everything is repaired",

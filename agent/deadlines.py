@@ -1,0 +1,134 @@
+"""What time alone changes: when, and what then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from agent import durations
+from agent.draft import Draft, end, judged_again, level_of
+from agent.state import ChangeKind, ChipState, Ended, Fault, SubjectState
+from contract.policies import FAULT_DURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from contract.catalogue import Catalogue
+    from contract.observation import Subject
+
+ONCE_VISIBLE_MS = 5_000
+"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
+
+
+DOUBT_MS = 6_000
+"""How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
+tool one that the driver does not list. Both are asked 2 s after the last event and answer within
+2 s."""
+
+
+def _end_ms(fault: Fault | None) -> int | None:
+    """When time alone ends ``fault``."""
+    if fault is None:
+        return None
+    if fault.once:
+        at_ms, wait_ms = fault.acknowledged_at_ms, ONCE_VISIBLE_MS
+    else:
+        at_ms, wait_ms = fault.doubted_at_ms, DOUBT_MS
+    return None if at_ms is None else at_ms + wait_ms
+
+
+def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
+    """When time alone changes what is known of ``code``; rules wait until ``settled_ms``."""
+    end_ms = _end_ms(known.faults.get(code))
+    if not isinstance(known, ChipState):
+        return end_ms
+    rule_ms = durations.due_ms(known, code, tables.durations)
+    if rule_ms is not None:
+        rule_ms = max(rule_ms, settled_ms)
+    return min((due for due in (end_ms, rule_ms) if due is not None), default=None)
+
+
+def _next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> tuple[int, str] | None:
+    """What time alone changes next of one subject: when, and which code."""
+    codes = set(known.faults)
+    if isinstance(known, ChipState):
+        codes.update(upgrade.code for upgrade in known.upgrades)
+    dues = ((due_ms_of(known, code, tables, settled_ms), code) for code in codes)
+    return min(((due, code) for due, code in dues if due is not None), default=None)
+
+
+def deadline_ms_of(
+    subjects: Iterable[SubjectState], tables: Catalogue, settled_ms: int
+) -> int | None:
+    """When time alone changes anything; ``None`` for never."""
+    dues = (_next_due(known, tables, settled_ms) for known in subjects)
+    return min((due[0] for due in dues if due is not None), default=None)
+
+
+def expire(
+    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: Draft
+) -> dict[Subject, SubjectState]:
+    """Let all that time alone changes happen, up to ``now_ms``."""
+    left = dict(subjects)
+    for subject, known in subjects.items():
+        while (
+            due := _next_due(known, draft.tables, draft.state.settled_at_ms)
+        ) is not None and due[0] <= now_ms:
+            due_ms, code = due
+            fault = known.faults.get(code)
+            if fault is not None and _end_ms(fault) == due_ms:
+                known = _end_by_time(known, subject, fault, due_ms, draft)
+            else:
+                assert isinstance(known, ChipState)
+                known = _apply_rule(known, subject, code, due_ms or now_ms, draft)
+        left[subject] = known
+    return left
+
+
+def _end_by_time(
+    known: SubjectState, subject: Subject, fault: Fault, at_ms: int, draft: Draft
+) -> SubjectState:
+    """End a one-off fault that every reader had time to see, or a doubt that nothing cleared."""
+    if fault.once:
+        because = "a one-off event, published long enough to be seen"
+        return end(known, subject, fault, at_ms, because, draft)
+    because = "its recovery looked older than it, but no audit found it since"
+    if not fault.said_by:
+        because = "the driver does not list it, and nobody else found it since"
+    gone_ms = fault.doubted_at_ms
+    known = end(known, subject, fault, at_ms, because, draft, gone_ms)
+    if not fault.said_by:
+        return known
+    ended = Ended(at_ms, replace(fault, doubted_at_ms=None))
+    return replace(known, ended=known.ended | {fault.code: ended})
+
+
+def _apply_rule(
+    known: ChipState, subject: Subject, code: str, at_ms: int, draft: Draft
+) -> ChipState:
+    """The duration rule of ``code`` fires, releases, or is another one by now."""
+    policy, fault = draft.tables.durations.get(code), known.faults.get(code)
+    upgrade = known.upgrade_of(code, FAULT_DURATION)
+    old = level_of(known, code)
+    if upgrade is None:
+        assert policy is not None
+        assert fault is not None
+        known = durations.upgraded(known, fault, policy)
+        upgrade = known.upgrade_of(code, FAULT_DURATION)
+        assert upgrade is not None
+        kind, because = ChangeKind.UPGRADED, upgrade.because
+    elif policy is None:
+        known = durations.released(known, upgrade)
+        kind, because = ChangeKind.RELEASED, f"no {FAULT_DURATION} rule names {code} any more"
+    elif policy.level is not upgrade.level:
+        known = durations.relevelled(known, upgrade, policy)
+        kind, because = ChangeKind.UPGRADED, f"the {FAULT_DURATION} rule has another level now"
+    else:
+        known = durations.released(known, upgrade)
+        seconds = policy.recover_timeout_ms / 1000
+        kind = ChangeKind.RELEASED
+        because = f"{code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
+    known = judged_again(draft.tables, known, subject, code)
+    draft.note_upgrade(kind, subject, upgrade, at_ms, because, old, level_of(known, code))
+    return known

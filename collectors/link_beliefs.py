@@ -1,0 +1,89 @@
+"""What ``hccn_tool`` is believed to say of one chip. Pure: times are passed in.
+
+A driver event of a network code settles nothing here, but takes away what is believed: a RECOVER
+ends the fault for this source, too. The tool is asked 2 s later, and its answer is reported
+whatever it is, so a link that is still down returns. An answer asked earlier than that may be of
+before the event and is not compared (``docs/architecture.md``, "Two witnesses of one link").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collectors.listed import LAG_SECONDS
+from contract.codes import LINK_DOWN
+from contract.levels import Severity
+from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from contract.observation import Report, Subject
+
+_SEVERITIES = {LINK_DOWN: Severity.MINOR}
+
+
+class LinkBeliefs:
+    """What one source believes about the links of one chip."""
+
+    def __init__(self, source: str, chip: Subject, believed: Iterable[str]) -> None:
+        self._source = source
+        self._chip = chip
+        self._present = set(believed)
+        self._settled = True
+        self._event_at = float("-inf")
+        self._answered: bool | None = None
+        self.check_at: float | None = None
+        """When the tool is to be asked because of an event."""
+
+    @property
+    def blind(self) -> bool:
+        """Whether the last answer was none."""
+        return self._answered is False
+
+    def event(self, at: float) -> None:
+        """The driver reported something about a network code of the chip."""
+        self._event_at = at
+        self._settled = False
+        if self.check_at is None:
+            self.check_at = at + LAG_SECONDS
+
+    def asked(self, at: float) -> None:
+        """The tool is asked now."""
+        if self.check_at is None or at < self.check_at:
+            return
+        again = self._event_at + LAG_SECONDS
+        self.check_at = again if again > at else None
+
+    def answered(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:
+        """The tool said of each code whether it holds."""
+        reports: list[Report] = []
+        if not self._answered:
+            self._answered = True
+            reports.append(SourceAnswered(self._source, self._chip, now_ms))
+        if asked_at < self._event_at + LAG_SECONDS:
+            return reports
+        for code, holds in faults.items():
+            if self._settled and holds is (code in self._present):
+                continue
+            reports.append(
+                Observation(
+                    source=self._source,
+                    subject=self._chip,
+                    code=code,
+                    assertion=Assertion.PRESENT if holds else Assertion.ABSENT,
+                    seen_at_ms=now_ms,
+                    severity=_SEVERITIES.get(code),
+                    text="hccn_tool",
+                )
+            )
+        self._present = {code for code, holds in faults.items() if holds}
+        self._settled = True
+        return reports
+
+    def failed(self, reason: str, now_ms: int) -> list[Report]:
+        """There was no answer: what is believed stays."""
+        if self._answered is False:
+            return []
+        self._answered = False
+        return [SourceBlind(self._source, self._chip, now_ms, reason)]

@@ -1,0 +1,297 @@
+"""Network links: what ``hccn_tool`` says of them, chip by chip.
+
+Each chip is asked at start, then once per period, staggered, and 2 s after the driver reported
+anything about a network code of it. A tool that gives no usable answer is blindness, never a link
+that is down (upstream takes it for one, ``spec/device-plugin.md`` 2.6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from collectors.base import Need
+from collectors.chip_faults import ChipFaults
+from collectors.link_beliefs import LinkBeliefs
+from collectors.link_readings import SLOW_ROUND, Readings
+from contract.codes import LINK_DOWN, UB_PORT_DOWN, UBOE_PORT_DOWN, is_network
+from contract.errors import ToolError, ToolSilent
+from contract.families import FAMILIES
+from contract.observation import Gap, Observation, SourceBlind, chip_subject
+from dcmi_shim.hccn import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from collectors.base import Surroundings
+    from contract.observation import Report, Subject
+    from dcmi_shim.hccn_tables import A5Port
+    from dcmi_shim.types import Chip, Inventory
+
+LINK_UP = "link_up"
+"""The reading that is 1 while the tool finds the link of a chip up, 0 while down."""
+
+_log = logging.getLogger(__name__)
+_A5 = "Ascend910A5"
+_SLOW_ROUND_SECONDS = 300.0
+_TOGETHER_SECONDS = 0.02
+_PATIENCE_SECONDS = 1.0
+# Timers may fire early by the resolution of their clock; what is due so soon is due.
+_DUE_SECONDS = 0.001
+_NEVER = float("inf")
+
+
+@dataclass
+class _Link:
+    """One chip: what is believed of it, and when it is asked next (loop time)."""
+
+    chip: Chip
+    beliefs: LinkBeliefs
+    due: float
+    slow_due: float
+    shown: dict[Readings, set[str]] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> Subject:
+        return chip_subject(self.chip.physical_id)
+
+    @property
+    def check(self) -> float:
+        """When it is asked because of an event."""
+        return _NEVER if self.beliefs.check_at is None else self.beliefs.check_at
+
+    @property
+    def next(self) -> float:
+        return min(self.due, self.check)
+
+
+class Links:
+    """The collector of network links.
+
+    ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips go on.
+    ``telemetry`` also asks, every 5 minutes, for the readings that the NPU exporter shows.
+    """
+
+    name = "links"
+    needs = frozenset({Need.DRIVER})
+
+    def __init__(
+        self,
+        period_seconds: float = 60.0,
+        deadline_seconds: float = 10.0,
+        telemetry: bool = False,
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.deadline_seconds = deadline_seconds
+        self._telemetry = telemetry
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings, telemetry=self._telemetry)
+        surroundings.listen(watch.hear)
+        await watch.begin()
+        while True:
+            await watch.go_on()
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(self, collector: Links, surroundings: Surroundings, *, telemetry: bool) -> None:
+        self._source = collector.name
+        self._period_seconds = collector.period_seconds
+        self._deadline = collector.deadline_seconds
+        self._telemetry = telemetry
+        self._around = surroundings
+        places = surroundings.places
+        self._tool = HccnTool(
+            places.driver_root, trust_driver=places.trust_driver, environment=places.environment
+        )
+        self._loop = asyncio.get_running_loop()
+        self._family = ""
+        self._links: dict[int, _Link] = {}
+        self._remembered: dict[Subject, set[str]] = {}
+        for subject, code in surroundings.believed:
+            self._remembered.setdefault(subject, set()).add(code)
+        self._said_missing: set[Subject] = set()
+        self._changed = asyncio.Event()
+        self._gap = False
+        self._trouble: str | None = None
+        self._batch: list[Report] = []
+        self._flush: asyncio.TimerHandle | None = None
+
+    async def begin(self) -> None:
+        """Wait for the chips; a link that was down and cannot be asked about is blind."""
+        asking = asyncio.ensure_future(self._around.driver.inventory())
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                self._around.progress()
+                if not asking.done():
+                    self._say_missing("the driver has not answered since the start")
+            self._take_over(asking.result())
+        finally:
+            asking.cancel()
+        if self._links:
+            self._say_missing("the driver does not show this chip")
+
+    def _say_missing(self, reason: str) -> None:
+        missing = sorted(self._remembered.keys() - self._said_missing)
+        self._said_missing.update(missing)
+        now_ms = self._around.wall_clock()
+        self._report_together([SourceBlind(self._source, chip, now_ms, reason) for chip in missing])
+
+    def _take_over(self, inventory: Inventory) -> None:
+        """Watch chips that were not watched yet, and follow their ids.
+
+        A new one is asked at once, and from then on in its own part of the period.
+        """
+        family = FAMILIES.get(inventory.family)
+        if family is None or not family.has_network:
+            return
+        self._family = family.name
+        now = self._loop.time()
+        for place, chip in enumerate(inventory.chips, start=1):
+            link = self._links.get(chip.physical_id)
+            if link is not None:
+                link.chip = chip
+                continue
+            subject = chip_subject(chip.physical_id)
+            beliefs = LinkBeliefs(self._source, subject, self._remembered.pop(subject, set()))
+            share = self._period_seconds / len(inventory.chips)
+            due = now - self._period_seconds + place * share
+            self._links[chip.physical_id] = _Link(chip, beliefs, due, now + share / 2)
+
+    def hear(self, batch: Sequence[Report]) -> None:
+        """Take notice of what the driver says about networks."""
+        for report in batch:
+            if report.source != ChipFaults.name:
+                continue
+            if isinstance(report, Gap):
+                self._gap = True
+                self._changed.set()
+            elif isinstance(report, Observation) and _is_about_links(report):
+                link = self._links.get(report.subject.id)
+                if link is not None:
+                    link.beliefs.event(self._loop.time())
+                    self._changed.set()
+
+    async def go_on(self) -> None:
+        """Ask whatever is due most, or wait for something to be due."""
+        self._around.progress()
+        self._changed.clear()
+        if self._gap:
+            self._gap = False
+            self._take_over(await self._around.driver.inventory())
+        wait = self._period_seconds / 2
+        if self._links:
+            now = self._loop.time()
+            link = self._next(now)
+            if link.next - now < _DUE_SECONDS:
+                await self._ask(link, max(now, link.next))
+                return
+            wait = min(wait, link.next - now)
+        try:
+            async with asyncio.timeout(wait):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _next(self, now: float) -> _Link:
+        """Whom to ask next; what an event made due goes before what time did."""
+        links = self._links.values()
+        checks = [link for link in links if link.check - now < _DUE_SECONDS]
+        if checks:
+            return min(checks, key=lambda link: link.check)
+        return min(links, key=lambda link: link.next)
+
+    async def _ask(self, link: _Link, asked_at: float) -> None:
+        is_round = link.due - asked_at < _DUE_SECONDS
+        while link.due - asked_at < _DUE_SECONDS:
+            link.due += self._period_seconds
+        link.beliefs.asked(asked_at)
+        try:
+            faults = await self._faults(link.chip)
+        except ToolError as error:
+            self._failed(link, error)
+            return
+        now_ms = self._around.wall_clock()
+        self._report_together(link.beliefs.answered(faults, asked_at, now_ms))
+        self._around.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
+        self._trouble = None
+        if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
+            link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self._period_seconds / 2
+            await self._slow_round(link)
+
+    async def _faults(self, chip: Chip) -> Mapping[str, bool]:
+        """The codes that the tool can tell of, and whether they hold. Raises ``ToolError``."""
+        if self._family != _A5:
+            return {LINK_DOWN: not await self._tool.ask(LINK, chip.physical_id, self._deadline)}
+        ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, self._deadline)
+        down = [port for port in ports if not port.up]
+        unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
+        return {
+            UBOE_PORT_DOWN: any(port.kind == "ETH" for port in down),
+            UB_PORT_DOWN: any(unified),
+        }
+
+    async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
+        """Whether a port that is down should be up; one that cannot be asked about should."""
+        place = (port.udie, port.port)
+        try:
+            return await self._tool.ask_a5(
+                A5_PORT_ENABLED, chip.logic_id, self._deadline, port=place
+            )
+        except ToolSilent:
+            raise
+        except ToolError:
+            return True
+
+    async def _slow_round(self, link: _Link) -> None:
+        """Readings; what fails is not shown, and after a missed deadline the rest is left out."""
+        silent = False
+        for readings in SLOW_ROUND:
+            values: Mapping[str, float] = {}
+            if not silent:
+                try:
+                    chip = link.chip.physical_id
+                    answer = await self._tool.ask(readings.question, chip, self._deadline)
+                    values = readings.named(answer)
+                except ToolError as error:
+                    silent = isinstance(error, ToolSilent)
+            self._show(link, readings, values)
+
+    def _show(self, link: _Link, readings: Readings, values: Mapping[str, float]) -> None:
+        for name in link.shown.get(readings, set()) - values.keys():
+            self._around.show(link.subject, name, None)
+        for name, value in values.items():
+            self._around.show(link.subject, name, value)
+        link.shown[readings] = set(values)
+
+    def _failed(self, link: _Link, error: ToolError) -> None:
+        reports = link.beliefs.failed(str(error), self._around.wall_clock())
+        if reports and str(error) != self._trouble:
+            self._trouble = str(error)
+            _log.warning("%s: %s; what is known of the link stays", self._source, error)
+        self._around.show(link.subject, LINK_UP, None)
+        for readings in link.shown:
+            self._show(link, readings, {})
+        self._report_together(reports)
+
+    def _report_together(self, reports: Sequence[Report]) -> None:
+        """Report with what follows at once, so that a round at start makes one document."""
+        self._batch += reports
+        if self._batch and self._flush is None:
+            self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report)
+
+    def _report(self) -> None:
+        self._flush = None
+        batch, self._batch = self._batch, []
+        self._around.report(batch)
+
+
+def _is_about_links(seen: Observation) -> bool:
+    codes = (UBOE_PORT_DOWN, UB_PORT_DOWN)
+    return seen.subject.kind == "chip" and (is_network(seen.code) or seen.code in codes)

@@ -1,0 +1,44 @@
+#include "links.h"
+
+#include <string.h>
+#include <time.h>
+
+static void record(struct link_state *link)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    link->history[link->records % LINK_RECORDS] =
+        (struct link_record){.at_seconds = now.tv_sec, .up = !link->down};
+    link->records++;
+    if (link->down)
+        link->downs++;
+    else
+        link->ups++;
+}
+
+void links_reset(struct state *state)
+{
+    for (unsigned chip = 0; chip < MAX_CHIPS; chip++) {
+        struct link_state *link = &state->chips[chip].link;
+        memset(link, 0, sizeof *link);
+        link->changed_ns = monotonic_ns();
+        record(link);
+    }
+}
+
+int64_t link_carried_ns(const struct link_state *link, int64_t now_ns)
+{
+    return link->carried_ns + (link->down ? 0 : now_ns - link->changed_ns);
+}
+
+void link_set(struct state *state, unsigned chip, bool down)
+{
+    struct link_state *link = &state->chips[chip].link;
+    if (link->down == down)
+        return;
+    int64_t now_ns = monotonic_ns();
+    link->carried_ns = link_carried_ns(link, now_ns);
+    link->changed_ns = now_ns;
+    link->down = down;
+    record(link);
+}

@@ -1,0 +1,20 @@
+/* The network links of the chips. */
+#ifndef VIGIL_EMULATOR_LINKS_H
+#define VIGIL_EMULATOR_LINKS_H
+
+#include "state.h"
+
+/* The driver's fault of a link that is down, and its severity: minor. */
+enum { LINK_DOWN_SEVERITY = 1 };
+#define LINK_DOWN_CODE 0x81078603u
+
+/* Every link is up, with one record of that. */
+void links_reset(struct state *state);
+
+/* The link alone, without the driver's fault. One that is so already keeps its counters. */
+void link_set(struct state *state, unsigned chip, bool down);
+
+/* How long the link has carried traffic since the reset. */
+int64_t link_carried_ns(const struct link_state *link, int64_t now_ns);
+
+#endif

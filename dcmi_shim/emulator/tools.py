@@ -1,0 +1,87 @@
+"""The command line tools that look like the vendor's, and what can be wrong with them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from contract.errors import Problem
+from dcmi_shim.emulator.functions import SOURCES
+
+_ENTRY = re.compile(r"^TOOL\((\w+), (NODE|CHIP)\)$", re.MULTILINE)
+_MAX_DELAY_MS = 3_600_000
+_MAX_EXIT_STATUS = 255
+_MAX_TEXT = 119
+
+SLOW, FAIL = "slow", "fail"
+TROUBLES = ("ok", "hang", SLOW, FAIL, "garble", "busy", "other-chip")
+"""What a tool can suffer, in the order of ``troubles.h``; ``ok`` ends all of it."""
+
+
+class EmulatedTool(NamedTuple):
+    """``number`` is the tool's place in the C enumeration."""
+
+    name: str
+    number: int
+    is_about_a_chip: bool
+
+
+@cache
+def tools() -> dict[str, EmulatedTool]:
+    """Every tool by its name, read from the list that the emulator is compiled from."""
+    entries = _ENTRY.findall((SOURCES / "tools.h").read_text("ascii"))
+    return {
+        name: EmulatedTool(name, number, scope == "CHIP")
+        for number, (name, scope) in enumerate(entries)
+    }
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What runs of ``tool`` are to suffer, on ``chip`` or whatever they are about.
+
+    ``delay_ms`` belongs to ``slow``; ``exit_status`` and ``text``, for standard error, to ``fail``.
+    """
+
+    tool: str
+    trouble: str
+    chip: int | None = None
+    delay_ms: int | None = None
+    exit_status: int | None = None
+    text: str = ""
+
+    def problems(self) -> list[Problem]:
+        """All that is wrong with it, but for a chip that a server does not have."""
+        found = []
+        known = tools().get(self.tool)
+        if known is None:
+            what = f"{self.tool!r} is unknown; there are {', '.join(tools())}"
+            found.append(Problem("tool", what))
+        elif self.chip is not None and not known.is_about_a_chip:
+            found.append(Problem("chip", f"{self.tool} is not about a chip; leave the chip out"))
+        if self.chip is not None and self.chip < 0:
+            found.append(Problem("chip", f"{self.chip} is not a chip"))
+        if self.trouble not in TROUBLES:
+            what = f"{self.trouble!r} is unknown; there are {', '.join(TROUBLES)}"
+            return [*found, Problem("trouble", what)]
+        return found + self._value_problems()
+
+    def _value_problems(self) -> list[Problem]:
+        found = []
+        delay_ms, status = self.delay_ms, self.exit_status
+        if self.trouble == SLOW and (delay_ms is None or not 0 < delay_ms <= _MAX_DELAY_MS):
+            what = f"{delay_ms} is not between 1 and {_MAX_DELAY_MS}"
+            found.append(Problem("delay_ms", what))
+        if self.trouble != SLOW and delay_ms is not None:
+            found.append(Problem("delay_ms", f"belongs to {SLOW}, not to {self.trouble}"))
+        if self.trouble == FAIL and (status is None or not 0 < status <= _MAX_EXIT_STATUS):
+            what = f"{status} is not between 1 and {_MAX_EXIT_STATUS}"
+            found.append(Problem("exit_status", what))
+        if self.trouble != FAIL and (status is not None or self.text):
+            found.append(Problem("exit_status", f"and text belong to {FAIL}, not {self.trouble}"))
+        if len(self.text) > _MAX_TEXT or not self.text.isascii() or "\0" in self.text:
+            what = f"must be ASCII text of at most {_MAX_TEXT} characters"
+            found.append(Problem("text", what))
+        return found

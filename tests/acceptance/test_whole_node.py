@@ -1,0 +1,209 @@
+"""Links, switches and the server, through tools and a library that are not the emulator's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.daemons import wait
+from tests.acceptance.hardware import GAPPED, SwitchFault, compile_library
+from tests.acceptance.reading import Health, has
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.acceptance.conftest import MakeAgent
+    from tests.acceptance.daemons import Agent, Daemon
+    from tests.acceptance.places import Cluster, Folder, Place
+
+LINK_DOWN = "81078603"
+BROKEN_PORT = SwitchFault(0x08520003, 0xFFFFFFFF, 1, 3, 2, 7)
+BROKEN_KEY = "[0x08520003,na,npu,na]_2_7"
+FAN, SYSTEM = 0x04, 0x2C
+
+
+def _shown(agent: Agent) -> bool:
+    info = agent.place.device_info(agent.name)
+    return info is not None and len(info.free) == len(GAPPED)
+
+
+@pytest.fixture
+def agent(make_agent: MakeAgent, folder: Folder) -> Agent:
+    """An agent that was told to ask its BMC often; not started."""
+    made = make_agent(folder)
+    made.environment["VIGIL_BMC_PERIOD_SECONDS"] = "0.3"
+    return made
+
+
+@pytest.fixture(scope="session")
+def lingqu(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The other switch library."""
+    return compile_library(tmp_path_factory.mktemp("lingqu"), name="liblingqu-dcmi")
+
+
+def test_a_link_that_is_down_at_the_start_is_found(agent: Agent) -> None:
+    agent.hardware.link(10, "DOWN")
+    agent.start()
+
+    def found() -> bool:
+        info = agent.place.device_info("node-1")
+        return info is not None and has(10, LINK_DOWN)(info)
+
+    wait(found, "the link is shown down", 15)
+    info = agent.place.device_info("node-1")
+    assert info is not None
+    assert info.levels["Ascend910-10", LINK_DOWN] == "NotHandleFault"
+    assert all(info.codes(chip.physical) == set() for chip in GAPPED if chip.physical != 10)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "echo Get device health status failed! >&2; exit 3",
+        "echo 'hccn_tool is busy, please try again.'; exit 11",
+        "echo 'link status: SIDEWAYS'; exit 0",
+        "exit 0",
+        "sleep 600",
+        "echo '[devid 3]link status: DOWN'; exit 0",
+    ],
+    ids=["fails", "busy", "rubbish", "silent", "hangs", "other-chip"],
+)
+def test_a_tool_that_fails_is_blind_and_not_link_down(agent: Agent, trouble: str) -> None:
+    agent.environment["VIGIL_LINKS_DEADLINE_SECONDS"] = "1"
+    agent.hardware.tool(5, trouble)
+    agent.start()
+    wait(lambda: _shown(agent), "every chip is free", 15)
+    wait(lambda: 5 in agent.blind(), "chip 5 is blind", 20)
+    assert agent.blind() == {5}
+    info = agent.place.device_info("node-1")
+    assert info is not None
+    assert info.levels == {}
+    assert len(info.free) == len(GAPPED)
+
+
+def test_an_alarm_of_the_server_makes_and_ends_node_info(agent: Agent) -> None:
+    agent.start()
+    wait(lambda: _shown(agent), "every chip is free", 15)
+    assert agent.place.node_info("node-1") is None
+    agent.hardware.alarm("2C000031", SYSTEM, 0)
+    for index in range(5):
+        agent.hardware.alarm("0300000D", FAN, index)
+    parts = {f"Fan {index}": "NotHandleFault" for index in range(5)}
+
+    def shows(status: str, levels: dict[str, str]) -> bool:
+        shown = agent.place.node_info("node-1")
+        return shown is not None and (shown.status, shown.levels) == (status, levels)
+
+    wait(lambda: shows("UnHealthy", parts | {"System 0": "SeparateFault"}), "the alarms")
+    agent.hardware.end_alarm("2C000031", SYSTEM, 0)
+    wait(lambda: shows("Healthy", parts), "only the fans are left")
+    for index in range(5):
+        agent.hardware.end_alarm("0300000D", FAN, index)
+    wait(lambda: agent.place.node_info("node-1") is None, "node-info is gone")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "exit 1",
+        "sleep 600",
+        "echo ' db 07 00 00 00'; exit 0",
+        "echo ' db 07 00 05 00 01 00 31 00 00 2c 00 00 00 00 02 2c 00 00 00 00'; exit 0",
+        "echo ' 00 00 00 00'; exit 0",
+        "echo what; exit 0",
+        "exit 0",
+    ],
+    ids=["fails", "hangs", "short", "odd-length", "shifted", "rubbish", "silent"],
+)
+def test_a_bad_answer_of_the_bmc_changes_nothing(agent: Agent, trouble: str) -> None:
+    agent.environment["VIGIL_BMC_DEADLINE_SECONDS"] = "1"
+    agent.hardware.alarm("2C000031", SYSTEM, 0)
+    agent.start()
+    expected = Health("UnHealthy", {"System 0": "SeparateFault"}, {"System 0": ["2C000031"]})
+    wait(lambda: agent.place.node_info("node-1") == expected, "the alarm", 15)
+    agent.hardware.bmc(trouble)
+    wait(lambda: "npu_vigil_blind{" in agent.metrics() and '"bmc"' in agent.metrics(), "blind", 15)
+    assert agent.place.node_info("node-1") == expected
+    agent.kill()
+    agent.start()
+    wait(lambda: _shown(agent), "every chip is free", 15)
+    assert agent.place.node_info("node-1") == expected
+    agent.hardware.end_alarm("2C000031", SYSTEM, 0)
+    agent.hardware.bmc(None)
+    wait(lambda: agent.place.node_info("node-1") is None, "node-info is gone", 15)
+
+
+def test_a_switch_fault_of_an_a3_server(agent: Agent, lingqu: Path) -> None:
+    agent.hardware.become_a3(lingqu)
+    agent.start()
+    wait(lambda: _shown(agent), "every chip is free", 15)
+    healthy = Health("Healthy", {}, {})
+    broken = Health("UnHealthy", {BROKEN_KEY: "Separate"}, {})
+    assert agent.place.switch_info("node-1") == healthy
+    agent.hardware.switch_occur(BROKEN_PORT)
+    wait(lambda: agent.place.switch_info("node-1") == broken, "the switch fault", 2)
+    agent.kill()
+    agent.hardware.switch_recover(BROKEN_PORT, told=False)
+    agent.start()
+    wait(lambda: agent.place.switch_info("node-1") == healthy, "its end was found", 15)
+    agent.kill()
+    agent.hardware.switch_occur(BROKEN_PORT, told=False)
+    agent.start()
+    wait(lambda: agent.place.switch_info("node-1") == broken, "it was found", 15)
+
+
+@pytest.mark.parametrize("trouble", ["answer.lq_dcmi_init", "promise"])
+def test_a_switch_library_that_lies_is_blind_and_hides_no_chip(
+    agent: Agent, lingqu: Path, trouble: str
+) -> None:
+    agent.hardware.become_a3(lingqu)
+    agent.hardware.write(trouble, "-8004" if "answer" in trouble else "4000")
+    agent.start()
+    wait(lambda: _shown(agent), "every chip is free", 15)
+    wait(lambda: '"switch"' in agent.metrics(), "the switch is blind", 15)
+    agent.hardware.occur(10, "80E3A201")
+
+    def found() -> bool:
+        info = agent.place.device_info("node-1")
+        return info is not None and has(10, "80E3A201")(info)
+
+    wait(found, "the chip's fault", 2)
+
+
+@pytest.mark.apiserver
+def test_all_of_it_reaches_the_cluster(
+    make_agent: MakeAgent,
+    make_aggregator: Callable[[Place], Daemon],
+    cluster: Cluster,
+    lingqu: Path,
+) -> None:
+    agent = make_agent(cluster)
+    agent.environment["VIGIL_BMC_PERIOD_SECONDS"] = "0.3"
+    agent.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
+    agent.hardware.become_a3(lingqu)
+    agent.start()
+    make_aggregator(cluster).start()
+    wait(lambda: "node-1" in cluster.cluster_info(), "the node", 20)
+    agent.hardware.switch_occur(BROKEN_PORT)
+    agent.hardware.alarm("2C000031", SYSTEM, 0)
+    broken = Health("UnHealthy", {BROKEN_KEY: "Separate"}, {})
+    server = Health("UnHealthy", {"System 0": "SeparateFault"}, {"System 0": ["2C000031"]})
+    wait(lambda: cluster.cluster_switches().get("node-1") == broken, "the switch fault")
+    wait(lambda: cluster.cluster_nodes().get("node-1") == server, "the alarm")
+    agent.hardware.switch_recover(BROKEN_PORT)
+    agent.hardware.end_alarm("2C000031", SYSTEM, 0)
+    healthy = Health("Healthy", {}, {})
+    wait(lambda: cluster.cluster_switches().get("node-1") == healthy, "the switch is well")
+    wait(lambda: _is_well(cluster, "node-1"), "the server is well")
+    agent.kill()
+    took = wait(lambda: not _is_well(cluster, "node-1"), "the silent node is lost", 10)
+    assert 2.0 < took <= 6.0
+    agent.start()
+    wait(lambda: _is_well(cluster, "node-1"), "the node is back", 10)
+
+
+def _is_well(cluster: Cluster, node: str) -> bool:
+    shown = cluster.cluster_nodes().get(node)
+    return shown is None or shown.status == "Healthy"

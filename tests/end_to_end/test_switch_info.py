@@ -1,0 +1,120 @@
+"""A real agent on an A3: faults of its on-board switches, from their library to the document."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
+from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CODE = "[0x00f1fef5,155912,cpu,na]"
+PORT = SwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
+OTHER = SwitchFault(code_of("[0x00f1fef5,155914,npu,na]"), chip=5, port=7, peer_port=1)
+LIST = "lq_dcmi_get_fault_info"
+CHIP_FAULT = "80E01801"
+
+
+@pytest.fixture(scope="module")
+def built_a3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("built-a3")
+    install(place / "driver", place / "emulator", "a3")
+    return place
+
+
+@pytest.fixture
+def a3(tmp_path: Path, built_a3: Path) -> Iterator[Node]:
+    node = Node(tmp_path, built_a3, Folder(tmp_path / "store"))
+    node.emulator.start("a3")
+    node.environment["VIGIL_SWITCH_AUDIT_PERIOD_SECONDS"] = "0.3"
+    yield node
+    node.close()
+
+
+def switch_info(node: Node) -> dict[str, Any]:
+    data = node.place.read(node.document)
+    found: dict[str, Any] = {} if data is None else json.loads(data["SwitchInfoCfg"])
+    return found
+
+
+def codes(node: Node) -> list[str]:
+    return [
+        json.loads(event)["AssembledFaultCode"]
+        for event in switch_info(node).get("FaultCode") or []
+    ]
+
+
+def up(node: Node) -> None:
+    node.start()
+    node.until(lambda now: len(now.free) == 16, "all chips are free", 20)
+    node.wait(lambda: "switch" in node.status()["answered"], "the switches have answered")
+
+
+def blind(node: Node) -> list[str]:
+    return [one["reason"] for one in node.status()["blind"] if one["source"] == "switch"]
+
+
+def test_a_port_fails_and_recovers(a3: Node) -> None:
+    up(a3)
+    a3.emulator.switch_occur(PORT)
+    assert a3.wait(lambda: codes(a3) == [CODE], "the fault is shown") < 1
+    now = switch_info(a3)
+    assert (now["FaultLevel"], now["NodeStatus"]) == ("Separate", "UnHealthy")
+    assert list(now["FaultTimeAndLevelMap"]) == [f"{CODE}_2_3"]
+    event = json.loads(now["FaultCode"][0])
+    assert (event["PeerPortId"], event["Severity"], event["Assertion"]) == (4, 2, 1)
+    a3.emulator.switch_recover(PORT)
+    assert a3.wait(lambda: codes(a3) == [], "the recovery is shown") < 1
+    now = switch_info(a3)
+    assert (now["FaultLevel"], now["NodeStatus"]) == ("", "Healthy")
+
+
+def test_what_happened_while_nobody_listened(a3: Node) -> None:
+    up(a3)
+    a3.emulator.switch_occur(PORT)
+    a3.wait(lambda: codes(a3) == [CODE], "the fault is shown")
+    a3.kill()
+    a3.emulator.switch_recover(PORT)
+    a3.emulator.switch_occur(OTHER)
+    a3.start()
+    a3.wait(lambda: codes(a3) == ["[0x00f1fef5,155914,npu,na]"], "the list is believed")
+    a3.emulator.lose_next_event()
+    a3.emulator.switch_recover(OTHER)
+    a3.wait(lambda: codes(a3) == [], "an audit finds the lost recovery")
+
+
+def test_a_blind_switch_keeps_what_is_known(a3: Node) -> None:
+    up(a3)
+    a3.emulator.switch_occur(PORT)
+    a3.wait(lambda: codes(a3) == [CODE], "the fault is shown")
+    a3.emulator.hang(LIST)
+    a3.wait(lambda: LIST in str(blind(a3)), "the switches are blind")
+    a3.emulator.occur(3, CHIP_FAULT)
+    assert a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "chips go on") < 1
+    a3.emulator.switch_recover(PORT)
+    time.sleep(0.5)
+    assert codes(a3) == [CODE]
+    a3.emulator.clear(LIST)
+    a3.wait(lambda: codes(a3) == [], "the recovery counts", 15)
+    assert blind(a3) == []
+
+
+def test_no_library(a3: Node, tmp_path: Path) -> None:
+    install(tmp_path / "driver", tmp_path / "own", "a3")
+    (tmp_path / "driver" / "lib64" / "driver" / SWITCH_LIBRARY.name).unlink()
+    a3.driver_root = tmp_path / "driver"
+    a3.start()
+    a3.until(lambda now: len(now.free) == 16, "chips need no switches", 20)
+    a3.wait(lambda: "no usable liblingqu-dcmi.so" in str(blind(a3)), "the reason is said")
+    status, _ = a3.stop()
+    assert status == 0
+    assert a3.logged().count("blind: no usable liblingqu-dcmi.so") == 1

@@ -1,0 +1,137 @@
+"""The manifests: what the real API server makes of them, and what they grant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.parts.controlplane import path_of
+from tests.parts.kustomize import MANIFESTS, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.parts.controlplane import ControlPlane
+
+OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
+AGENT = "system:serviceaccount:mindx-dl:npu-vigil-agent"
+DEVICE_PLUGIN = "system:serviceaccount:kube-system:ascend-device-plugin-sa-910"
+
+
+def _apply(plane: ControlPlane, folder: str) -> list[dict[str, Any]]:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}}
+    items = [namespace, *build(folder)]
+    for item in items:
+        plane.apply(item)
+    return items[1:]
+
+
+def _may(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "") -> bool:
+    group, _, name = resource.rpartition("/")
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user,
+            "resourceAttributes": {
+                "verb": verb,
+                "group": group,
+                "resource": name,
+                "namespace": namespace,
+            },
+        },
+    }
+    answer = plane.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    return bool(answer["status"]["allowed"])
+
+
+@pytest.fixture
+def applied(
+    control_plane: ControlPlane, request: pytest.FixtureRequest
+) -> Iterator[list[dict[str, Any]]]:
+    """The objects of one folder, applied; they are deleted afterwards."""
+    items = _apply(control_plane, request.param)
+    yield items
+    for item in items:
+        control_plane.ask("DELETE", path_of(item))
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("applied", ["base", *OVERLAYS], indirect=True)
+def test_the_api_server_takes_every_object_as_it_is(
+    control_plane: ControlPlane, applied: list[dict[str, Any]]
+) -> None:
+    kinds = sorted(item["kind"] for item in applied)
+    assert kinds.count("DaemonSet") == 1
+    assert kinds.count("Deployment") == 1
+    for item in applied:
+        stored = control_plane.request("GET", path_of(item))
+        if item["kind"] == "DaemonSet":
+            [container] = stored["spec"]["template"]["spec"]["containers"]
+            assert container["resources"] == {
+                "requests": {"cpu": "10m", "memory": "96Mi"},
+                "limits": {"memory": "160Mi"},
+            }
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("applied", ["overlays/beside-device-plugin"], indirect=True)
+def test_beside_the_device_plugin_it_may_not_write_config_maps(
+    control_plane: ControlPlane, applied: list[dict[str, Any]], request: pytest.FixtureRequest
+) -> None:
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "pods-node-ascend-device-plugin-rolebinding-910"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "pods-node-ascend-device-plugin-role-910",
+        },
+        "subjects": [
+            {
+                "kind": "ServiceAccount",
+                "name": "ascend-device-plugin-sa-910",
+                "namespace": "kube-system",
+            }
+        ],
+    }
+    control_plane.apply(binding)
+    request.addfinalizer(lambda: control_plane.ask("DELETE", path_of(binding)))
+    for verb in ("create", "update", "patch", "delete"):
+        assert not _may(control_plane, DEVICE_PLUGIN, verb, "configmaps", "kube-system")
+        assert not _may(control_plane, DEVICE_PLUGIN, verb, "configmaps", "mindx-dl")
+    for verb, resource in (
+        ("get", "configmaps"),
+        ("update", "pods"),
+        ("patch", "nodes"),
+        ("create", "events"),
+    ):
+        assert _may(control_plane, DEVICE_PLUGIN, verb, resource, "kube-system")
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("applied", ["base", *OVERLAYS], indirect=True)
+def test_the_agent_may_write_nothing_but_its_documents_and_its_heartbeat(
+    control_plane: ControlPlane, applied: list[dict[str, Any]], request: pytest.FixtureRequest
+) -> None:
+    only_node_info = "node-info-only" in request.node.callspec.id
+    annotates = "with-heartbeat-annotations" in request.node.callspec.id
+    assert _may(control_plane, AGENT, "update", "configmaps", "mindx-dl")
+    may_write = _may(control_plane, AGENT, "update", "configmaps", "kube-system")
+    assert may_write is not only_node_info
+    assert _may(control_plane, AGENT, "patch", "nodes/status") is False
+    for verb in ("get", "list", "create", "update", "patch", "delete"):
+        assert not _may(control_plane, AGENT, verb, "configmaps", "default")
+        assert not _may(control_plane, AGENT, verb, "secrets", "kube-system")
+        assert not _may(control_plane, AGENT, verb, "pods", "kube-system")
+        assert not _may(control_plane, AGENT, verb, "nodes")
+    grants = [
+        rule
+        for item in applied
+        if item["kind"] in ("Role", "ClusterRole") and "agent" in item["metadata"]["name"]
+        for rule in item["rules"]
+    ]
+    assert any("nodes/status" in rule["resources"] for rule in grants) is annotates
+    assert not any("*" in rule["verbs"] + rule["resources"] for rule in grants)

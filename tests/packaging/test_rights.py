@@ -1,0 +1,160 @@
+"""Agent and aggregator with the tokens of their service accounts: what is granted is what is used.
+
+Everything they do in a cluster is done once, on a real API server with RBAC that writes down who
+asked for what. Nothing may be refused, and nothing may be granted that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from dcmi_shim.emulator.bmc import BmcAlarm
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Cluster
+from tests.parts.controlplane import ControlPlane
+from tests.parts.kustomize import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAMESPACE = "mindx-dl"
+MANIFESTS = "overlays/with-heartbeat-annotations"
+AGENT, AGGREGATOR = "npu-vigil-agent", "npu-vigil-aggregator"
+
+Right: TypeAlias = tuple[str, str, str, str]
+"""Namespace (empty: everywhere), API group, resource, verb."""
+
+
+class Granted(Cluster):
+    """The API server as the pod of an agent reaches it."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self._kubeconfig = plane.service_account(NAMESPACE, AGENT, "node-1")
+
+    @property
+    def options(self) -> list[str]:
+        return ["--store", "kubernetes:", "--kubeconfig", str(self._kubeconfig)]
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """An API server of its own, audited, with the overlay that grants most applied."""
+    directory = tmp_path / "control-plane"
+    directory.mkdir()
+    with ControlPlane(directory, audited=True) as plane:
+        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for item in build(MANIFESTS):
+            plane.apply(item)
+        yield plane
+
+
+@pytest.fixture
+def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
+    """A node whose agent has the rights of the manifests; not started."""
+    node = Node(tmp_path / "node", built, Granted(plane))
+    node.give_bmc(tmp_path / "node")
+    node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
+    node.options = ["--heartbeat-annotations"]
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
+    """An aggregator with the rights of the manifests, running; its log."""
+    log = tmp_path / "aggregator.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "vigil", "aggregator", "--store", "kubernetes:"),
+                *("--kubeconfig", str(plane.service_account(NAMESPACE, AGGREGATOR))),
+                *("--state-dir", str(tmp_path / "aggregator"), "--touch-period-seconds", "1"),
+            ],
+            stdout=output,
+            stderr=output,
+        )
+    yield log
+    process.terminate()
+    process.wait(10)
+
+
+def _granted(account: str) -> set[Right]:
+    items = build(MANIFESTS)
+    rules: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for item in items:
+        if item["kind"] in ("Role", "ClusterRole"):
+            metadata = item["metadata"]
+            rules[metadata.get("namespace", ""), metadata["name"]] = item["rules"]
+    rights: set[Right] = set()
+    for item in items:
+        if item["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
+            continue
+        if any(subject["name"] == account for subject in item["subjects"]):
+            namespace = item["metadata"].get("namespace", "")
+            for rule in rules[namespace, item["roleRef"]["name"]]:
+                rights |= {
+                    (namespace, group, resource, verb)
+                    for group in rule["apiGroups"]
+                    for resource in rule["resources"]
+                    for verb in rule["verbs"]
+                }
+    return rights
+
+
+def _used(plane: ControlPlane, account: str) -> set[Right]:
+    used: set[Right] = set()
+    for event in plane.audit():
+        if event["user"]["username"] != f"system:serviceaccount:{NAMESPACE}:{account}":
+            continue
+        what = event.get("objectRef")
+        assert what is not None, event["requestURI"]
+        assert event["responseStatus"]["code"] != 403, event
+        resource = "/".join(filter(None, (what["resource"], what.get("subresource"))))
+        used.add((what.get("namespace", ""), what.get("apiGroup", ""), resource, event["verb"]))
+    return used
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(120)
+def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggregator: Path) -> None:
+    def read(name: str, key: str) -> str | None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
+        status, answer = plane.ask("GET", path)
+        return None if status == 404 else answer["data"].get(key, "")
+
+    def cluster(name: str) -> str:
+        return read(name, name) or ""
+
+    def server() -> str | None:
+        return read("mindx-dl-nodeinfo-node-1", "NodeInfo")
+
+    node.start()
+    node.healthy()
+    node.emulator.occur(3, "80E3A201")
+    node.wait(lambda: "80E3A201" in cluster("cluster-info-device-0"), "the fault is in the cluster")
+    node.emulator.bmc.occur(BmcAlarm("2C000031", "System"))
+    node.wait(lambda: "2C000031" in (server() or ""), "node-info is created")
+    node.wait(lambda: "2C000031" in cluster("cluster-info-node-cm"), "the alarm is in the cluster")
+    node.emulator.bmc.occur(BmcAlarm("28000053", "System"))
+    node.wait(lambda: "28000053" in (server() or ""), "node-info is updated")
+    node.emulator.bmc.clear()
+    node.wait(lambda: server() is None, "it is deleted")
+    node.stop()
+    node.wait(lambda: "UnHealthy" in cluster("cluster-info-node-cm"), "the node is lost", 15)
+    node.start()
+    node.wait(lambda: "UnHealthy" not in cluster("cluster-info-node-cm"), "the node is back", 15)
+    beats = plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["annotations"]
+    assert beats["noded/heartbeat-interval"] == "1"
+    assert abs(int(beats["noded/heartbeat"]) - time.time()) < 10
+    for account, log in ((AGENT, node.log), (AGGREGATOR, aggregator)):
+        granted, used = _granted(account), _used(plane, account)
+        assert used <= granted, f"not granted: {used - granted}"
+        assert used == granted, f"granted for nothing: {granted - used}"
+        assert "403" not in log.read_text()

@@ -1,0 +1,31 @@
+"""The manifests as an operator gets them: built by the real kustomize."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.parts.controlplane import assets
+from tests.parts.processes import program
+
+_MODULE = Path(__file__).parent.parent / "kustomize"
+MANIFESTS = Path(__file__).parent.parent.parent / "daemonset"
+
+
+def build(folder: str) -> list[dict[str, Any]]:
+    """The objects of ``daemonset/<folder>``."""
+    key = hashlib.sha256(
+        b"".join((_MODULE / name).read_bytes() for name in ("go.mod", "go.sum"))
+    ).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    kustomize = program("kustomize", assets(), cache / "npu-vigil" / f"kustomize-{key}")
+    result = subprocess.run(
+        [kustomize, "build", MANIFESTS / folder], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return [item for item in yaml.safe_load_all(result.stdout) if item is not None]

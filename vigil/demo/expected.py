@@ -1,0 +1,97 @@
+"""What the documents must say of one node, as far as the story has got."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from vigil.demo.reader import ChipsView, NodeView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vigil.demo.story import Levels
+
+_STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
+
+
+class Expected:
+    """The states of one node that are right now: time alone may turn one into another."""
+
+    def __init__(self, chips: range) -> None:
+        self._chips = chips
+        self._faults: dict[int, tuple[Levels, ...]] = {}
+        self._parts: dict[str, str] = {}
+        self._ports: dict[str, str] = {}
+        self.lost = False
+
+    def chip(self, chip: int, codes: Levels) -> None:
+        """From now on ``chip`` has these codes and no other."""
+        self._faults[chip] = (codes,)
+
+    def chip_soon(self, chip: int, codes: Levels) -> None:
+        """From now on ``chip`` may also have these codes."""
+        self._faults[chip] = (*self._faults.get(chip, ({},)), codes)
+
+    def part(self, part: str, level: str | None) -> None:
+        """From now on a part of the server has this level, or none."""
+        _set(self._parts, part, level)
+
+    def port(self, port: str, level: str | None) -> None:
+        """From now on a switch fault has this level, or is over."""
+        _set(self._ports, port, level)
+
+    def differences(self, seen: NodeView | None, *, in_cluster: bool) -> list[str]:
+        """What is wrong with ``seen``, in words; nothing when it is one of the right states."""
+        if seen is None:
+            return ["was never seen"]
+        wanted = list(self._views(in_cluster=in_cluster))
+        return [] if seen in wanted else list(_words(seen, wanted[-1], self._chips))
+
+    def _views(self, *, in_cluster: bool) -> Iterator[NodeView]:
+        status = _worst(self._parts)
+        if self.lost and in_cluster:
+            status = "UnHealthy"
+        chips = tuple(self._faults)
+        for codes in itertools.product(*self._faults.values()):
+            faults = dict(zip(chips, codes, strict=True))
+            yield NodeView(
+                ChipsView.expected(self._chips, faults),
+                status,
+                self._parts,
+                _worst(self._ports),
+                self._ports,
+            )
+
+
+def _set(levels: dict[str, str], name: str, level: str | None) -> None:
+    if level is None:
+        levels.pop(name, None)
+    else:
+        levels[name] = level
+
+
+def _worst(levels: dict[str, str]) -> str:
+    return next((_STATUS[level] for level in levels.values() if level in _STATUS), "Healthy")
+
+
+def _words(seen: NodeView, wanted: NodeView, chips: range) -> Iterator[str]:
+    for chip in sorted(seen.chips.free | seen.chips.unhealthy | set(chips)):
+        if _of_chip(seen.chips, chip) != _of_chip(wanted.chips, chip):
+            expected = _of_chip(wanted.chips, chip)
+            yield f"says chip {chip} is {_of_chip(seen.chips, chip)}, expected {expected}"
+    for what, one, other in (
+        ("node status", seen.status, wanted.status),
+        ("parts of the server", seen.parts, wanted.parts),
+        ("switch status", seen.switch_status, wanted.switch_status),
+        ("switch faults", seen.ports, wanted.ports),
+    ):
+        if one != other:
+            yield f"says {what}: {one}, expected {other}"
+
+
+def _of_chip(view: ChipsView, chip: int) -> str:
+    lists = (("free", view.free), ("unhealthy", view.unhealthy), ("unlinked", view.unlinked))
+    words = [name for name, ids in lists if chip in ids]
+    words += [f"{code} {level}" for code, level in sorted(view.faults.get(chip, {}).items())]
+    return ", ".join(words) or "in no list"
