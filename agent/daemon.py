@@ -175,6 +175,7 @@ class Agent:
                 progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
                 wall_clock=_wall_clock,
             ),
+            annotates=configuration.heartbeat.annotations,
         )
         self._documents = Documents(
             configuration.node_name,

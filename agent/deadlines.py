@@ -38,27 +38,31 @@ def _end_ms(fault: Fault | None) -> int | None:
     return None if at_ms is None else at_ms + wait_ms
 
 
-def due_ms_of(known: SubjectState, code: str, tables: Catalogue) -> int | None:
-    """When time alone changes what is known of ``code``."""
+def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
+    """When time alone changes what is known of ``code``; rules wait until ``settled_ms``."""
     end_ms = _end_ms(known.faults.get(code))
     if not isinstance(known, ChipState):
         return end_ms
     rule_ms = durations.due_ms(known, code, tables.durations)
+    if rule_ms is not None:
+        rule_ms = max(rule_ms, settled_ms)
     return min((due for due in (end_ms, rule_ms) if due is not None), default=None)
 
 
-def _next_due(known: SubjectState, tables: Catalogue) -> tuple[int, str] | None:
+def _next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> tuple[int, str] | None:
     """What time alone changes next of one subject: when, and which code."""
     codes = set(known.faults)
     if isinstance(known, ChipState):
         codes.update(upgrade.code for upgrade in known.upgrades)
-    dues = ((due_ms_of(known, code, tables), code) for code in codes)
+    dues = ((due_ms_of(known, code, tables, settled_ms), code) for code in codes)
     return min(((due, code) for due, code in dues if due is not None), default=None)
 
 
-def deadline_ms_of(subjects: Iterable[SubjectState], tables: Catalogue) -> int | None:
+def deadline_ms_of(
+    subjects: Iterable[SubjectState], tables: Catalogue, settled_ms: int
+) -> int | None:
     """When time alone changes anything; ``None`` for never."""
-    dues = (_next_due(known, tables) for known in subjects)
+    dues = (_next_due(known, tables, settled_ms) for known in subjects)
     return min((due[0] for due in dues if due is not None), default=None)
 
 
@@ -68,7 +72,9 @@ def expire(
     """Let all that time alone changes happen, up to ``now_ms``."""
     left = dict(subjects)
     for subject, known in subjects.items():
-        while (due := _next_due(known, draft.tables)) is not None and due[0] <= now_ms:
+        while (
+            due := _next_due(known, draft.tables, draft.state.settled_at_ms)
+        ) is not None and due[0] <= now_ms:
             due_ms, code = due
             fault = known.faults.get(code)
             if fault is not None and _end_ms(fault) == due_ms:

@@ -159,7 +159,11 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
         if subject is not None:
             reports += [
                 Adopted(
-                    subject, code, FAULT_DURATION, reason.upgrade_time, found.update_time * 1000
+                    subject,
+                    code,
+                    FAULT_DURATION,
+                    min(reason.upgrade_time, found.update_time * 1000),
+                    found.update_time * 1000,
                 )
                 for code, reason in reasons.items()
                 if reason.upgrade_time > 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from agent.claim import Claim, Standing, duration_seconds, look, not_seen
 from contract.errors import StoreError, StoreRefused
+from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from stores.backoff import Backoff
 from stores.base import Beat
 
@@ -51,7 +52,14 @@ class Heartbeat:
     """Beats for ``node`` on behalf of ``holder``."""
 
     def __init__(
-        self, store: Store, node: str, holder: str, interval_seconds: float, edges: Edges
+        self,
+        store: Store,
+        node: str,
+        holder: str,
+        interval_seconds: float,
+        edges: Edges,
+        *,
+        annotates: bool = False,
     ) -> None:
         self.node = node
         self.holder = holder
@@ -69,6 +77,9 @@ class Heartbeat:
         self._refused = False
         self._beat_last = False
         self._stamp_ms = 0
+        self._annotates = annotates
+        self._annotated_seconds = 0
+        self._annotation_trouble: str | None = None
 
     @property
     def may_publish(self) -> bool:
@@ -152,7 +163,32 @@ class Heartbeat:
         self.beaten_at_ms = now_ms
         self._beat_last = True
         self._works()
+        if self._annotates:
+            await self._annotate(now_ms // 1000)
         return True
+
+    async def _annotate(self, now_seconds: int) -> None:
+        """Beat for readers of old releases as well (``spec/noded.md`` 7.2).
+
+        They look for a change, so two beats of one second differ.
+        """
+        self._annotated_seconds = max(now_seconds, self._annotated_seconds + 1)
+        annotations = {
+            HEARTBEAT_ANNOTATION: str(self._annotated_seconds),
+            INTERVAL_ANNOTATION: str(max(1, round(self.interval_seconds))),
+        }
+        trouble = None
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                await self._store.annotate_node(self.node, annotations)
+        except (StoreError, TimeoutError) as error:
+            self.failures += 1
+            trouble = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
+        if trouble is not None and self._annotation_trouble is None:
+            log.error("no heartbeat on the Node: %s; tried with every beat", trouble)
+        elif trouble is None and self._annotation_trouble is not None:
+            log.warning("the heartbeat is on the Node again")
+        self._annotation_trouble = trouble
 
     def _works(self) -> None:
         if self.trouble is not None:

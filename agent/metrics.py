@@ -71,6 +71,15 @@ def _chips(status: Status) -> Iterator[Metric]:
         ]
         faults.add_metric(labels, 1)
     yield faults
+    upgrades = GaugeMetricFamily(
+        "npu_vigil_upgrades",
+        "A rule that raises a code of a chip to a level, also after the code is gone (1).",
+        labels=["chip", "code", "level", "rule"],
+    )
+    for chip in status.chips:
+        for upgrade in chip.upgrades:
+            upgrades.add_metric([str(chip.chip), upgrade.code, upgrade.level, upgrade.kind], 1)
+    yield upgrades
     health = GaugeMetricFamily(
         "npu_vigil_chip_health",
         "The driver's health word of a chip: 0 healthy, 1 minor, 2 major, 3 critical.",

@@ -62,17 +62,17 @@ def step(
     """
     draft = Draft(state, tables, state.revision)
     subjects = dict(state.subjects())
-    deadline_ms = deadline_ms_of(subjects.values(), tables)
+    deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
     for item in inputs:
         if deadline_ms is not None and deadline_ms <= _time_of(item):
             subjects = expire(subjects, _time_of(item), draft)
-            deadline_ms = deadline_ms_of(subjects.values(), tables)
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
         if isinstance(item, Acknowledged):
             subjects = {
                 subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
                 for subject, known in subjects.items()
             }
-            deadline_ms = deadline_ms_of(subjects.values(), tables)
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
             continue
         if isinstance(item, Gap):
             continue  # an audit repairs what was missed
@@ -81,7 +81,7 @@ def step(
         if after is not before:
             subjects[item.subject] = after
             draft.revision += 1
-            deadline_ms = _sooner(deadline_ms, after, item, tables)
+            deadline_ms = _sooner(deadline_ms, after, item, draft)
     if deadline_ms is not None and deadline_ms <= now_ms:
         subjects = expire(subjects, now_ms, draft)
     return _state_of(draft, subjects), tuple(draft.changes)
@@ -89,7 +89,7 @@ def step(
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
-    return deadline_ms_of((known for _, known in state.subjects()), tables)
+    return deadline_ms_of((known for _, known in state.subjects()), tables, state.settled_at_ms)
 
 
 def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:
@@ -139,12 +139,12 @@ def _sooner(
     deadline_ms: int | None,
     known: SubjectState,
     item: Observation | SourceBlind | SourceAnswered | Adopted,
-    tables: Catalogue,
+    draft: Draft,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
     due = None
     if isinstance(item, (Observation, Adopted)):
-        due = due_ms_of(known, item.code, tables)
+        due = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
     return min((due for due in (deadline_ms, due) if due is not None), default=None)
 
 

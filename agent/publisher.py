@@ -167,6 +167,8 @@ class Publisher:
             return await self._read()
         wanted = self._edges.wanted()
         if wanted is None:
+            # What woke us is not for this document, or it must wait for something unknown.
+            self.record.waiting = None
             return _Pause(_IDLE_SECONDS, self._woken)
         reason, due_seconds = self._why_write(wanted)
         if due_seconds > 0:

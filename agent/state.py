@@ -143,6 +143,8 @@ class State(msgspec.Struct, frozen=True):
 
     ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
     fault) does not count, so the same inputs lead to the same revision however they were batched.
+    ``settled_at_ms``: what was believed before a start may be over since long; rules that wait for
+    a time decide from then on, when every source had the time to say so.
     """
 
     node: str
@@ -150,6 +152,7 @@ class State(msgspec.Struct, frozen=True):
     revision: int = 0
     chips: dict[int, ChipState] = {}
     others: dict[str, SubjectState] = {}
+    settled_at_ms: int = 0
 
     def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
         """Everything that is known: chips first, then the others, each as they came."""

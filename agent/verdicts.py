@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.verdicts")
 
+SETTLE_MS = 5_000
+"""How long after a start no rule fires: the first audits are asked at once and answered by then."""
+
 _INPUTS_PER_SNAPSHOT = 256
 
 _inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
@@ -81,6 +84,8 @@ class Verdicts:
     def begin(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot."""
         self._journal = journal
+        settled_at_ms = self._wall_clock() + SETTLE_MS
+        self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
         self.snapshot()
         self._set_timer()
 

@@ -52,7 +52,7 @@ class Listener:
         while True:
             began_ms = self._clock().steady_ms
             await self._list(url, store)
-            due_ms = began_ms + liveness.period_ms(self.heard.values())
+            due_ms = liveness.next_ms(self.heard.values(), began_ms)
             pause = (due_ms - self._clock().steady_ms) / 1000
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
 

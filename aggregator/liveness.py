@@ -31,6 +31,8 @@ _LONGEST_MS = 300_000
 
 _SHORTEST_PERIOD_MS = 1000
 _PERIOD_MS = 5000
+_EXTRA_LISTINGS = 5
+"""So many in a period at most, however many nodes fall silent one after the other."""
 
 _FEW = 3
 _SHARE = 5
@@ -101,6 +103,22 @@ def period_ms(heard: Iterable[Heard]) -> int:
     """How often to list beats: once per shortest interval."""
     intervals = (pulse.interval_ms for one in heard for pulse in one.pulses.values())
     return max(_SHORTEST_PERIOD_MS, min(intervals, default=_PERIOD_MS))
+
+
+def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
+    """When to list beats next: after a period, or as soon as the first node is silent.
+
+    Beats that come in time move that on, so nothing more is listed while all is well.
+    """
+    heard = tuple(heard)
+    period = period_ms(heard)
+    silent_at_ms = (
+        pulse.counts_from_ms + pulse.threshold_ms + 1
+        for one in heard
+        for pulse in one.pulses.values()
+    )
+    first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
+    return min(now_ms + period, max(first_ms, now_ms + period // _EXTRA_LISTINGS))
 
 
 def listed(heard: Heard, beats: Iterable[Beat], now_ms: int, lost: Collection[str]) -> Heard:

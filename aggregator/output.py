@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from contract.names import CLUSTER_LABEL
+from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
     from aggregator.moment import Moment
@@ -65,6 +66,8 @@ class Output:
         self._uncertain: dict[str, str] | None = None
         self._touched: dict[str, str] | None = None
         """Content of the document when it was touched; its events may be as late as ours."""
+        self._foreign: dict[str, str] | None = None
+        """Content that somebody else wrote last."""
         self._foreign_at: deque[int] = deque(maxlen=FOREIGN_WRITES + 1)
 
     def shows(self, shown: Document | Shown) -> None:
@@ -103,6 +106,7 @@ class Output:
         if self.acknowledged == _NEVER or self._shows_exactly(value) or self._is_newest_own():
             return
         self._repair = True
+        self._foreign = None if isinstance(self.shown, Shown) else self.shown.data
         self.foreign_total += 1
         self._foreign_at.append(now.steady_ms)
         recent = [at for at in self._foreign_at if now.steady_ms - at <= FOREIGN_WITHIN_MS]
@@ -113,11 +117,17 @@ class Output:
         """Whether this may be the event of an own write before the last one."""
         if isinstance(self.shown, Shown) or self._is_newest_own():
             return False
-        if self.shown.version not in self._own_versions and self.shown.data != self._touched:
+        if self.shown.version not in self._own_versions and not self._is_own_touch(self.shown):
             return False
         if self._late_since_ms is None:
             self._late_since_ms = now.steady_ms
         return now.steady_ms - self._late_since_ms < LATE_MS
+
+    def _is_own_touch(self, shown: Document) -> bool:
+        """Whether this may be our touch of what was there then, of ours or of a foreign write."""
+        if shown.data == self._touched:
+            return True
+        return shown.data == self._foreign and TOUCHED in shown.annotations
 
     def _is_newest_own(self) -> bool:
         if isinstance(self.shown, Shown):

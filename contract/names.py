@@ -11,6 +11,9 @@ NODE_INFO_PREFIX = "mindx-dl-nodeinfo-"
 SWITCH_INFO_PREFIX = "mindx-dl-switchinfo-"
 HEARTBEAT_NAMESPACE = "mindx-dl"
 HEARTBEAT_PREFIX = "npu-vigil-"
+HEARTBEAT_ANNOTATION = "noded/heartbeat"
+"""On the Node: the heartbeat of old releases, Unix seconds (``spec/noded.md`` 7.2)."""
+INTERVAL_ANNOTATION = "noded/heartbeat-interval"
 REPORT_LABEL = ("mx-consumer-cim", "true")
 
 CLUSTER_NAMESPACE = "mindx-dl"

@@ -1,15 +1,18 @@
 """Asks ``hccn_tool`` about the network of the chips (``spec/dcmi.md`` 7).
 
 The tool is looked for below the driver root before each run, so one that is installed later is
-found. It does not stand concurrent runs: one ``HccnTool`` runs one at a time.
+found. It does not stand concurrent runs: one ``HccnTool`` runs one at a time, and tries again when
+somebody else is running it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from contract.errors import ToolFailed
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, ownership_problems
 from dcmi_shim.hccn_answers import (
     parse_bandwidth,
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 
 NAME = "hccn_tool"
 _IN_ROOT = Path("tools") / NAME
+_BUSY_STATUS = 11
+_BUSY_SECONDS = 0.15
+_TRIES_WHILE_BUSY = 4
 _LIBRARIES = ("lib64/driver", "lib64/common", "lib64")
 Answer = TypeVar("Answer", covariant=True)
 
@@ -107,5 +113,18 @@ class HccnTool:
             if directory.is_dir() and (self._trust_driver or not ownership_problems(directory))
         ]
         environment = tool_environment(self._environment, libraries)
-        output = await self._tool.run(self.path, arguments, environment, deadline_seconds)
-        return output.stdout
+        for left in reversed(range(_TRIES_WHILE_BUSY)):
+            try:
+                output = await self._tool.run(self.path, arguments, environment, deadline_seconds)
+            except ToolFailed as error:
+                if not (left and _is_busy(error)):
+                    raise
+                await asyncio.sleep(_BUSY_SECONDS)
+            else:
+                return output.stdout
+        raise AssertionError("the last try returns or raises")
+
+
+def _is_busy(error: ToolFailed) -> bool:
+    """Whether somebody else, such as the vendor's exporter, was running the tool."""
+    return error.status == _BUSY_STATUS and "busy" in error.stdout + error.stderr

@@ -165,6 +165,9 @@ class Store(Protocol):
         Sets the annotation ``npu-vigil/touched``. A document that is not there is no error.
         """
 
+    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
+        """Set annotations of a Node object; ``StoreRefused`` where a store has none."""
+
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """Who wrote the data of a document last; ``None`` where the store does not know."""
 

@@ -84,6 +84,11 @@ class DirectoryStore:
         _check(namespace, name)
         await asyncio.to_thread(self._touch, namespace, name)
 
+    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
+        """See ``Store``."""
+        del annotations
+        raise StoreRefused(f"a directory has no Node object for {node}")
+
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``. A file does not tell who wrote it."""
         _check(namespace, name)

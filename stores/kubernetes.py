@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreUnavailable
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
+from contract.names import node_name_problem
 from stores import kubernetes_wire as wire
 from stores import kubernetes_writers as writers
 from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
@@ -138,6 +139,19 @@ class KubernetesStore:
         )
         if status not in (_OK, _NOT_FOUND):
             raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
+
+    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
+        """See ``Store``. By way of the status, which is all that the right for it allows."""
+        if problem := node_name_problem(node):
+            raise StoreRefused(f"the node name {problem}")
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"/api/v1/nodes/{quote(node, safe='')}/status?{wire.FIELD_MANAGER}",
+            msgspec.json.encode({"metadata": {"annotations": annotations}}),
+            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+        )
+        if status != _OK:
+            raise wire.refusal(status, answer, f"annotate node {node}")
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``."""

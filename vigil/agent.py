@@ -45,6 +45,12 @@ def agent(
         float | None,
         typer.Option(metavar="S", help="How often the agent says that it is alive; default 5."),
     ] = None,
+    heartbeat_annotations: Annotated[
+        bool | None,
+        typer.Option(
+            "--heartbeat-annotations", help="Also beat on the Node, for readers of old releases."
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
@@ -66,5 +72,6 @@ def agent(
         "listen": listen,
         "documents": documents,
         "heartbeat.interval_seconds": heartbeat_interval_seconds,
+        "heartbeat.annotations": heartbeat_annotations,
     }
     raise typer.Exit(run(load_agent(config, os.environ, options)))

@@ -33,7 +33,7 @@ static void print_time(int64_t seconds)
 {
     time_t at = (time_t)seconds;
     struct tm parts = {0};
-    char text[64];
+    char text[64] = "";
     localtime_r(&at, &parts);
     strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &parts);
     printf("%s", text);

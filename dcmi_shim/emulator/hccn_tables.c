@@ -70,7 +70,7 @@ static void answer_link_stat(const struct link_state *link)
         const struct link_record *record = &link->history[(link->records - 1 - age) % LINK_RECORDS];
         time_t at = (time_t)record->at_seconds;
         struct tm parts = {0};
-        char text[64];
+        char text[64] = "";
         localtime_r(&at, &parts);
         strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &parts);
         printf("%u\t%s\tLINK %s\n", age + 1, text, record->up ? "UP" : "DOWN");

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, EmulatorError, Problem
+from dcmi_shim.emulator.build import compiled
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator, check_profile
-from dcmi_shim.emulator.functions import SOURCES, functions
+from dcmi_shim.emulator.functions import functions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from dcmi_shim.emulator.build import Objects
 
 LIBRARY = Path("lib64/driver/libdcmi.so")
 HCCN_TOOL = Path("tools/hccn_tool")
@@ -49,14 +47,7 @@ _CONTROL = (*_SHARED, "control.c", "control_bmc.c", "switch_control.c", "trouble
 _HCCN_TOOL = (*_SHARED, "tool.c", "hccn_tool.c", "hccn_answers.c", "hccn_tables.c")
 _IPMITOOL = (*_SHARED, "tool.c", "ipmitool.c")
 _IPMI_PRELOAD = (*_SHARED, "ipmi_preload.c")
-_FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra")
-_LIBRARY_FLAGS = (
-    "-fPIC",
-    "-shared",
-    "-fvisibility=hidden",
-    "-Wl,-z,nodelete",
-    "-Wl,-z,defs",
-)
+_CONTROL_NAMES = ("vigil_emulator_*",)
 
 
 def install(
@@ -77,25 +68,20 @@ def install(
             Problem("without", f"{name!r} is no function of the driver") for name in unknown
         ]
         raise ConfigurationError("emulator install", problems)
-    library = driver_root.absolute() / LIBRARY
-    state = emulator_dir.absolute()
+    root, state = driver_root.absolute(), emulator_dir.absolute()
+    exported = [name for name in functions() if name not in without]
     try:
-        _make_directories(library.parent)
-        exported = [name for name in functions() if name not in without]
-        chips = [name for name in exported if not functions()[name].is_of_switches]
-        _build(library, _DRIVER, chips, ("-Wl,-soname,libdcmi.so",))
-        switches = library.with_name(SWITCH_LIBRARY.name)
-        if profile in _WITH_SWITCHES:
-            own = [name for name in exported if functions()[name].is_of_switches]
-            _build(switches, _SWITCHES, own, (f"-Wl,-soname,{switches.name}",))
-        else:
-            switches.unlink(missing_ok=True)
-        preloaded = driver_root.absolute() / IPMI_PRELOAD
-        _build(preloaded, _IPMI_PRELOAD, ("open*", "close", "ioctl"), ())
-        _build_control(state)
-        _write(library.parent / "emulator-dir", f"{state}\n")
-        build_tool(driver_root.absolute() / HCCN_TOOL, _HCCN_TOOL, state)
-        build_tool(driver_root.absolute() / IPMITOOL, _IPMITOOL, state)
+        with compiled(
+            _DRIVER, _SWITCHES, _CONTROL, _HCCN_TOOL, _IPMITOOL, _IPMI_PRELOAD
+        ) as objects:
+            _install_libraries(objects, root, exported, profile in _WITH_SWITCHES)
+            for tool, sources in ((HCCN_TOOL, _HCCN_TOOL), (IPMITOOL, _IPMITOOL)):
+                _make_directories((root / tool).parent)
+                objects.link_program(root / tool, sources)
+            _make_directories(state)
+            objects.link_library(state / CONTROL_LIBRARY, _CONTROL, _CONTROL_NAMES)
+        for place in (LIBRARY, HCCN_TOOL, IPMITOOL):
+            _write((root / place).parent / "emulator-dir", f"{state}\n")
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
@@ -107,15 +93,19 @@ def install(
         emulator.close()
 
 
-def build_tool(target: Path, sources: Sequence[str], state: Path) -> None:
-    """Build a command line tool that uses the hardware in ``state``. ``OSError`` if it cannot."""
-    _make_directories(target.parent)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
-        built = Path(scratch) / target.name
-        _compile([*_FLAGS, "-o", str(built), *(str(SOURCES / source) for source in sources)])
-        built.chmod(0o755)
-        built.replace(target)
-    _write(target.parent / "emulator-dir", f"{state}\n")
+def _install_libraries(
+    objects: Objects, root: Path, exported: Sequence[str], has_switches: bool
+) -> None:
+    library, switches = root / LIBRARY, root / SWITCH_LIBRARY
+    _make_directories(library.parent)
+    of_switches = [name for name in exported if functions()[name].is_of_switches]
+    of_chips = [name for name in exported if name not in of_switches]
+    objects.link_library(library, _DRIVER, of_chips, f"-Wl,-soname,{library.name}")
+    if has_switches:
+        objects.link_library(switches, _SWITCHES, of_switches, f"-Wl,-soname,{switches.name}")
+    else:
+        switches.unlink(missing_ok=True)
+    objects.link_library(root / IPMI_PRELOAD, _IPMI_PRELOAD, ("open*", "close", "ioctl"))
 
 
 def ensure_control(emulator_dir: Path) -> None:
@@ -127,14 +117,11 @@ def ensure_control(emulator_dir: Path) -> None:
     if (state / CONTROL_LIBRARY).exists():
         return
     try:
-        _build_control(state)
+        _make_directories(state)
+        with compiled(_CONTROL) as objects:
+            objects.link_library(state / CONTROL_LIBRARY, _CONTROL, _CONTROL_NAMES)
     except OSError as error:
         raise EmulatorError(f"no emulator can be made in {state}: {error}") from error
-
-
-def _build_control(state: Path) -> None:
-    _make_directories(state)
-    _build(state / CONTROL_LIBRARY, _CONTROL, ("vigil_emulator_*",), ())
 
 
 def _make_directories(path: Path) -> None:
@@ -150,42 +137,3 @@ def _write(path: Path, text: str) -> None:
     temporary.write_text(text)
     temporary.chmod(0o644)
     temporary.replace(path)
-
-
-def _build(
-    target: Path, sources: Sequence[str], exported: Sequence[str], extra: Sequence[str]
-) -> None:
-    """Compile beside ``target`` and rename, so that running programs keep the old library."""
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
-        symbols = Path(scratch) / "symbols.map"
-        symbols.write_text(
-            f"{{ global: {' '.join(f'{name};' for name in exported)} local: *; }};\n"
-        )
-        built = Path(scratch) / target.name
-        _compile(
-            [
-                *_FLAGS,
-                *_LIBRARY_FLAGS,
-                *extra,
-                f"-Wl,--version-script={symbols}",
-                "-o",
-                str(built),
-                *(str(SOURCES / source) for source in sources),
-                "-ldl",
-            ]
-        )
-        built.chmod(0o644)
-        built.replace(target)
-
-
-def _compile(arguments: Sequence[str]) -> None:
-    compiler = shlex.split(os.environ.get("CC", "")) or ["gcc"]
-    if shutil.which(compiler[0]) is None:
-        raise EmulatorError(
-            f"the emulator needs the C compiler {compiler[0]!r}, which is not on PATH; "
-            "install gcc (for example: apt-get install gcc libc6-dev) or set CC"
-        )
-    result = subprocess.run([*compiler, *arguments], capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        command = shlex.join([*compiler, *arguments])
-        raise EmulatorError(f"the emulator does not compile: {command}\n{result.stderr.strip()}")

@@ -185,8 +185,10 @@ async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -
 async def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         bench.content = None
+        bench.publisher.wake(0)
         await asyncio.sleep(0.2)
         assert bench.store.tries == 0
+        assert bench.record.waiting is None, "nothing waits to be published"
         bench.say("healthy")
         await bench.shows("healthy")
 

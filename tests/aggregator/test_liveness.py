@@ -14,6 +14,7 @@ from aggregator.liveness import (
     interval_ms,
     judge,
     listed,
+    next_ms,
     period_ms,
 )
 from stores.base import Beat
@@ -308,3 +309,15 @@ def test_lost_ones_from_before_a_restart_are_no_part_of_a_new_silence() -> None:
     fleet.ends["n050"] = 3
     fleet.run(60)
     assert set(fleet.observer.verdict.lost) == {*fleet.names[:30], "n050"}
+
+
+def test_the_first_silent_node_is_noticed_at_once() -> None:
+    heard = listed(Heard(), [beat("n1", 1), beat("n2", 1)], 0, ())
+    assert next_ms([heard], 0) == 5000
+    heard = listed(heard, [beat("n1", 2), beat("n2", 1)], 5000, ())
+    heard = listed(heard, [beat("n1", 3), beat("n2", 1)], 10_000, ())
+    assert next_ms([heard], 10_000) == 15_000
+    heard = listed(heard, [beat("n1", 4), beat("n2", 1)], 14_900, ())
+    assert next_ms([heard], 14_900) == 15_900  # 15,001, but five listings in a period at most
+    assert next_ms([heard], 13_000) == 15_001
+    assert next_ms([heard], 15_900) == 20_900  # n2 is silent already

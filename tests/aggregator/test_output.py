@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from aggregator.output import FOREIGN_WRITES, Output, Shown
 from aggregator.shards import Value
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Document
+from stores.touch import TOUCHED
 from tests.aggregator.nodes import moment
 
 NAME = "cluster-info-device-0"
@@ -174,4 +177,19 @@ def test_a_touched_value_that_somebody_puts_back_is_repaired() -> None:
     assert not output.must_write(newer, moment(3))
     assert not output.settled
     assert output.must_write(newer, moment(5.1))
+    assert output.foreign_total == 1
+
+
+def test_our_touch_of_a_foreign_write_is_no_second_one() -> None:
+    output, value = written()
+    output.touched(value)  # it arrives after the foreign write
+    output.shows(document("mine", "99"))
+    assert output.must_write(value, moment(1))
+    annotations = {TOUCHED: "then"}
+    output.shows(msgspec.structs.replace(document("mine", "100"), annotations=annotations))
+    output.written("101", value)
+    assert not output.must_write(value, moment(1.1))
+    output.shows(document("one", "101"))
+    assert not output.must_write(value, moment(1.2))
+    assert output.settled
     assert output.foreign_total == 1

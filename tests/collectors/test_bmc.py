@@ -9,12 +9,15 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectors.bmc import Bmc, BmcBeliefs, plausible_ms
 from collectors.table import COLLECTORS
 from contract.levels import Severity
 from contract.observation import (
     NODE,
+    Assertion,
     Observation,
     SourceAnswered,
     SourceBlind,
@@ -92,6 +95,48 @@ def test_blind_from_the_start() -> None:
     beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1})
     assert words(beliefs.failed("none", NOW_MS)) == ["node 0 blind: none"]
     assert words(beliefs.listed((FAN,), NOW_MS)) == ["node 0 answered"]
+
+
+alarms = st.builds(
+    Alarm,
+    st.sampled_from(["28000009", "02000007"]),
+    st.sampled_from(["Fan", "Disk", "UNKNOWN"]),
+    st.integers(0, 2),
+    st.sampled_from([None, *Severity]),
+    st.integers(0, 0xFFFFFFFF),
+)
+
+
+@given(
+    st.frozensets(
+        st.tuples(st.builds(host_subject, st.just("Fan"), st.integers(0, 2)), st.just("28000009"))
+    ),
+    st.lists(st.none() | st.lists(alarms, max_size=6)),
+)
+def test_what_was_reported_is_always_the_last_complete_reading(
+    believed: frozenset[tuple[Subject, str]], readings: list[list[Alarm] | None]
+) -> None:
+    beliefs = BmcBeliefs("bmc", dict.fromkeys(believed, 1))
+    present = set(believed)
+    blind = False
+    for number, reading in enumerate(readings):
+        if reading is None:
+            reports = beliefs.failed("no answer", NOW_MS)
+            assert [isinstance(report, SourceBlind) for report in reports] == [True] * (not blind)
+            blind = True
+            continue
+        reports = beliefs.listed(tuple(reading), NOW_MS)
+        answers = [report for report in reports if isinstance(report, SourceAnswered)]
+        assert len(answers) == (blind or all(before is None for before in readings[:number]))
+        blind = False
+        for report in reports:
+            if isinstance(report, Observation):
+                key = (report.subject, report.code)
+                assert (report.assertion is Assertion.PRESENT) == (key not in present)
+                present ^= {key}
+        assert present == {
+            (host_subject(alarm.device, alarm.index), alarm.code) for alarm in reading
+        }
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ class Troubled:
         self.node = Node(directory / "node", built, Folder(self._root))
         self.node.environment["VIGIL_METRICS_NPU_EXPORTER_NAMES"] = "true"
         self.node.environment["VIGIL_LINKS_PERIOD_SECONDS"] = "1"
+        self.node.environment["VIGIL_LINK_DOWN_FAULT_TIMEOUT_SECONDS"] = "0"
         self.node.options = ["--listen", "127.0.0.1:0"]
         self.aggregator = Daemon(directory / "aggregator", "--store", f"directory:{self._root}")
         self.aggregator.program = IMPATIENT

@@ -70,6 +70,7 @@ def test_a_restart_with_a_standing_alarm_never_deletes(node: Node) -> None:
         while time.monotonic() < end:
             assert node.parts() == FAULTY
             time.sleep(0.01)
+        node.up()
         node.wait(lambda: "bmc" in node.status()["answered"], "the BMC has answered")
         if not forgets:
             assert node.status()["faults"] == before

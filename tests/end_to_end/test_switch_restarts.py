@@ -74,6 +74,7 @@ def test_faults_of_switches_come_go_and_outlive_restarts(node: Node) -> None:
         while time.monotonic() < end:
             assert switches(node) == faulty
             time.sleep(0.01)
+        node.up()
         node.wait(lambda: "switch" in node.status()["answered"], "the switches have answered")
     node.emulator.switch_recover(RESTART)
     assert node.wait(lambda: switches(node) == CLEAN, "the recovery is shown") < 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMESPACE = "mindx-dl"
+MANIFESTS = "overlays/with-heartbeat-annotations"
 AGENT, AGGREGATOR = "npu-vigil-agent", "npu-vigil-aggregator"
 
 Right: TypeAlias = tuple[str, str, str, str]
@@ -43,12 +45,12 @@ class Granted(Cluster):
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    """An API server of its own, audited, with the base applied."""
+    """An API server of its own, audited, with the overlay that grants most applied."""
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
         plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        for item in build("base"):
+        for item in build(MANIFESTS):
             plane.apply(item)
         yield plane
 
@@ -59,6 +61,7 @@ def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
     node = Node(tmp_path / "node", built, Granted(plane))
     node.give_bmc(tmp_path / "node")
     node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
+    node.options = ["--heartbeat-annotations"]
     yield node
     node.close()
 
@@ -83,7 +86,7 @@ def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
 
 
 def _granted(account: str) -> set[Right]:
-    items = build("base")
+    items = build(MANIFESTS)
     rules: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for item in items:
         if item["kind"] in ("Role", "ClusterRole"):
@@ -147,6 +150,9 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     node.wait(lambda: "UnHealthy" in cluster("cluster-info-node-cm"), "the node is lost", 15)
     node.start()
     node.wait(lambda: "UnHealthy" not in cluster("cluster-info-node-cm"), "the node is back", 15)
+    beats = plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["annotations"]
+    assert beats["noded/heartbeat-interval"] == "1"
+    assert abs(int(beats["noded/heartbeat"]) - time.time()) < 10
     for account, log in ((AGENT, node.log), (AGGREGATOR, aggregator)):
         granted, used = _granted(account), _used(plane, account)
         assert used <= granted, f"not granted: {used - granted}"

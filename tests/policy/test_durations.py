@@ -58,6 +58,20 @@ def rules(**policies: DurationPolicy) -> Catalogue:
 
 
 class TestExamples:
+    def test_ex_13_a_recovery_before_the_occurrence_takes_nothing_away(self) -> None:
+        """Upstream removes the live fault at the end of its first cycle (defect K10)."""
+        up = seen(RECOVER, LINK_DOWN, at=T - 900, serial=1, raised=T - 900)
+        down = seen(OCCUR, LINK_DOWN, serial=2, raised=T)
+        state = after(healthy(), [up, down], T + 20_001)
+        judge("EX-23b", document(state), DEVICE)
+
+    def test_ex_14_events_of_a_chip_code_count_in_their_order(self) -> None:
+        code = "8C204E00"
+        state = after(healthy(), [seen(RECOVER, code, at=T - 900), seen(OCCUR, code)])
+        assert [fault.fault_code for fault in document(state).faults] == [code]
+        again = [seen(OCCUR, code, at=T + 500), seen(RECOVER, code, at=T + 600)]
+        assert document(after(state, again)).faults == (), "upstream keeps it (defect K10)"
+
     def test_ex_23a_exactly_the_timeout_is_not_too_long(self) -> None:
         """Upstream shows the fault after its recovery still; for ours it is over by then."""
         state = after(healthy(), [DOWN], T + 20_000)
@@ -143,6 +157,20 @@ class TestRestart:
         state = after(state, [gone], T + 3_660_100)
         assert len(reasons(state)) == 1
         assert reasons(after(state, [], T + 3_660_101)) == []
+
+    def test_lets_sources_speak_before_a_rule_fires_or_releases(self) -> None:
+        """What was believed before may be over since long; the time of the upgrade is the same."""
+        state = msgspec.structs.replace(after(healthy(), [DOWN]), settled_at_ms=T + 65_000)
+        assert next_deadline_ms(state, shipped()) == T + 65_000
+        assert after(state, [], T + 64_999) is state
+        assert reasons(after(state, [seen(ABSENT, LINK_DOWN, at=T + 61_000)], T + 700_000)) == []
+        state = after(state, [], T + 65_000)
+        assert [reason["upgrade_time"] for reason in reasons(state)] == [UPGRADE_TIME]
+        state = after(state, [UP], T + 90_000)
+        state = msgspec.structs.replace(state, settled_at_ms=T + 305_000)
+        still = seen(PRESENT, LINK_DOWN, at=T + 301_000)
+        assert reasons(after(state, [still], T + 900_000)) == reasons(state)
+        assert reasons(after(state, [], T + 305_000)) == []
 
 
 class TestUpgrade:

@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from agent.device_info import DeviceInfoDocument
 from agent.policy import Input, next_deadline_ms, step
 from agent.state import Acknowledged, State
 from collectors.chip_faults import ChipFaults
+from collectors.links import Links
 from contract.catalogue import shipped
 from contract.policies import DurationEntry, duration_policies
 from tests.parts.surroundings import surroundings
 from tests.replay.driver import RecordedDriver, switch_report
-from tests.replay.links import AskedTool, RecordedTool
+from tests.replay.links import RecordedTool
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -114,14 +116,13 @@ class _Player:
             collector.cancel()
 
     async def _collect(self) -> None:
-        inventory = await self._driver.inventory()
-        self._document.identify(inventory)
+        self._document.identify(await self._driver.inventory())
         around = surroundings(
             self._report, self._wall_clock, self._driver, listen=self._listeners.append
         )
-        tool = AskedTool(self._tool, len(inventory.chips))
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(ChipFaults().run(around), tool.run(around))
+        with contextlib.suppress(asyncio.CancelledError), pytest.MonkeyPatch.context() as patch:
+            patch.setattr("collectors.links.HccnTool", self._tool.here)
+            await asyncio.gather(ChipFaults().run(around), Links().run(around))
 
     def _report(self, reports: Sequence[Report]) -> None:
         self._take_in(reports)

@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.errors import BmcError, ToolError, ToolFailed, ToolMissing, ToolNonsense, ToolSilent
 from dcmi_shim.emulator.bmc import BmcAlarm
@@ -35,6 +37,20 @@ def test_the_command_line_is_that_of_the_specification() -> None:
 )
 def test_what_it_prints(printed: str, reply: str) -> None:
     assert parse_raw(printed) == bytes.fromhex(reply.replace(" ", ""))
+
+
+@given(st.binary(max_size=100), st.sampled_from([" ", "\n", " \n ", "\t"]))
+def test_whatever_it_prints_is_read(reply: bytes, between: str) -> None:
+    assert parse_raw(reply.hex(" ").replace(" ", between)) == reply
+
+
+@given(st.text(max_size=60))
+def test_noise_is_bytes_or_an_error(printed: str) -> None:
+    try:
+        reply = parse_raw(printed)
+    except ToolNonsense:
+        return
+    assert reply.hex() == "".join(printed.split()).lower()
 
 
 @pytest.mark.parametrize("printed", ["db07", "0xdb", "d b", "no reply", "zz", "db 7"])

@@ -1,0 +1,58 @@
+"""A link that is down too long, in a real agent that is killed in between."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.codes import LINK_DOWN
+
+if TYPE_CHECKING:
+    from tests.end_to_end.node import Node
+
+CHIP = 3
+
+
+def reasons(node: Node) -> list[dict[str, Any]]:
+    """Why the chip was upgraded, and that readers see it in the network list."""
+    data = node.place.read(node.document)
+    assert data is not None
+    devices = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
+    found: dict[str, list[dict[str, Any]]] = json.loads(data["UpgradeFaultReason"])
+    unhealthy = devices["huawei.com/Ascend910-NetworkUnhealthy"]
+    assert unhealthy == ",".join(found), "the reason and the list are of one write"
+    return found.get(f"Ascend910-{CHIP}", [])
+
+
+@pytest.mark.timeout(60)
+def test_a_killed_agent_upgrades_and_releases_as_if_it_had_lived(folder_node: Node) -> None:
+    node = folder_node
+    node.environment["VIGIL_LINK_DOWN_FAULT_TIMEOUT_SECONDS"] = "6"
+    node.environment["VIGIL_LINK_DOWN_RECOVER_TIMEOUT_SECONDS"] = "6"
+    node.start()
+    node.healthy()
+    node.emulator.link(CHIP, up=False)
+    node.until(lambda now: now.codes(CHIP) == {LINK_DOWN}, "the link is shown down")
+    assert reasons(node) == []
+    node.kill()
+    node.start()
+    node.wait(lambda: reasons(node) != [], "it is upgraded", 10)
+    (seen,) = [row for row in node.journal("reports") if LINK_DOWN in json.dumps(row)][:1]
+    occurred_ms = next(item["seen_at_ms"] for item in seen if item.get("code") == LINK_DOWN)
+    upgraded = {
+        "upgrade_time": occurred_ms + 6_000,
+        "fault_code": LINK_DOWN,
+        "fault_level": "PreSeparateNPU",
+        "upgrade_type": "FaultDuration",
+    }
+    assert reasons(node) == [upgraded]
+    node.emulator.link(CHIP, up=True)
+    node.wait(lambda: not node.status()["faults"], "the fault is over")
+    node.kill()
+    node.start()
+    node.up()
+    assert reasons(node) == [upgraded], "not trusted yet"
+    node.until(lambda now: not now.faults, "it is released", 10)
+    assert reasons(node) == []
