@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from agent import metrics
-from service.pages import health_answer, json_answer, metrics_answer, ready_answer
+from service import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from aiohttp import web
 
     from agent.npu_exporter import Cards
     from agent.publication import Publication
@@ -29,26 +29,13 @@ def application(
     ``records`` are by document. Without ``cards`` there are no metrics under NPU exporter's names.
     """
 
-    async def health(_: web.Request) -> web.Response:
-        return health_answer(picture().stalled)
-
-    async def ready(_: web.Request) -> web.Response:
-        return ready_answer(picture().not_ready)
-
-    async def scrape(_: web.Request) -> web.Response:
-        return metrics_answer(metrics.exposition(picture(), records, cards and cards()))
-
-    async def status(_: web.Request) -> web.Response:
-        return json_answer(picture())
-
-    async def faults(_: web.Request) -> web.Response:
+    def faults() -> object:
         now = picture()
-        return json_answer({"node": now.node, "at_ms": now.at_ms, "faults": now.faults})
+        return {"node": now.node, "at_ms": now.at_ms, "faults": now.faults}
 
-    pages = web.Application()
-    pages.router.add_get("/healthz", health)
-    pages.router.add_get("/readyz", ready)
-    pages.router.add_get("/metrics", scrape)
-    pages.router.add_get("/api/v1/status", status)
-    pages.router.add_get("/api/v1/faults", faults)
-    return pages
+    return pages.application(
+        stalled=lambda: picture().stalled,
+        not_ready=lambda: picture().not_ready,
+        exposition=lambda: metrics.exposition(picture(), records, cards and cards()),
+        api={"/api/v1/status": picture, "/api/v1/faults": faults},
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from aggregator import metrics
-from service.pages import health_answer, json_answer, metrics_answer, ready_answer
+from service import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aiohttp import web
 
     from aggregator.status import Health, Status
 
@@ -18,37 +18,25 @@ if TYPE_CHECKING:
 def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> web.Application:
     """The pages. ``probe`` and ``picture`` are taken anew for each request."""
 
-    async def health(_: web.Request) -> web.Response:
-        return health_answer(probe().stalled)
+    def showing(parts: Callable[[Status], dict[str, object]]) -> Callable[[], object]:
+        """``parts`` of the picture, and when it was taken."""
 
-    async def ready(_: web.Request) -> web.Response:
-        return ready_answer(probe().not_ready)
+        def show() -> object:
+            now = picture()
+            return {"at_ms": now.at_ms, **parts(now)}
 
-    async def scrape(_: web.Request) -> web.Response:
-        return metrics_answer(metrics.exposition(picture()))
+        return show
 
-    async def nodes(_: web.Request) -> web.Response:
-        now = picture()
-        return json_answer({"at_ms": now.at_ms, "nodes": now.nodes})
-
-    async def liveness(_: web.Request) -> web.Response:
-        now = picture()
-        return json_answer({"at_ms": now.at_ms, "liveness": now.liveness})
-
-    async def faults(_: web.Request) -> web.Response:
-        now = picture()
-        return json_answer({"at_ms": now.at_ms, "faults": now.faults})
-
-    async def documents(_: web.Request) -> web.Response:
-        now = picture()
-        return json_answer({"at_ms": now.at_ms, "stores": now.sources, "documents": now.documents})
-
-    pages = web.Application()
-    pages.router.add_get("/healthz", health)
-    pages.router.add_get("/readyz", ready)
-    pages.router.add_get("/metrics", scrape)
-    pages.router.add_get("/api/v1/nodes", nodes)
-    pages.router.add_get("/api/v1/liveness", liveness)
-    pages.router.add_get("/api/v1/faults", faults)
-    pages.router.add_get("/api/v1/documents", documents)
-    return pages
+    return pages.application(
+        stalled=lambda: probe().stalled,
+        not_ready=lambda: probe().not_ready,
+        exposition=lambda: metrics.exposition(picture()),
+        api={
+            "/api/v1/nodes": showing(lambda now: {"nodes": now.nodes}),
+            "/api/v1/liveness": showing(lambda now: {"liveness": now.liveness}),
+            "/api/v1/faults": showing(lambda now: {"faults": now.faults}),
+            "/api/v1/documents": showing(
+                lambda now: {"stores": now.sources, "documents": now.documents}
+            ),
+        },
+    )

@@ -14,7 +14,7 @@ from aiohttp import web
 from contract.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
 log = logging.getLogger("service.pages")
@@ -26,26 +26,50 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHUTDOWN_SECONDS = 0.5
 
 
-def json_answer(value: object, status: int = 200) -> web.Response:
-    """``value`` as JSON on a line of its own."""
+def application(
+    stalled: Callable[[], Mapping[str, float]],
+    not_ready: Callable[[], Sequence[str]],
+    exposition: Callable[[], bytes],
+    api: Mapping[str, Callable[[], object]],
+) -> web.Application:
+    """The pages of a daemon; what they show is taken anew for each request.
+
+    ``/healthz`` is 503 while a task stalls and says for how many seconds, ``/readyz`` is 503 while
+    there are reasons against it, ``/metrics`` is Prometheus' text format. ``api`` holds paths and
+    what is shown there as JSON.
+    """
+
+    async def health(_: web.Request) -> web.Response:
+        stuck = stalled()
+        return _json({"healthy": not stuck, "stalled": stuck}, 503 if stuck else 200)
+
+    async def ready(_: web.Request) -> web.Response:
+        reasons = not_ready()
+        return _json({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=exposition(), headers={"Content-Type": _METRICS_TYPE})
+
+    pages = web.Application()
+    pages.router.add_get("/healthz", health)
+    pages.router.add_get("/readyz", ready)
+    pages.router.add_get("/metrics", metrics)
+    for path, value in api.items():
+        pages.router.add_get(path, _showing(value))
+    return pages
+
+
+def _showing(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def show(_: web.Request) -> web.Response:
+        return _json(value())
+
+    return show
+
+
+def _json(value: object, status: int = 200) -> web.Response:
     return web.Response(
         body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json"
     )
-
-
-def health_answer(stalled: Mapping[str, float]) -> web.Response:
-    """``/healthz``: 503 while a task stalls; which ones, and for how many seconds."""
-    return json_answer({"healthy": not stalled, "stalled": stalled}, 503 if stalled else 200)
-
-
-def ready_answer(reasons: Sequence[str]) -> web.Response:
-    """``/readyz``: 503 with the reasons why not; ready where there are none."""
-    return json_answer({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
-
-
-def metrics_answer(exposition: bytes) -> web.Response:
-    """``/metrics``: the text format of Prometheus."""
-    return web.Response(body=exposition, headers={"Content-Type": _METRICS_TYPE})
 
 
 @contextlib.asynccontextmanager

@@ -6,22 +6,18 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from contract.errors import ConfigurationError
-from service.pages import health_answer, json_answer, ready_answer, serving
+from service.pages import application, serving
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aiohttp import web
+
 
 def one_page() -> web.Application:
-    async def hello(_: web.Request) -> web.Response:
-        return json_answer({"hello": [1]})
-
-    pages = web.Application()
-    pages.router.add_get("/hello", hello)
-    return pages
+    return application(dict, tuple, bytes, {"/hello": lambda: {"hello": [1]}})
 
 
 async def test_the_address_is_noted_and_answers(tmp_path: Path) -> None:
@@ -71,10 +67,21 @@ async def test_an_address_that_cannot_be_used(tmp_path: Path) -> None:
             pass
 
 
-def test_probes_say_what_is_wrong() -> None:
-    well, stalled = health_answer({}), health_answer({"driver": 61.5})
-    assert (well.status, stalled.status) == (200, 503)
-    assert stalled.text == '{"healthy":false,"stalled":{"driver":61.5}}\n'
-    ready, waiting = ready_answer(()), ready_answer(("no store",))
-    assert (ready.status, waiting.status) == (200, 503)
-    assert waiting.text == '{"ready":false,"reasons":["no store"]}\n'
+async def test_probes_say_what_is_wrong(tmp_path: Path) -> None:
+    stalled: dict[str, float] = {}
+    reasons: list[str] = []
+    pages = application(lambda: stalled, lambda: reasons, lambda: b"up 1\n", {})
+    async with serving(pages, "127.0.0.1:0", tmp_path), aiohttp.ClientSession() as session:
+        url = (tmp_path / "listen").read_text().strip()
+
+        async def ask(path: str) -> tuple[int, str]:
+            async with session.get(url + path) as response:
+                return response.status, await response.text()
+
+        assert await ask("/healthz") == (200, '{"healthy":true,"stalled":{}}\n')
+        assert await ask("/readyz") == (200, '{"ready":true,"reasons":[]}\n')
+        stalled["driver"] = 61.5
+        reasons.append("no store")
+        assert await ask("/healthz") == (503, '{"healthy":false,"stalled":{"driver":61.5}}\n')
+        assert await ask("/readyz") == (503, '{"ready":false,"reasons":["no store"]}\n')
+        assert await ask("/metrics") == (200, "up 1\n")
