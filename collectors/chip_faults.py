@@ -223,16 +223,29 @@ class _Watch:
         while True:
             self._around.progress()
             self._changed.clear()
-            due, watched, query = min(self._queries(), key=lambda item: item[0])
-            wait = due - self._loop.time()
+            queries = sorted(self._queries(), key=lambda item: item[0])
+            wait = queries[0][0] - self._loop.time()
             if wait < _DUE_SECONDS:
-                await self._ask(watched, query, due)
+                await self._ask_due(queries)
                 continue
             try:
                 async with asyncio.timeout(min(wait, self._period_seconds / 2)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    async def _ask_due(self, queries: Iterable[tuple[float, _Watched, Query]]) -> None:
+        """Ask what is due of ``queries``, until an event changes what is due next.
+
+        One order for a whole round: an idle agent spends its time on little else.
+        """
+        for _, watched, query in queries:
+            due = watched.next(query)
+            if due - self._loop.time() < _DUE_SECONDS:
+                await self._ask(watched, query, due)
+                self._around.progress()
+            if self._changed.is_set():
+                return
 
     def _queries(self) -> Iterator[tuple[float, _Watched, Query]]:
         for watched in self._chips.values():
