@@ -361,7 +361,7 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publications, len(chips), driver, self._heartbeat.conflict),
+            not_ready=status.not_ready(publications, chips, driver, self._heartbeat.conflict),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),

@@ -38,13 +38,15 @@ class ChipStatus(msgspec.Struct, frozen=True):
 
     ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
     tool says; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
-    it, be the code there or gone.
+    it, be the code there or gone. Without ``was_read`` the driver never told anything of its codes:
+    the level is only what others know.
     """
 
     chip: int
     device: str
     health: int | None
     link_up: bool | None
+    was_read: bool
     level: str
     faults: int
     upgrades: tuple[Upgrade, ...]
@@ -167,6 +169,7 @@ def chip_statuses(
             device=f"{device_type}-{chip}",
             health=None if (word := reading(chip, HEALTH)) is None else int(word),
             link_up=None if (up := reading(chip, LINK_UP)) is None else bool(up),
+            was_read=known.was_read,
             level=known.level.value,
             faults=len(known.faults),
             upgrades=known.upgrades,
@@ -270,7 +273,7 @@ def heartbeat_status(heartbeat: Heartbeat) -> HeartbeatStatus:
 
 def not_ready(
     publications: Iterable[PublicationStatus],
-    chips: int,
+    chips: Iterable[ChipStatus],
     driver: DriverStatus,
     conflict: str | None,
 ) -> tuple[str, ...]:
@@ -282,7 +285,7 @@ def not_ready(
     if driver.library is None:
         why = "" if driver.trouble is None else f": {driver.trouble}"
         reasons.append(f"the driver has not answered yet{why}")
-    elif not chips:
+    elif not any(chip.was_read for chip in chips):
         reasons.append("no chip was read yet")
     for publication in publications:
         if publication.conflict_since_ms is not None:
