@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import time
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,8 @@ class DeviceInfoDocument:
         self._tables = tables
         self.isolation = Isolation()
         self._inventory: Inventory | None = None
+        self._made_of: tuple[object, ...] = ()
+        self._made: Wanted | None = None
         self._inventory_at = 0.0
 
     @property
@@ -84,8 +87,15 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or not self._is_told(inventory, state):
             return None
+        made_of = state, inventory, self.isolation
+        if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
+            # All three are immutable, and one event asks more than once.
+            self._made_of, self._made = made_of, self._make(*made_of)
+        return self._made
+
+    def _make(self, state: State, inventory: Inventory, isolation: Isolation) -> Wanted:
         family = family_of(inventory)
-        content = render(state, inventory, 0, isolation=self.isolation)
+        content = render(state, inventory, 0, isolation=isolation)
 
         def stamped(stamp: int) -> Document:
             info = replace(
