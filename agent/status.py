@@ -58,6 +58,7 @@ class FaultStatus(msgspec.Struct, frozen=True):
 
     ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
     (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
+    ``source`` said it first, ``said_by`` are those that say so now; none while it may be over.
     ``chip`` and ``device`` are ``None`` for what is no chip. ``level`` is empty for a code in no
     table: it is in no document.
     """
@@ -74,6 +75,7 @@ class FaultStatus(msgspec.Struct, frozen=True):
     episode: str
     reason: str
     source: str
+    said_by: tuple[str, ...]
     once: bool
 
 
@@ -204,6 +206,7 @@ def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
             episode=fault.episode,
             reason=fault.because,
             source=fault.source,
+            said_by=fault.said_by,
             once=fault.once,
         )
         for subject, known in subjects

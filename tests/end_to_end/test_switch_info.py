@@ -117,6 +117,10 @@ def test_a_library_that_hangs_at_start_holds_nothing_up_for_long(a3: Node) -> No
     assert switch_info(a3)["NodeStatus"] == ""
     a3.emulator.clear(LIST)
     a3.wait(lambda: switch_info(a3)["NodeStatus"] == "Healthy", "they answer", 20)
+    a3.emulator.hang(LIST)
+    a3.wait(lambda: LIST in str(blind(a3)), "the switches are blind again", 20)
+    status, seconds = a3.stop()
+    assert (status, seconds < 4) == (0, True)
 
 
 def test_no_library(a3: Node, tmp_path: Path) -> None:
