@@ -228,6 +228,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
                 "episode": "e1",
                 "reason": "the level table",
                 "source": "chip-faults",
+                "said_by": ["chip-faults"],
                 "once": False,
             },
             {
@@ -243,6 +244,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
                 "episode": "e2",
                 "reason": "the level table",
                 "source": "bmc",
+                "said_by": ["bmc"],
                 "once": False,
             },
         ]
