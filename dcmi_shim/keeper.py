@@ -36,7 +36,6 @@ _LATE_COPIES_SECONDS = 5.0
 """How long a process may be behind one that ended, with events that both were told of."""
 
 
-
 @dataclass(frozen=True)
 class DriverSettings:
     """Deadlines and periods, in seconds.
