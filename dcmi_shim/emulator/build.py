@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,8 +64,11 @@ def compiled(*parts: Sequence[str]) -> Iterator[Objects]:
     """
     with tempfile.TemporaryDirectory(prefix="vigil-emulator-") as scratch:
         directory = Path(scratch)
-        sources = dict.fromkeys(source for part in parts for source in part)
-        _run([*_COMPILE, "-c", *(str(SOURCES / source) for source in sources)], directory)
+        sources = [*dict.fromkeys(str(SOURCES / source) for part in parts for source in part)]
+        workers = min(os.cpu_count() or 1, len(sources))
+        with ThreadPoolExecutor(workers) as compilers:
+            shares = [[*_COMPILE, "-c", *sources[first::workers]] for first in range(workers)]
+            list(compilers.map(lambda share: _run(share, directory), shares))
         yield Objects(directory)
 
 
