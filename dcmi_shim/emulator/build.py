@@ -18,7 +18,17 @@ from dcmi_shim.emulator.functions import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_COMPILE = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra")
+# Times in a damaged state file may lie anywhere; their differences wrap.
+_COMPILE = (
+    "-fwrapv",
+    "-std=gnu11",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+)
 _LINK_LIBRARY = ("-shared", "-pthread", "-Wl,-z,nodelete", "-Wl,-z,defs")
 _LINK_PROGRAM = ("-pthread",)
 
