@@ -42,7 +42,7 @@ from collectors.table import COLLECTORS
 from contract import catalogue
 from contract.codes import LINK_DOWN
 from contract.errors import StoreError, VigilError
-from contract.observation import NODE, Gap
+from contract.observation import NODE, Gap, SourceBlind
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
@@ -239,6 +239,9 @@ class Agent:
                     settings = self._settings.get(name, {})
                     if settings.pop("enabled", True):
                         root(name, self._collect(make(**settings)))
+                    elif believed(self._verdicts.state, name):
+                        why = "it is not to be asked; what it said last stays"
+                        self._report([SourceBlind(name, NODE, self._started_at_ms, why)])
         except BaseExceptionGroup as group:
             causes = list(leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
