@@ -120,7 +120,7 @@ class NodeInfoDocument:
         except DocumentError as error:
             log.warning("the document that is there makes no sense: %s", error)
             return ()
-        if not found.update_time_ms:
+        if found.update_time_ms <= 0:
             return ()
         return tuple(
             Observation(
