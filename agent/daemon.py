@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.daemon")
 
+_LAST_BEAT_SECONDS = 1.0
 _HEARTBEAT_PATIENCE_SECONDS = 30.0
 # Timers may fire early by the resolution of their clock.
 _TIMER_SECONDS = 0.01
@@ -336,6 +337,10 @@ class Agent:
         """Journal the end and give everything back, without waiting for the driver."""
         self._leaving.begin()
         self._driver.close()
+        if self._was_stopped:
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(_LAST_BEAT_SECONDS):
+                    await self._heartbeat.leave(self._configuration.heartbeat.absence_seconds)
         self._verdicts.end()
         self._journal.append([(Kind.STOP, _text({"reason": self._last_words}))], _wall_clock())
         if not await self._journal.close():

@@ -32,6 +32,7 @@ log = logging.getLogger("agent.publisher")
 
 _IDLE_SECONDS = 300.0
 _REQUEST_SECONDS = 5.0
+_MARK_SECONDS = 10.0
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
@@ -156,7 +157,7 @@ class Publisher:
         while not pause.until.is_set() and (left := deadline - _now()) > 0:
             self._edges.progress()
             try:
-                async with asyncio.timeout(min(left, 1.0)):
+                async with asyncio.timeout(min(left, _MARK_SECONDS)):
                     await pause.until.wait()
             except TimeoutError:
                 continue
