@@ -17,7 +17,7 @@ from agent.holder import identity
 if TYPE_CHECKING:
     from stores.base import Beat
 
-_SILENT_INTERVALS = 3
+SILENT_INTERVALS = 3
 
 
 class Standing(StrEnum):
@@ -84,4 +84,4 @@ def not_seen(claim: Claim, steady_seconds: float) -> Claim:
 
 def duration_seconds(beat: Beat) -> float:
     """How long a heartbeat may stay as it is before whoever made it has gone."""
-    return _SILENT_INTERVALS * beat.interval_seconds
+    return SILENT_INTERVALS * beat.interval_seconds

@@ -84,6 +84,7 @@ class Heartbeat(Section):
     """The proof that the agent is alive."""
 
     interval_seconds: float = Field(default=5.0, ge=0.1, le=300)
+    absence_seconds: float = Field(default=0.0, ge=0, le=900)
     annotations: bool = False
     """Off: each is a write of the Node object, which wakes everybody who watches nodes."""
 

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.claim import Claim, Standing, duration_seconds, look, not_seen
+from agent.claim import SILENT_INTERVALS, Claim, Standing, duration_seconds, look, not_seen
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from stores.backoff import Backoff
@@ -151,12 +151,9 @@ class Heartbeat:
 
     async def _beat(self) -> bool:
         now_ms = self._edges.wall_clock()
-        # Who observes beats looks for a change, whatever our clock does.
-        self._stamp_ms = now_ms if now_ms != self._stamp_ms else now_ms + 1
-        beat = Beat(self.node, self.holder, self.interval_seconds, self._stamp_ms)
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
-                await self._store.beat(beat)
+                await self._store.beat(self._next(now_ms, self.interval_seconds))
         except (StoreError, TimeoutError) as error:
             return self._failed("no heartbeat can be written", error)
         self.beats += 1
@@ -166,6 +163,22 @@ class Heartbeat:
         if self._annotates:
             await self._annotate(now_ms // 1000)
         return True
+
+    def _next(self, now_ms: int, interval_seconds: float) -> Beat:
+        # Who observes beats looks for a change, whatever our clock does.
+        self._stamp_ms = now_ms if now_ms != self._stamp_ms else now_ms + 1
+        return Beat(self.node, self.holder, interval_seconds, self._stamp_ms)
+
+    async def leave(self, absence_seconds: float) -> None:
+        """Beat for the last time: the node is lost only after ``absence_seconds`` of silence.
+
+        So a planned stop (an upgrade that pulls an image) is no loss of the node. Whoever may not
+        beat now leaves as it is. Raises ``StoreError``.
+        """
+        interval_seconds = absence_seconds / SILENT_INTERVALS
+        may_beat = self._claim.standing is Standing.OURS and self.withheld is None
+        if may_beat and interval_seconds > self.interval_seconds:
+            await self._store.beat(self._next(self._edges.wall_clock(), interval_seconds))
 
     async def _annotate(self, now_seconds: int) -> None:
         """Beat for readers of old releases as well (``spec/noded.md`` 7.2).

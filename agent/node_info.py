@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import tzinfo
 
-    from agent.state import State, SubjectState
+    from agent.state import Fault, State, SubjectState
 
 log = logging.getLogger("agent.node_info")
 
@@ -42,7 +42,7 @@ _STATUS = {
 def faulty_parts(state: State) -> tuple[FaultDevice, ...]:
     """The parts of the server that have a code of the level table, by type and number.
 
-    Codes are in order of first sight.
+    Codes are in the order in which the BMC listed them when the part changed last.
     """
     parts = (
         _part(subject.part, subject.id, known)
@@ -55,9 +55,15 @@ def faulty_parts(state: State) -> tuple[FaultDevice, ...]:
 
 def _part(device_type: str, device_id: int, known: SubjectState) -> FaultDevice:
     live = [fault for fault in known.faults.values() if fault.level]
-    live.sort(key=lambda fault: (fault.first_seen_ms, fault.revision))
+    live.sort(key=_order)
     level = min((fault.level for fault in live), key=_RANK.__getitem__, default="")
     return FaultDevice(device_type, device_id, [fault.code for fault in live], level)
+
+
+def _order(fault: Fault) -> tuple[float, int, int]:
+    """By place in the BMC's list; one that only a document told of is behind, as it came."""
+    place = math.inf if fault.serial is None else fault.serial
+    return place, fault.first_seen_ms, fault.revision
 
 
 def node_status(parts: Iterable[FaultDevice]) -> str:

@@ -255,7 +255,8 @@ def _present(
     known: SubjectState, held: Fault | None, item: Observation, draft: Draft
 ) -> SubjectState:
     if held is not None:
-        return _update(known, held, held, item, draft, f"is {_found_by(item)}")
+        seen = held if item.subject.kind != "host" else replace(held, serial=item.serial)
+        return _update(known, held, seen, item, draft, f"is {_found_by(item)}")
     ended = known.ended.get(item.code)
     if ended is None or ended.fault is None or not is_recent(ended, item.seen_at_ms):
         return _begin(known, _new_fault(known, item, draft), item, draft)
@@ -265,6 +266,7 @@ def _present(
         fault,
         level=verdict.level,
         because=verdict.because,
+        serial=item.serial if item.subject.kind == "host" else fault.serial,
         revision=draft.revision + 1,
         witnesses=_witnesses(fault, (item.source,)),
     )

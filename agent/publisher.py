@@ -180,23 +180,27 @@ class Publisher:
         stamp, early_seconds = self._stamps.next(now_ms // 1000, _now())
         if early_seconds > 0 and wanted.stamped is not None:
             return _Pause(early_seconds, self._woken)
-        wanted = await self._committed(wanted)
+        committed = await self._committed(wanted)
+        if committed is None:
+            return None
+        wanted = committed
         document = None if wanted.stamped is None else wanted.stamped(stamp)
         lag = self.record.waiting
         return await self._write(
             _Write(document, wanted.content, wanted.revision, stamp, reason, now_ms, lag)
         )
 
-    async def _committed(self, wanted: Wanted) -> Wanted:
+    async def _committed(self, wanted: Wanted) -> Wanted | None:
         """Wait for the journal to have ``wanted``, or what has followed meanwhile.
 
         So the events of a burst go out together, without a wait that a single one would feel.
+        ``None`` when what is there must stay after all.
         """
         for _ in range(_COMMITS):
             await self._edges.before_write()
             newest = self._edges.wanted()
             if newest is None or newest.revision == wanted.revision:
-                return wanted
+                return newest
             wanted = newest
         await self._edges.before_write()
         return wanted

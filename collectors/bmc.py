@@ -25,7 +25,7 @@ from contract.observation import (
 from dcmi_shim.ipmi import Ipmi
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from collectors.base import Need, Surroundings
     from contract.levels import Severity
@@ -108,7 +108,8 @@ class BmcBeliefs:
             self._answered = True
             reports.append(SourceAnswered(self._source, NODE, now_ms))
         found = {(host_subject(alarm.device, alarm.index), alarm.code): alarm for alarm in alarms}
-        reports += self._came(found, now_ms)
+        changed = {subject for subject, _ in found.keys() ^ self._present.keys()}
+        reports += self._there(found, changed, now_ms)
         for key in sorted(self._present.keys() - found.keys()):
             raised_at_ms = self._present.pop(key)
             reports.append(self._observation(key, Assertion.ABSENT, now_ms, raised_at_ms))
@@ -121,15 +122,25 @@ class BmcBeliefs:
         self._answered = False
         return [SourceBlind(self._source, NODE, since_ms, reason)]
 
-    def _came(
-        self, found: Mapping[tuple[Subject, str], Alarm], now_ms: int
+    def _there(
+        self,
+        found: Mapping[tuple[Subject, str], Alarm],
+        changed: Collection[Subject],
+        now_ms: int,
     ) -> Iterator[Observation]:
-        for key, alarm in found.items():
-            if key in self._present:
+        """The alarms of the parts that changed, also those that stayed: their order is told anew.
+
+        The document lists the codes of a part as the BMC did at its last change; another order
+        alone is no change (``spec/noded.md`` 2.3, 2.5).
+        """
+        for place, (key, alarm) in enumerate(found.items()):
+            if key[0] not in changed:
                 continue
-            raised_at_ms = plausible_ms(alarm.raised_at_seconds, now_ms)
-            self._present[key] = raised_at_ms
-            yield self._observation(key, Assertion.PRESENT, now_ms, raised_at_ms, alarm.severity)
+            if key not in self._present:
+                self._present[key] = plausible_ms(alarm.raised_at_seconds, now_ms)
+            yield self._observation(
+                key, Assertion.PRESENT, now_ms, self._present[key], alarm.severity, place
+            )
 
     def _observation(
         self,
@@ -138,6 +149,7 @@ class BmcBeliefs:
         now_ms: int,
         raised_at_ms: int | None,
         severity: Severity | None = None,
+        place: int | None = None,
     ) -> Observation:
         subject, code = key
         return Observation(
@@ -148,6 +160,7 @@ class BmcBeliefs:
             seen_at_ms=now_ms,
             severity=severity,
             driver_raised_at_ms=raised_at_ms,
+            serial=place,
         )
 
 

@@ -61,7 +61,8 @@ class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=
     ``code`` is formatted as on the wire (8 or more upper-case hexadecimal digits).
     ``driver_raised_at_ms`` is what the driver says, ``seen_at_ms`` when this host learned it.
     OCCUR, RECOVER and ONCE come from events; PRESENT and ABSENT from audits that disagree with
-    what was believed.
+    what was believed. ``serial`` is the driver's number of an event, or the place of an alarm in a
+    BMC's list.
     """
 
     source: str

@@ -218,3 +218,22 @@ def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:
     assert one == this_holder(tmp_path / "one") == this_holder(tmp_path / "link")
     assert identity(one) != identity(this_holder(tmp_path / "two"))
     assert one.endswith(f"_{identity(one)}")
+
+
+async def test_who_is_stopped_may_be_away_for_a_while(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 0.2)
+    async with running(bench):
+        await bench.beats(1)
+    (before,) = await bench.store.beats()
+    await bench.heartbeat.leave(0.5)
+    assert await bench.store.beats() == (before,), "3 intervals are longer"
+    await bench.heartbeat.leave(300.0)
+    (last,) = await bench.store.beats()
+    assert (last.interval_seconds, last.holder) == (100.0, HOLDER)
+    assert last.beaten_at_ms > before.beaten_at_ms
+
+
+async def test_who_does_not_beat_does_not_say_goodbye(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 0.2)
+    await bench.heartbeat.leave(300.0)
+    assert await bench.store.beats() == ()

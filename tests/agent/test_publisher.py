@@ -82,6 +82,7 @@ class Bench:
         self.first_read: list[Document | None] = []
         self.acknowledged: list[tuple[str, int]] = []
         self.before_writes = 0
+        self.while_committing: Callable[[], None] = lambda: None
         self.publisher = Publisher(
             self.store,
             SPACE,
@@ -121,6 +122,7 @@ class Bench:
 
     async def before_write(self) -> None:
         self.before_writes += 1
+        self.while_committing()
 
     def say(self, content: str) -> None:
         self.content = content

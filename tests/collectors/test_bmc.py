@@ -129,14 +129,20 @@ def test_what_was_reported_is_always_the_last_complete_reading(
         answers = [report for report in reports if isinstance(report, SourceAnswered)]
         assert len(answers) == (blind or all(before is None for before in readings[:number]))
         blind = False
-        for report in reports:
-            if isinstance(report, Observation):
-                key = (report.subject, report.code)
-                assert (report.assertion is Assertion.PRESENT) == (key not in present)
-                present ^= {key}
-        assert present == {
-            (host_subject(alarm.device, alarm.index), alarm.code) for alarm in reading
-        }
+        listed = list(
+            dict.fromkeys(
+                (host_subject(alarm.device, alarm.index), alarm.code) for alarm in reading
+            )
+        )
+        changed = {subject for subject, _ in present ^ set(listed)}
+        told = [report for report in reports if isinstance(report, Observation)]
+        there = [one for one in told if one.assertion is Assertion.PRESENT]
+        assert [(one.subject, one.code, one.serial) for one in there] == [
+            (*key, place) for place, key in enumerate(listed) if key[0] in changed
+        ]
+        gone = {(one.subject, one.code) for one in told if one.assertion is Assertion.ABSENT}
+        assert gone == present - set(listed)
+        present = set(listed)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,23 @@ def test_it_beats_before_the_driver_answers(cluster_node: Node, cluster: Cluster
     assert "npu_vigil_heartbeat_conflict 0.0" in metrics
 
 
+def test_a_stop_may_take_a_while_and_a_kill_may_not(cluster_node: Node, cluster: Cluster) -> None:
+    node = cluster_node
+    node.options += ["--heartbeat-interval-seconds", "0.5"]
+    node.environment["VIGIL_HEARTBEAT_ABSENCE_SECONDS"] = "300"
+    node.start()
+    node.wait(lambda: lease(cluster) is not None, "the first beat", 5.0)
+    node.kill()
+    assert lease(cluster)["leaseDurationSeconds"] == 2
+    node.start()
+    node.healthy()
+    status, seconds = node.stop()
+    assert (status, lease(cluster)["leaseDurationSeconds"]) == (0, 300)
+    assert seconds < 3
+    node.start()
+    node.wait(lambda: lease(cluster)["leaseDurationSeconds"] == 2, "it beats as before", 5.0)
+
+
 def test_it_does_not_beat_while_a_collector_hangs(folder_node: Node, tmp_path: Path) -> None:
     node = folder_node
     node.options += ["--heartbeat-interval-seconds", "0.2"]
