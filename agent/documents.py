@@ -19,7 +19,7 @@ from agent.state import Acknowledged
 from agent.status import publication_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from agent.journal import Journal
     from agent.publication import Publication
@@ -62,7 +62,7 @@ class Made(Protocol):
 class Desk:
     """What the documents need of their daemon.
 
-    While ``may_publish`` says no, what is there stays as it is.
+    While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
     """
 
     store: Store
@@ -71,6 +71,7 @@ class Desk:
     progress: Stalls
     wall_clock: WallClock
     may_publish: Callable[[], bool]
+    look_around: Callable[[], Awaitable[None]]
 
 
 class Documents:
@@ -110,6 +111,7 @@ class Documents:
                 stamp_of=document.stamp_of,
                 verify=document.verify,
                 before_write=self._until_committed,
+                before_repair=self._desk.look_around,
                 on_first_read=partial(self._first_read, kind, document),
                 on_foreign=partial(self._foreign, document),
                 on_acknowledged=partial(self._acknowledged, kind, document),
