@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent import heartbeat, status
+from agent.device_info import PATIENCE_SECONDS
 from agent.documents import Desk, Documents
 from agent.holder import this_holder
 from agent.http import SOCKET_NAME, application
@@ -67,6 +68,8 @@ log = logging.getLogger("agent.daemon")
 
 _LAST_BEAT_SECONDS = 1.0
 _HEARTBEAT_PATIENCE_SECONDS = 30.0
+# Timers may fire early by the resolution of their clock.
+_TIMER_SECONDS = 0.01
 
 
 class Stopped(Exception):
@@ -263,7 +266,11 @@ class Agent:
             inventory = await self._driver.inventory()
             if inventory != self._device_info.inventory:
                 self._device_info.identify(inventory)
-                self._documents.wake(_wall_clock())
+                now_ms = _wall_clock()
+                self._documents.wake(now_ms)
+                # Who is silent for longer is not waited for; nobody else would say so.
+                seconds = PATIENCE_SECONDS + _TIMER_SECONDS
+                asyncio.get_running_loop().call_later(seconds, self._documents.wake, now_ms)
             await self._gap.wait()
 
     def _report(self, reports: Sequence[Report]) -> None:
@@ -367,7 +374,7 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publications, len(chips), driver, self._heartbeat.conflict),
+            not_ready=status.not_ready(publications, chips, driver, self._heartbeat.conflict),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),

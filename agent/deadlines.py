@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent import durations
-from agent.draft import Draft, end, judged_again, level_of
+from agent.draft import Draft, end, judged_again, level_of, without
+from agent.event_order import RETURN_WINDOW_MS
 from agent.state import ChangeKind, ChipState, Ended, Fault, SubjectState
 from contract.policies import FAULT_DURATION
 
@@ -39,10 +40,18 @@ def _end_ms(fault: Fault | None) -> int | None:
 
 
 def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
-    """When time alone changes what is known of ``code``; rules wait until ``settled_ms``."""
+    """When time alone changes what is known of ``code``; rules wait until ``settled_ms``.
+
+    What is no chip is forgotten when its recovery cannot matter any more: there are hundreds of
+    switch ports, and each would be looked at with every event for ever.
+    """
     end_ms = _end_ms(known.faults.get(code))
     if not isinstance(known, ChipState):
-        return end_ms
+        ended = known.ended.get(code)
+        if ended is None:
+            return end_ms
+        forget_ms = ended.at_ms + RETURN_WINDOW_MS
+        return forget_ms if end_ms is None else min(end_ms, forget_ms)
     rule_ms = durations.due_ms(known, code, tables.durations)
     if rule_ms is not None:
         rule_ms = max(rule_ms, settled_ms)
@@ -54,6 +63,8 @@ def _next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> tuple[
     codes = set(known.faults)
     if isinstance(known, ChipState):
         codes.update(upgrade.code for upgrade in known.upgrades)
+    else:
+        codes.update(known.ended)
     dues = ((due_ms_of(known, code, tables, settled_ms), code) for code in codes)
     return min(((due, code) for due, code in dues if due is not None), default=None)
 
@@ -79,8 +90,9 @@ def expire(
             fault = known.faults.get(code)
             if fault is not None and _end_ms(fault) == due_ms:
                 known = _end_by_time(known, subject, fault, due_ms, draft)
+            elif not isinstance(known, ChipState):
+                known = replace(known, ended=without(known.ended, code))
             else:
-                assert isinstance(known, ChipState)
                 known = _apply_rule(known, subject, code, due_ms or now_ms, draft)
         left[subject] = known
     return left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from agent.publisher import Wanted
 from agent.render import family_of, render
 from agent.state import CHIP_SOURCE, Adopted
-from agent.switch_info import remembered_ports, switch_info_text
+from agent.switch_info import is_told, remembered_ports, switch_info_text
 from contract.codes import is_code
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError
@@ -48,7 +49,8 @@ log = logging.getLogger("agent.device_info")
 
 REFRESH_SECONDS = 300.0
 """An unchanged document is written again so that its readers see its age (spec 1.7)."""
-_PATIENCE_SECONDS = 1.5
+PATIENCE_SECONDS = 1.5
+"""How long the first document waits for chips and switches of which nothing is known yet."""
 
 
 class DeviceInfoDocument:
@@ -61,6 +63,8 @@ class DeviceInfoDocument:
         self._tables = tables
         self.isolation = Isolation()
         self._inventory: Inventory | None = None
+        self._made_of: tuple[object, ...] = ()
+        self._made: Wanted | None = None
         self._inventory_at = 0.0
 
     @property
@@ -84,8 +88,15 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or not self._is_told(inventory, state):
             return None
+        made_of = state, inventory, self.isolation
+        if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
+            # All three are immutable, and one event asks more than once.
+            self._made_of, self._made = made_of, self._make(*made_of)
+        return self._made
+
+    def _make(self, state: State, inventory: Inventory, isolation: Isolation) -> Wanted:
         family = family_of(inventory)
-        content = render(state, inventory, 0, isolation=self.isolation)
+        content = render(state, inventory, 0, isolation=isolation)
 
         def stamped(stamp: int) -> Document:
             info = replace(
@@ -98,12 +109,15 @@ class DeviceInfoDocument:
         return Wanted(state.revision, content, stamped, REFRESH_SECONDS)
 
     def _is_told(self, inventory: Inventory, state: State) -> bool:
-        """Whether each chip answered or is known to be silent, so that lists are not in parts."""
+        """Whether each chip and the switches answered or are known to be silent, so that lists are
+        not in parts; after a moment those that answered are enough."""
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
-        if all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known):
-            return any(chip is not None and chip.was_read for chip in known)
-        late = time.monotonic() > self._inventory_at + _PATIENCE_SECONDS
-        return late and any(chip is not None and chip.was_read for chip in known)
+        if not any(chip is not None and chip.was_read for chip in known):
+            return False
+        if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
+            return True
+        chips = all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known)
+        return chips and is_told(state, family_of(inventory))
 
     def take_over(self, existing: Document | None) -> tuple[Input, ...]:
         """Keep what operators and earlier writers isolated in the document that is there.

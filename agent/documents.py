@@ -15,7 +15,7 @@ from agent.journal_file import Kind
 from agent.node_info import NodeInfoDocument
 from agent.policy import Input, is_one_off_waiting
 from agent.publisher import Edges, Publisher
-from agent.state import Acknowledged
+from agent.state import Acknowledged, Adopted
 from agent.status import publication_status
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class Documents:
         self._unread = set(self.publishers)
         self._all_read = asyncio.Event()
         known = self._state()
-        self._may_remember = not known.chips and not known.others
+        self._has_journal = bool(known.chips or known.others)
+        self._sources_began = False
 
     def _state(self) -> State:
         return self._desk.verdicts.state
@@ -146,13 +147,14 @@ class Documents:
         """Wait until the stored documents have told what they remember, but not for long.
 
         Without a journal they are the memory of this agent. What is told after its sources have
-        begun would be in nobody's beliefs, so it does not count.
+        begun would be in nobody's beliefs, so it does not count, except for why our own policy
+        upgraded a code: that is no source's belief, and its end is the policy's.
         """
-        if self._may_remember:
+        if not self._has_journal and not self._sources_began:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MEMORY_SECONDS):
                     await self._all_read.wait()
-            self._may_remember = False
+            self._sources_began = True
 
     async def _until_committed(self) -> None:
         journal = self._desk.journal
@@ -162,8 +164,10 @@ class Documents:
         reports = document.take_over(existing)
         if document is self.device_info:
             self._journal_isolation("found in the store")
-        if reports and self._may_remember:
-            self._desk.verdicts.take(reports)
+        if self._sources_began:
+            reports = tuple(report for report in reports if isinstance(report, Adopted))
+        if reports and not self._has_journal:
+            self._desk.verdicts.take(reports, self._desk.wall_clock())
         self._unread.discard(kind)
         if not self._unread:
             self._all_read.set()

@@ -248,6 +248,7 @@ class Journal:
                 self._queued_bytes -= len(self._queue.popleft().body) + _ROW_BYTES
             self._written += len(rows)
             self._dirty = True
+            self._condition.notify_all()
             dropped = self._dropped
         self._call(self._rows_committed, last, dropped)
 
@@ -265,6 +266,7 @@ class Journal:
     def _sync_loop(self) -> None:
         while True:
             with self._condition:
+                self._condition.wait_for(lambda: self._closing or self._dirty)
                 self._condition.wait_for(lambda: self._closing, _SYNC_SECONDS)
                 closing, dirty = self._closing, self._dirty
                 self._dirty = False

@@ -53,7 +53,8 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 
 def _chips(status: Status) -> Iterator[Metric]:
-    yield _gauge("npu_vigil_chips", "Chips that were read at least once.", len(status.chips))
+    read = sum(chip.was_read for chip in status.chips)
+    yield _gauge("npu_vigil_chips", "Chips that were read at least once.", read)
     faults = GaugeMetricFamily(
         "npu_vigil_faults",
         "A fault code that holds now on a chip, a switch port or a part of the server (1).",

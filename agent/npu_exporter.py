@@ -2,8 +2,8 @@
 
 Names, types, help texts and labels are those of NPU exporter (``spec/dcmi.md`` 9), so that
 dashboards and alerts built on it go on working. What has no answer has no sample. Error codes are
-those that hold; the driver's link-down is among them, and a dropped card, of which the driver lists
-nothing, is not.
+those that the driver says hold; its link-down is among them, what only the tool finds is not, nor
+is a dropped card, of which the driver lists nothing.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _error_codes(
 ) -> Iterator[Metric]:
     codes: dict[int, list[str]] = defaultdict(list)
     for fault in cards.faults:
-        if fault.chip is not None and fault.source == ChipFaults.name and fault.code != CARD_DROP:
+        if fault.chip is not None and ChipFaults.name in fault.said_by and fault.code != CARD_DROP:
             codes[fault.chip].append(fault.code)
     for place in range(_CODES):
         values = {

@@ -32,6 +32,7 @@ log = logging.getLogger("agent.publisher")
 
 _IDLE_SECONDS = 300.0
 _REQUEST_SECONDS = 5.0
+_MARK_SECONDS = 10.0
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
@@ -160,7 +161,7 @@ class Publisher:
         while not pause.until.is_set() and (left := deadline - _now()) > 0:
             self._edges.progress()
             try:
-                async with asyncio.timeout(min(left, 1.0)):
+                async with asyncio.timeout(min(left, _MARK_SECONDS)):
                     await pause.until.wait()
             except TimeoutError:
                 continue
@@ -183,23 +184,27 @@ class Publisher:
         stamp, early_seconds = self._stamps.next(now_ms // 1000, _now())
         if early_seconds > 0 and wanted.stamped is not None:
             return _Pause(early_seconds, self._woken)
-        wanted = await self._committed(wanted)
+        committed = await self._committed(wanted)
+        if committed is None:
+            return None
+        wanted = committed
         document = None if wanted.stamped is None else wanted.stamped(stamp)
         lag = self.record.waiting
         return await self._write(
             _Write(document, wanted.content, wanted.revision, stamp, reason, now_ms, lag)
         )
 
-    async def _committed(self, wanted: Wanted) -> Wanted:
+    async def _committed(self, wanted: Wanted) -> Wanted | None:
         """Wait for the journal to have ``wanted``, or what has followed meanwhile.
 
         So the events of a burst go out together, without a wait that a single one would feel.
+        ``None`` when what is there must stay after all.
         """
         for _ in range(_COMMITS):
             await self._edges.before_write()
             newest = self._edges.wanted()
             if newest is None or newest.revision == wanted.revision:
-                return wanted
+                return newest
             wanted = newest
         await self._edges.before_write()
         return wanted

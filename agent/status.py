@@ -38,13 +38,15 @@ class ChipStatus(msgspec.Struct, frozen=True):
 
     ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
     tool says; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
-    it, be the code there or gone.
+    it, be the code there or gone. Without ``was_read`` the driver never told anything of its codes:
+    the level is only what others know.
     """
 
     chip: int
     device: str
     health: int | None
     link_up: bool | None
+    was_read: bool
     level: str
     faults: int
     upgrades: tuple[Upgrade, ...]
@@ -56,6 +58,7 @@ class FaultStatus(msgspec.Struct, frozen=True):
 
     ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
     (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
+    ``source`` said it first, ``said_by`` are those that say so now; none while it may be over.
     ``chip`` and ``device`` are ``None`` for what is no chip. ``level`` is empty for a code in no
     table: it is in no document.
     """
@@ -72,6 +75,7 @@ class FaultStatus(msgspec.Struct, frozen=True):
     episode: str
     reason: str
     source: str
+    said_by: tuple[str, ...]
     once: bool
 
 
@@ -167,6 +171,7 @@ def chip_statuses(
             device=f"{device_type}-{chip}",
             health=None if (word := reading(chip, HEALTH)) is None else int(word),
             link_up=None if (up := reading(chip, LINK_UP)) is None else bool(up),
+            was_read=known.was_read,
             level=known.level.value,
             faults=len(known.faults),
             upgrades=known.upgrades,
@@ -201,6 +206,7 @@ def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
             episode=fault.episode,
             reason=fault.because,
             source=fault.source,
+            said_by=fault.said_by,
             once=fault.once,
         )
         for subject, known in subjects
@@ -270,7 +276,7 @@ def heartbeat_status(heartbeat: Heartbeat) -> HeartbeatStatus:
 
 def not_ready(
     publications: Iterable[PublicationStatus],
-    chips: int,
+    chips: Iterable[ChipStatus],
     driver: DriverStatus,
     conflict: str | None,
 ) -> tuple[str, ...]:
@@ -282,7 +288,7 @@ def not_ready(
     if driver.library is None:
         why = "" if driver.trouble is None else f": {driver.trouble}"
         reasons.append(f"the driver has not answered yet{why}")
-    elif not chips:
+    elif not any(chip.was_read for chip in chips):
         reasons.append("no chip was read yet")
     for publication in publications:
         if publication.conflict_since_ms is not None:

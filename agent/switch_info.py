@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contract.device_info import clean_switch_info
+from contract.device_info import clean_switch_info, unread_switch_info
 from contract.families import SwitchInfo
 from contract.levels import Severity, SwitchLevel
-from contract.observation import Assertion, Observation
+from contract.observation import NODE, Assertion, Observation
 from contract.switch_codes import L2, format_switch_code, parse_switch_code
 from contract.switch_info import (
     SwitchEvent,
@@ -46,11 +46,21 @@ _LASTING, _ONE_OFF = 1, 2
 def switch_info_text(state: State, family: Family, update_time: int) -> str | None:
     """The text of ``SwitchInfoCfg`` that ``state`` deserves, stamped in epoch seconds.
 
-    ``None`` for a family that has no such key. A blind switch keeps its last state.
+    ``None`` for a family that has no such key. A blind switch keeps its last state; one that never
+    answered and has no fault is not said to be healthy.
     """
     if family.switch_info is not SwitchInfo.CLEAN:
         return clean_switch_info(family, update_time)
+    if SWITCH_SOURCE not in state.of(NODE).answered and not _live(state):
+        return unread_switch_info()
     return encode_switch_info(render_switch_info(state, update_time))
+
+
+def is_told(state: State, family: Family) -> bool:
+    """Whether the switches answered this process, or are known to be silent, if there are any."""
+    node = state.of(NODE)
+    has_switches = family.switch_info is SwitchInfo.CLEAN
+    return not has_switches or SWITCH_SOURCE in node.answered or SWITCH_SOURCE in node.blind
 
 
 def render_switch_info(state: State, update_time: int) -> SwitchRecord:

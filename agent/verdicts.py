@@ -89,8 +89,11 @@ class Verdicts:
         self.snapshot()
         self._set_timer()
 
-    def take(self, inputs: Sequence[Input]) -> None:
-        """Change the state by ``inputs``, journal it, and wake whoever publishes."""
+    def take(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
+        """Change the state by ``inputs``, journal it, and wake whoever publishes.
+
+        ``event_ms``: when that became known, where it was not when the observations were made.
+        """
         now_ms = self._wall_clock()
         before = self.state
         self.state, changes = step(before, inputs, now_ms, self.tables)
@@ -98,8 +101,10 @@ class Verdicts:
             self._record(inputs, changes, now_ms)
         self._set_timer()
         if self.state is not before:
-            seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
-            self._on_change(min(seen, default=now_ms))
+            if event_ms is None:
+                seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
+                event_ms = min(seen, default=now_ms)
+            self._on_change(event_ms)
         for change in changes:
             log.info(
                 "%s %s (%s) %s: %s -> %s (%s)",

@@ -57,7 +57,7 @@ class Listener:
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
 
     async def _list(self, url: str, store: Store) -> None:
-        was = self.heard[url].problem
+        was, asked_at_ms = self.heard[url].problem, self._clock().steady_ms
         try:
             with self._stalls.busy(f"list beats in {url}"):
                 beats = await store.beats()
@@ -69,7 +69,8 @@ class Listener:
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
         now_ms = self._clock().steady_ms
-        self.heard[url] = liveness.listed(self.heard[url], beats, now_ms, self.verdict.lost)
+        before, lost = self.heard[url], self.verdict.lost
+        self.heard[url] = liveness.listed(before, beats, now_ms, lost, now_ms - asked_at_ms)
         self._judge(now_ms)
 
     def _judge(self, now_ms: int) -> None:

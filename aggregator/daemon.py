@@ -20,7 +20,9 @@ from aggregator.status import (
     fault_statuses,
     liveness_status,
     node_statuses,
+    server_fault_statuses,
     source_statuses,
+    switch_fault_statuses,
 )
 from contract.errors import StoreError, VigilError
 from service.log import set_up_logging
@@ -237,6 +239,8 @@ class Aggregator:
             nodes=tuple(node_statuses(self.pipeline, self.listener, now)),
             liveness=liveness_status(self.listener, self._publish_lost),
             faults=tuple(fault_statuses(self.pipeline)),
+            switch_faults=tuple(switch_fault_statuses(self.pipeline)),
+            server_faults=tuple(server_fault_statuses(self.pipeline)),
             sources=tuple(source_statuses(self.pipeline)),
             documents=tuple(document_statuses(self.publishers, now.wall_ms)),
         )

@@ -34,7 +34,13 @@ def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> w
         api={
             "/api/v1/nodes": showing(lambda now: {"nodes": now.nodes}),
             "/api/v1/liveness": showing(lambda now: {"liveness": now.liveness}),
-            "/api/v1/faults": showing(lambda now: {"faults": now.faults}),
+            "/api/v1/faults": showing(
+                lambda now: {
+                    "faults": now.faults,
+                    "switch_faults": now.switch_faults,
+                    "server_faults": now.server_faults,
+                }
+            ),
             "/api/v1/documents": showing(
                 lambda now: {"stores": now.sources, "documents": now.documents}
             ),

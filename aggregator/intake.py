@@ -122,6 +122,8 @@ class Feed:
         self.inboxes = inboxes
         self.present: set[str] = set()
         """Nodes that have a document, good or bad."""
+        self.deleted: set[str] = set()
+        """Nodes whose document went since this was cleared, even if there is a new one."""
         self.listed = False
         self.interrupted: str | None = None
         """Why nothing is heard from the store now."""
@@ -169,6 +171,7 @@ class Feed:
         if node not in self.present:
             return frozenset()
         self.present.discard(node)
+        self.deleted.add(node)
         for inbox in self.inboxes:
             inbox.forget(node)
         return frozenset({node})

@@ -59,8 +59,13 @@ class Kind(Generic[R]):
     """The node's own stamp: between stores the greater one counts."""
     faults: Callable[[R], Iterable[tuple[str, str]]]
     """Chip and code of each fault, where the kind is about chips."""
-    judge: Callable[[R | None, Facts], R | None]
-    """What is published of what the node said; ``None`` where there is nothing to say."""
+    judge: Callable[[R | None, R | None, Facts], R | None]
+    """What is published of what the node said; ``None`` where there is nothing to say.
+
+    The second is what is published of it now, unless its document was deleted.
+    """
+    is_only_silence: Callable[[R], bool]
+    """Whether this was published because the node fell silent and for no other reason."""
     merge: Callable[[str, R, Entry[R] | None, Moment], Entry[R] | Wait]
     heal: Callable[[R], R | None]
     """What a deleted node is last said to be; ``None`` where it may just be left out."""
@@ -78,7 +83,9 @@ def _read_device(document: Document) -> Reading[DeviceRecord]:
     return Reading(device_record(info), info.faults_problem)
 
 
-def _judge_device(record: DeviceRecord | None, facts: Facts) -> DeviceRecord | None:
+def _judge_device(
+    record: DeviceRecord | None, _: DeviceRecord | None, facts: Facts
+) -> DeviceRecord | None:
     return None if record is None else pre_separate_device(record, facts.used)
 
 
@@ -95,6 +102,7 @@ DEVICE = Kind[DeviceRecord](
     age=lambda record: record.update_time,
     faults=lambda record: ((fault.chip, fault.code) for fault in record.faults),
     judge=_judge_device,
+    is_only_silence=lambda _: False,
     merge=merge,
     heal=healed,
     key=device_info_name,
@@ -111,7 +119,9 @@ def _read_switch(document: Document) -> Reading[SwitchRecord]:
     return Reading(record)
 
 
-def _judge_switch(record: SwitchRecord | None, facts: Facts) -> SwitchRecord | None:
+def _judge_switch(
+    record: SwitchRecord | None, _: SwitchRecord | None, facts: Facts
+) -> SwitchRecord | None:
     if record is None:
         return None
     return switch_info.pre_separate_switch(record, _in_use(facts))
@@ -146,6 +156,7 @@ SWITCH = Kind[SwitchRecord](
     age=lambda record: record.update_time,
     faults=lambda _: (),
     judge=_judge_switch,
+    is_only_silence=lambda _: False,
     merge=_merge_switch,
     heal=cluster_switch.healed_switch,
     key=switch_info_name,
@@ -160,9 +171,11 @@ def _read_node(document: Document) -> Reading[NodeRecord]:
     return Reading(node_info.decode_node_info(document.name, document.data))
 
 
-def _judge_node(record: NodeRecord | None, facts: Facts) -> NodeRecord | None:
+def _judge_node(
+    record: NodeRecord | None, published: NodeRecord | None, facts: Facts
+) -> NodeRecord | None:
     if facts.lost:
-        return cluster_node.lost_node(record)
+        return cluster_node.lost_node(published if record is None else record)
     return None if record is None else node_info.pre_separate_node(record, _in_use(facts))
 
 
@@ -194,6 +207,7 @@ NODE = Kind[NodeRecord](
     age=lambda record: record.update_time_ms,
     faults=lambda _: (),
     judge=_judge_node,
+    is_only_silence=cluster_node.is_only_silence,
     merge=_merge_node,
     heal=lambda _: None,
     key=node_info_name,

@@ -105,11 +105,6 @@ class Lane(Generic[R]):
         """Nodes whose change had to wait until now."""
         return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
 
-    def is_of_this_run(self, node: str) -> bool:
-        """Whether a node's entry was made by this run, not taken over."""
-        entry = self.entries.get(node)
-        return entry is not None and entry.made_at_ms is not None
-
     def update(self, node: str, facts: Facts, now: Moment, *, gone: bool) -> frozenset[int]:
         """Bring a node's entry up to date; returns the documents that changed.
 
@@ -118,10 +113,14 @@ class Lane(Generic[R]):
         self._waiting.pop(node, None)
         report = newest(self.inboxes, node)
         previous = self.entries.get(node)
-        record = self.kind.judge(None if report is None else report.record, facts)
+        record = self.kind.judge(
+            None if report is None else report.record,
+            None if previous is None or gone else previous.record,
+            facts,
+        )
         if record is not None:
             self.healing.pop(node, None)
-        elif previous is not None and gone:
+        elif previous is not None and (gone or self._is_over(node, previous)):
             record = self.kind.heal(previous.record)
             if record is None:
                 del self.entries[node]
@@ -137,6 +136,10 @@ class Lane(Generic[R]):
             return frozenset()
         self.entries[node] = entry
         return self.shelf.put(node, entry.text)
+
+    def _is_over(self, node: str, entry: Entry[R]) -> bool:
+        """Whether an entry about which nobody says anything does not hold without that."""
+        return node in self.healing or self.kind.is_only_silence(entry.record)
 
     def _ghost(self, node: str, record: R) -> Entry[R] | None:
         """What readers may still remember of a node that was dropped: only its stamp matters."""

@@ -121,13 +121,19 @@ def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
     return min(now_ms + period, max(first_ms, now_ms + period // _EXTRA_LISTINGS))
 
 
-def listed(heard: Heard, beats: Iterable[Beat], now_ms: int, lost: Collection[str]) -> Heard:
+def listed(
+    heard: Heard, beats: Iterable[Beat], now_ms: int, lost: Collection[str], took_ms: int = 0
+) -> Heard:
     """The store's beats were listed. A node in ``lost`` stays silent until its beat changes.
 
-    After a time without listings everybody else gets a fresh threshold.
+    After a time without listings everybody else gets a fresh threshold, as after an answer that
+    took longer than a period: who was slow for us was so for the beats.
     """
     gap_ms = 0 if heard.listed_at_ms is None else now_ms - heard.listed_at_ms
-    blind = heard.problem is not None or gap_ms > 2 * period_ms([heard]) + _SHORTEST_PERIOD_MS
+    period = period_ms([heard])
+    blind = (
+        heard.problem is not None or gap_ms > 2 * period + _SHORTEST_PERIOD_MS or took_ms > period
+    )
     pulses = {}
     for beat in beats:
         interval = interval_ms(beat.interval_seconds)

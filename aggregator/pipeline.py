@@ -109,14 +109,18 @@ class Pipeline:
             settled = lane.kind.name in self._settled
             indices: set[int] = set()
             for node in sorted(self._dirty | lane.due(now)):
-                facts = self._facts(node)
-                gone = not self._is_present(lane, node) and (settled or lane.is_of_this_run(node))
-                indices |= lane.update(node, facts, now, gone=gone)
+                gone = self._was_deleted(lane, node) or (
+                    settled and not self._is_present(lane, node)
+                )
+                indices |= lane.update(node, self._facts(node), now, gone=gone)
             indices |= lane.drop_healed(now)
             if lane is self.node:
                 indices |= self._note_lost()
             changed |= {lane.kind.document(index) for index in indices}
         self._dirty.clear()
+        for source in self.sources:
+            for feed in source.feeds:
+                feed.deleted.clear()
         return frozenset(changed)
 
     def _settle(self) -> None:
@@ -130,6 +134,12 @@ class Pipeline:
     def _is_present(self, lane: Lane[Any], node: str) -> bool:
         """Whether the node has a document, even one that is refused or silent about the kind."""
         return any(node in feed.present for feed in self._feeds[lane.kind.name])
+
+    def _was_deleted(self, lane: Lane[Any], node: str) -> bool:
+        """Whether a document went since the last step: what it said does not hold any more, even
+        if the node has a new one already, which may be refused or silent about the kind.
+        """
+        return any(node in feed.deleted for feed in self._feeds[lane.kind.name])
 
     def _facts(self, node: str) -> Facts:
         return Facts(self._used(node), node in self.lost)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
     from aggregator.beats import Listener
     from aggregator.intake import Report
+    from aggregator.lane import Lane
     from aggregator.liveness import Pulse
     from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
     from contract.cluster_device import DeviceRecord
+
+
+R = TypeVar("R")
 
 
 class RejectedStatus(msgspec.Struct, frozen=True):
@@ -81,6 +85,29 @@ class FaultStatus(msgspec.Struct, frozen=True):
     fault_type: str
     raised_at_ms: int | None
     received_at_ms: int
+
+
+class SwitchFaultStatus(msgspec.Struct, frozen=True):
+    """One event of an on-board switch. ``raised_at_ms`` is the node's time in epoch milliseconds,
+    ``null`` where it gave none.
+    """
+
+    node: str
+    switch: int
+    port: int
+    code: str
+    level: str
+    raised_at_ms: int | None
+
+
+class ServerFaultStatus(msgspec.Struct, frozen=True):
+    """One code of a part of a server, named as the node names it (``Fan`` 3)."""
+
+    node: str
+    part: str
+    id: int
+    code: str
+    level: str
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
@@ -151,6 +178,8 @@ class Status(msgspec.Struct, frozen=True):
     nodes: tuple[NodeStatus, ...]
     liveness: LivenessStatus
     faults: tuple[FaultStatus, ...]
+    switch_faults: tuple[SwitchFaultStatus, ...]
+    server_faults: tuple[ServerFaultStatus, ...]
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
 
@@ -263,6 +292,44 @@ def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:
                 raised_at_ms=fault.time_ms if fault.time_ms > 0 else None,
                 received_at_ms=report.first_seen_ms[fault.chip, fault.code],
             )
+
+
+def switch_fault_statuses(pipeline: Pipeline) -> Iterator[SwitchFaultStatus]:
+    """Every event on every switch of every node that reports."""
+    for node, record in _said(pipeline.switch):
+        levels = {key: level for key, _, level in record.times or ()}
+        for event in record.events:
+            code, switch, port = (
+                event.assembled_fault_code,
+                event.switch_chip_id,
+                event.switch_port_id,
+            )
+            yield SwitchFaultStatus(
+                node=node,
+                switch=switch,
+                port=port,
+                code=code,
+                level=levels.get(f"{code}_{switch}_{port}", record.level),
+                raised_at_ms=event.alarm_raised_time if event.alarm_raised_time > 0 else None,
+            )
+
+
+def server_fault_statuses(pipeline: Pipeline) -> Iterator[ServerFaultStatus]:
+    """Every code of every part of every server that reports."""
+    for node, record in _said(pipeline.node):
+        for part in record.faults:
+            for code in part.fault_code or ():
+                yield ServerFaultStatus(
+                    node, part.device_type, part.device_id, code, part.fault_level
+                )
+
+
+def _said(lane: Lane[R]) -> Iterator[tuple[str, R]]:
+    """Nodes and what they say, sorted by name."""
+    for node in sorted({node for inbox in lane.inboxes for node in inbox.reports}):
+        report = newest(lane.inboxes, node)
+        assert report is not None
+        yield node, report.record
 
 
 def source_statuses(pipeline: Pipeline) -> Iterator[SourceStatus]:

@@ -224,25 +224,30 @@ class _Watch:
             self._around.progress()
             self._changed.clear()
             queries = sorted(self._queries(), key=lambda item: item[0])
-            wait = queries[0][0] - self._loop.time()
+            now, first = self._loop.time(), queries[0][0]
+            wait = first - now
             if wait < _DUE_SECONDS:
-                await self._ask_due(queries)
+                await self._ask_due(queries, max(now, first))
                 continue
             try:
-                async with asyncio.timeout(min(wait, self._period_seconds / 2)):
+                async with asyncio.timeout(min(wait, self._period_seconds)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
 
-    async def _ask_due(self, queries: Iterable[tuple[float, _Watched, Query]]) -> None:
+    async def _ask_due(
+        self, queries: Iterable[tuple[float, _Watched, Query]], began: float
+    ) -> None:
         """Ask what is due of ``queries``, until an event changes what is due next.
 
-        One order for a whole round: an idle agent spends its time on little else.
+        One order for a whole round: an idle agent spends its time on little else. What is asked
+        in one round is due again at one time, counted from when the round ``began``, so that the
+        next one is one round too.
         """
         for _, watched, query in queries:
             due = watched.next(query)
             if due - self._loop.time() < _DUE_SECONDS:
-                await self._ask(watched, query, due)
+                await self._ask(watched, query, due, began)
                 self._around.progress()
             if self._changed.is_set():
                 return
@@ -252,9 +257,9 @@ class _Watch:
             for query in Query:
                 yield watched.next(query), watched, query
 
-    async def _ask(self, watched: _Watched, query: Query, due: float) -> None:
+    async def _ask(self, watched: _Watched, query: Query, due: float, began: float) -> None:
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
-        watched.due[query] = asked_at + self._period_seconds
+        watched.due[query] = began + self._period_seconds
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
             if query is Query.CODES:
@@ -262,7 +267,7 @@ class _Watch:
                 listed = [format_code(code) for code in codes]
                 reports = beliefs.codes_answered(listed, asked_at, wall_clock())
                 if self._driver.polling_reason is None:
-                    watched.due[query] = asked_at + self._audit_period_seconds
+                    watched.due[query] = began + self._audit_period_seconds
             else:
                 health = await self._health(watched.chip)
                 if health is None:
@@ -278,7 +283,7 @@ class _Watch:
             else:
                 if query is Query.CODES:
                     # A card that dropped is not blind, and its health says that it did.
-                    await self._ask(watched, Query.HEALTH, asked_at)
+                    await self._ask(watched, Query.HEALTH, asked_at, began)
                 by_chip = error.return_code not in ENVIRONMENT
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
         except DriverCallStuck as error:

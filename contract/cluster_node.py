@@ -45,6 +45,13 @@ def lost_node(record: NodeRecord | None) -> NodeRecord:
     return msgspec.structs.replace(record, status=UNHEALTHY)
 
 
+def is_only_silence(record: NodeRecord) -> bool:
+    """Whether ``record`` is what ``lost_node`` makes of a node whose faults do no harm."""
+    return record.status == UNHEALTHY and all(
+        device.fault_level == "NotHandleFault" for device in record.faults
+    )
+
+
 def missed(text: str) -> int:
     """How much an entry would be missed: 0 by nobody, 1 by people, 2 by schedulers (B7).
 

@@ -213,6 +213,8 @@ def _beside(candidate: _Path, path: _Path) -> bool:
 
 
 def _said(item: ErrorDetails) -> str:
+    if item["type"] == "too_short":
+        return "is empty; at least one is needed"
     said = item["msg"].removeprefix("Value error, ")
     given = item["input"]
     if isinstance(given, (str, int, float, bool)) or given is None:

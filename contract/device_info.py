@@ -116,15 +116,20 @@ def clean_switch_info(family: Family, update_time: int) -> str | None:
                 }
             )
         case SwitchInfo.ZERO:
-            return go_json.encode(
-                {
-                    "FaultCode": None,
-                    "FaultLevel": "",
-                    "UpdateTime": 0,
-                    "NodeStatus": "",
-                    "FaultTimeAndLevelMap": None,
-                }
-            )
+            return unread_switch_info()
+
+
+def unread_switch_info() -> str:
+    """``SwitchInfoCfg`` of a node whose switches nobody reads: neither healthy nor faulty (5.3)."""
+    return go_json.encode(
+        {
+            "FaultCode": None,
+            "FaultLevel": "",
+            "UpdateTime": 0,
+            "NodeStatus": "",
+            "FaultTimeAndLevelMap": None,
+        }
+    )
 
 
 def encode(info: DeviceInfo, family: Family) -> dict[str, str]:

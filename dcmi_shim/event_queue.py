@@ -104,7 +104,7 @@ class Overlap:
             self._seen.setdefault(child, Counter())
 
     def end(self, child: int) -> None:
-        """``child`` shows nothing more."""
+        """Forget ``child``, which ended a while ago: nobody is behind it any more."""
         self._seen.pop(child, None)
         if len(self._seen) <= 1:
             self._seen.clear()

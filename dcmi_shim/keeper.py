@@ -30,7 +30,10 @@ _BURST = 20
 _REFILL_SECONDS = 3.0
 _UNKILLABLE = 16
 _LAST_WORDS_SECONDS = 1.0
-_LINGER_SECONDS = 0.25
+# The switch library looks for events every 300 ms; what it holds must come out before it is killed.
+_LINGER_SECONDS = 0.5
+_LATE_COPIES_SECONDS = 5.0
+"""How long a process may be behind one that ended, with events that both were told of."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +295,8 @@ class Keeper:
             self._events.gap(f"the driver sent {message.odd}")
 
     def _on_end(self, child: ChildProcess) -> None:
-        self._overlap.end(child.pid)
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LATE_COPIES_SECONDS, self._overlap.end, child.pid)
         if child is self._hanging:
             self._hanging = None
         elif child is self._serving:

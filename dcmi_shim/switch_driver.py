@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LIST = "lq_dcmi_get_fault_info"
-_SETTINGS = DriverSettings(retry_first_seconds=1.0, retry_last_seconds=60.0)
+# An initialisation that is given up is begun anew, so a slow one must be let end.
+_SETTINGS = DriverSettings(open_seconds=90.0, retry_first_seconds=1.0, retry_last_seconds=60.0)
 
 
 class SwitchDriver:
     """Talks to ``liblingqu-dcmi.so``. ``run`` must be running while anything else is used.
 
-    ``find`` finds the library or raises ``DriverNotFound``; it is called in a thread.
+    ``find`` finds the library or raises ``DriverNotFound``; it is called in a thread. Nobody waits
+    longer than ``patience_seconds`` for a library that is being initialised.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class SwitchDriver:
         find: Callable[[], FoundLibrary],
         wall_clock: Callable[[], int],
         settings: DriverSettings = _SETTINGS,
+        patience_seconds: float = 10.0,
     ) -> None:
+        self._patience_seconds = patience_seconds
         self._find = find
         self._wall_clock = wall_clock
         self._settings = settings
@@ -92,7 +96,7 @@ class SwitchDriver:
     async def faults(self) -> tuple[SwitchEvent, ...]:
         """The faults that the library lists, in its order; it shows ``LIST_LENGTH`` at most.
 
-        Waits for the first attempt to use the library. Raises ``DriverCallError``,
+        Waits a while for the first attempt to use the library. Raises ``DriverCallError``,
         ``DriverCallStuck``, or ``DriverGone`` (also while there is no library).
         """
         calls = await self._opened()
@@ -106,7 +110,12 @@ class SwitchDriver:
             keeper, calls = self._keeper, self._calls
             if keeper is None or calls is None:
                 raise DriverGone(self._reason)
-            await keeper.tried.wait()
+            try:
+                async with asyncio.timeout(self._patience_seconds):
+                    await keeper.tried.wait()
+            except TimeoutError:
+                waited = f"the switch library has been starting for {self._patience_seconds:g} s"
+                raise DriverGone(f"{waited} or longer") from None
             if keeper is self._keeper:
                 return calls
 

@@ -3,7 +3,7 @@
 A tool gets ``PATH``, ``LD_LIBRARY_PATH`` and nothing else of the environment, and the plain locale.
 It leads a process group of its own, which is killed when it misses its deadline and when it ends;
 nobody ever waits for one that cannot be killed. ``Popen`` starts it by vfork, which does not copy
-the daemon's page tables.
+the daemon's page tables. It ends with the daemon (``tether``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import msgspec
 
 from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
 from dcmi_shim.discovery import ownership_problems
+from dcmi_shim.tether import not_executed, tethered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,10 +134,11 @@ class _Run:
 
     def __init__(self, command: str, argv: list[str], environment: Mapping[str, str]) -> None:
         self._command = command
+        self._path = argv[0]
         self._loop = asyncio.get_running_loop()
         try:
             self.process = subprocess.Popen(
-                argv,
+                tethered(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -172,6 +174,9 @@ class _Run:
         status = self.process.returncode
         assert status is not None
         if status != 0:
+            reason = not_executed(stderr)
+            if reason is not None:
+                raise ToolMissing(f"{self._path} cannot be run: {reason}")
             raise ToolFailed(self._command, status, stdout, stderr)
         return ToolOutput(stdout, stderr)
 

@@ -156,6 +156,8 @@ class Store(Protocol):
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """The heartbeats of all nodes, or of one; cheap, and maybe a moment old.
 
+        A store that is known to take no new ones does not tell the old ones of all nodes:
+        ``StoreUnavailable``.
         One that cannot be read is left out and said in the log once.
         """
 

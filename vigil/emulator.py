@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from contract.levels import Severity
     from dcmi_shim.emulator.control import Emulator
 
 app = typer.Typer(help="Emulated driver: build, start, status.", no_args_is_help=True)
@@ -30,6 +31,18 @@ def open_emulator(emulator_dir: Path | None) -> Emulator:
         what = "is not known; set VIGIL_EMULATOR_DIR or give the option"
         raise ConfigurationError("command line", [Problem("--emulator-dir", what)])
     return Emulator(emulator_dir)
+
+
+def severity_named(word: str) -> Severity:
+    """The severity that the command line means. Raises ``ConfigurationError`` for no such word."""
+    from contract.errors import ConfigurationError, Problem
+    from contract.levels import Severity
+
+    words = {severity.word: severity for severity in Severity}
+    if word.lower() not in words:
+        what = f"{word!r} is none of {', '.join(words)}"
+        raise ConfigurationError("command line", [Problem("--severity", what)])
+    return words[word.lower()]
 
 
 @app.command()

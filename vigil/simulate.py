@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vigil import simulate_bmc
-from vigil.emulator import EmulatorDir, open_emulator
+from vigil.emulator import EmulatorDir, open_emulator, severity_named
 
 if TYPE_CHECKING:
     from contract.levels import Severity
@@ -82,16 +82,7 @@ class LinkState(StrEnum):
 
 
 def _severity(word: str | None) -> Severity | None:
-    from contract.errors import ConfigurationError, Problem
-    from contract.levels import Severity
-
-    if word is None:
-        return None
-    words = {severity.word: severity for severity in Severity}
-    if word.lower() not in words:
-        what = f"{word!r} is none of {', '.join(words)}"
-        raise ConfigurationError("command line", [Problem("--severity", what)])
-    return words[word.lower()]
+    return None if word is None else severity_named(word)
 
 
 @app.command()

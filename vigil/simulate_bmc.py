@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vigil.emulator import EmulatorDir, open_emulator
+from vigil.emulator import EmulatorDir, open_emulator, severity_named
 
 app = typer.Typer(help="Change the emulated BMC.", no_args_is_help=True)
 
@@ -29,16 +29,10 @@ def occur(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Raise an alarm."""
-    from contract.errors import ConfigurationError, Problem
-    from contract.levels import Severity
     from dcmi_shim.emulator.bmc import BmcAlarm
 
-    words = {known.word: known for known in Severity}
-    if severity.lower() not in words:
-        what = f"{severity!r} is none of {', '.join(words)}"
-        raise ConfigurationError("command line", [Problem("--severity", what)])
     with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.occur(BmcAlarm(code, device, index, words[severity.lower()]))
+        emulator.bmc.occur(BmcAlarm(code, device, index, severity_named(severity)))
 
 
 @app.command()

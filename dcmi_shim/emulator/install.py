@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,15 @@ _IPMI_PRELOAD = (*_SHARED, "ipmi_preload.c")
 _CONTROL_NAMES = ("vigil_emulator_*",)
 
 
+@dataclass(frozen=True)
+class Server:
+    """One server to be: where its driver goes, where its state, and what it looks like."""
+
+    driver_root: Path
+    emulator_dir: Path
+    profile: str = "a2"
+
+
 def install(
     driver_root: Path, emulator_dir: Path, profile: str = "a2", without: Collection[str] = ()
 ) -> None:
@@ -61,36 +71,48 @@ def install(
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
     """
-    check_profile(profile)
+    install_servers([Server(driver_root, emulator_dir, profile)], without)
+
+
+def install_servers(servers: Sequence[Server], without: Collection[str] = ()) -> None:
+    """``install`` for several servers; everything is compiled once."""
+    for server in servers:
+        check_profile(server.profile)
     unknown = [name for name in without if name not in functions()]
     if unknown:
         problems = [
             Problem("without", f"{name!r} is no function of the driver") for name in unknown
         ]
         raise ConfigurationError("emulator install", problems)
-    root, state = driver_root.absolute(), emulator_dir.absolute()
     exported = [name for name in functions() if name not in without]
     try:
         with compiled(
             _DRIVER, _SWITCHES, _CONTROL, _HCCN_TOOL, _IPMITOOL, _IPMI_PRELOAD
         ) as objects:
-            _install_libraries(objects, root, exported, profile in _WITH_SWITCHES)
-            for tool, sources in ((HCCN_TOOL, _HCCN_TOOL), (IPMITOOL, _IPMITOOL)):
-                _make_directories((root / tool).parent)
-                objects.link_program(root / tool, sources)
-            _make_directories(state)
-            objects.link_library(state / CONTROL_LIBRARY, _CONTROL, _CONTROL_NAMES)
-        for place in (LIBRARY, HCCN_TOOL, IPMITOOL):
-            _write((root / place).parent / "emulator-dir", f"{state}\n")
+            for server in servers:
+                _lay_out(objects, server, exported)
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
         ) from error
-    emulator = Emulator(state)
-    try:
-        emulator.start(profile)
-    finally:
-        emulator.close()
+    for server in servers:
+        emulator = Emulator(server.emulator_dir.absolute())
+        try:
+            emulator.start(server.profile)
+        finally:
+            emulator.close()
+
+
+def _lay_out(objects: Objects, server: Server, exported: Sequence[str]) -> None:
+    root, state = server.driver_root.absolute(), server.emulator_dir.absolute()
+    _install_libraries(objects, root, exported, server.profile in _WITH_SWITCHES)
+    for tool, sources in ((HCCN_TOOL, _HCCN_TOOL), (IPMITOOL, _IPMITOOL)):
+        _make_directories((root / tool).parent)
+        objects.link_program(root / tool, sources)
+    _make_directories(state)
+    objects.link_library(state / CONTROL_LIBRARY, _CONTROL, _CONTROL_NAMES)
+    for place in (LIBRARY, HCCN_TOOL, IPMITOOL):
+        _write((root / place).parent / "emulator-dir", f"{state}\n")
 
 
 def _install_libraries(

@@ -72,6 +72,23 @@ def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
     assert [problem.where for problem in caught.value.problems] == ["--node-name"]
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "what"),
+    [
+        ("VIGIL_DOCUMENTS", "", "is empty; at least one is needed"),
+        ("VIGIL_DOCUMENTS", "device-info,nodeinfo", "'device-info' or 'node-info'; given 'nodein"),
+        ("VIGIL_HEARTBEAT_INTERVAL_SECONDS", "0", "greater than or equal to 0.1; given 0.0"),
+        ("VIGIL_LINK_DOWN_FAULT_TIMEOUT_SECONDS", "-1", "greater than or equal to 0; given -1.0"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(variable: str, value: str, what: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_agent(None, {"NODE_NAME": "node-1", variable: value}, {})
+    (problem,) = caught.value.problems
+    assert problem.where == variable
+    assert what in problem.what
+
+
 def test_no_node_name_at_all() -> None:
     with pytest.raises(ConfigurationError, match="VIGIL_NODE_NAME or --node-name"):
         load_agent(None, {}, {})

@@ -10,15 +10,20 @@ from prometheus_client.registry import Collector
 
 from agent.npu_exporter import Cards, families
 from agent.npu_exporter_names import SHOWN
+from agent.status import fault_statuses
 from collectors.chip_faults import HEALTH
-from contract.observation import chip_subject
+from contract.codes import LINK_DOWN
+from contract.observation import Assertion, chip_subject
 from dcmi_shim.types import Chip, ChipNames, Inventory
 from tests.parts.exposition import EXPORTER, EXPORTER_TOOL, RECORDED, listed, scraped
+from tests.policy.builders import T, after, healthy, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from prometheus_client import Metric
+
+    from contract.observation import Report
 
 CHIPS = tuple(Chip(number, number, number // 2, number % 2) for number in range(4))
 INVENTORY = Inventory(CHIPS, "Ascend910A3", "Ascend910", None, "24.1", None, "/libdcmi.so")
@@ -61,6 +66,21 @@ def test_cards_and_chips_are_counted_by_their_health() -> None:
     assert samples["machine_healthy_npu_nums"] == 2
     assert samples["machine_unhealthy_npu_nums"] == 1
     assert samples["machine_unknown_npu_nums"] == 1
+
+
+def test_error_codes_are_what_the_driver_says_whoever_said_it_first() -> None:
+    def codes(inputs: Sequence[Report]) -> dict[str, float]:
+        faults = fault_statuses(after(healthy(), inputs), "Ascend910")
+        shown = text_string_to_metric_families(text(Cards(INVENTORY, NAMES, faults, {})))
+        named = {family.name: family for family in shown if "error_code" in family.name}
+        return {sample.labels["id"]: sample.value for f in named.values() for sample in f.samples}
+
+    found = seen(Assertion.PRESENT, LINK_DOWN, source="links")
+    told = seen(Assertion.OCCUR, LINK_DOWN, at=T + 1)
+    assert codes([found]) == {}, "only the tool finds it"
+    assert codes([found, told]) == {"0": float(0x81078603)}
+    not_listed = seen(Assertion.ABSENT, LINK_DOWN, at=T + 9_000)
+    assert codes([told, found, not_listed]) == {}
 
 
 def test_nothing_is_shown_before_the_driver_answered() -> None:

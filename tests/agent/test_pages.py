@@ -84,15 +84,16 @@ def picture(
     )
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
+    chips = status.chip_statuses(STATE, "Ascend910", READINGS)
     return status.Status(
         node="node-1",
         version="1",
         at_ms=NOW_MS,
         started_at_ms=NOW_MS - 5000,
         revision=7,
-        not_ready=status.not_ready(publications, 2, driver, heartbeat.conflict),
+        not_ready=status.not_ready(publications, chips, driver, heartbeat.conflict),
         stalled=stalled,
-        chips=status.chip_statuses(STATE, "Ascend910", READINGS),
+        chips=chips,
         faults=status.fault_statuses(STATE, "Ascend910"),
         driver=driver,
         answered=(),
@@ -143,6 +144,7 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert len(samples) == sum(
         len(family.samples) for family in text_string_to_metric_families(text)
     ), "a series appears twice"
+    assert samples["npu_vigil_chips",] == 1, "a blind chip was never read"
     assert samples["npu_vigil_chip_health", ("chip", "3")] == 2
     assert samples["npu_vigil_link_up", ("chip", "3")] == 1
     assert ("npu_vigil_chip_health", ("chip", "4")) not in samples
@@ -226,6 +228,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
                 "episode": "e1",
                 "reason": "the level table",
                 "source": "chip-faults",
+                "said_by": ["chip-faults"],
                 "once": False,
             },
             {
@@ -241,6 +244,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
                 "episode": "e2",
                 "reason": "the level table",
                 "source": "bmc",
+                "said_by": ["bmc"],
                 "once": False,
             },
         ]
@@ -255,3 +259,10 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             "dcmi_get_device_health on chip 3 (card 3 device 0)"
         ]
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
+
+
+def test_a_chip_that_only_its_tool_told_of_was_not_read() -> None:
+    told = State("node-1", "boot", chips={3: ChipState(answered=("links",))})
+    driver = status.driver_status("/driver", INVENTORY, None, None, 0, ())
+    chips = status.chip_statuses(told, "Ascend910", {})
+    assert status.not_ready((), chips, driver, None) == ("no chip was read yet",)

@@ -84,6 +84,7 @@ class Bench:
         self.before_writes = 0
         self.before_repairs = 0
         self.loses_its_name = False
+        self.while_committing: Callable[[], None] = lambda: None
         self.publisher = Publisher(
             self.store,
             SPACE,
@@ -130,6 +131,7 @@ class Bench:
 
     async def before_write(self) -> None:
         self.before_writes += 1
+        self.while_committing()
 
     def say(self, content: str) -> None:
         self.content = content

@@ -134,6 +134,18 @@ async def test_a_deletion_that_is_overtaken_by_a_fault_is_not_made(tmp_path: Pat
         assert bench.store.deleted == 0
 
 
+async def test_what_turns_out_while_the_journal_commits_is_respected(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        bench.while_committing = lambda: setattr(bench, "content", None)
+        bench.say("")
+        await asyncio.sleep(0.2)
+        assert bench.store.deleted == 0, "deleted although the source went blind"
+        bench.while_committing = lambda: None
+        bench.say("faulty")
+        await bench.shows("faulty")
+
+
 async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.shows("healthy")

@@ -90,6 +90,26 @@ async def test_an_outage_of_the_api_server_loses_nobody(
     assert "lost, no heartbeat" not in daemon.log.read_text()
 
 
+async def test_an_api_server_without_its_database_loses_nobody(
+    control_plane: ControlPlane, store: Store, daemon: Daemon
+) -> None:
+    # It goes on to tell the beats that it remembers. Three are too few for the silence alarm.
+    fleet = Fleet(store, NODES[:3], INTERVAL)
+    async with fleet.beating(), watching(store, OUTPUTS) as seen:
+        await asyncio.to_thread(daemon.start)
+        await told(daemon, alive=3)
+        control_plane.pause_etcd()
+        await asyncio.sleep(6 * INTERVAL)
+        page = await told(daemon)
+        control_plane.resume_etcd()
+        assert page["lost"] == []
+        for _ in range(30):
+            await told(daemon, lost=[])
+            await asyncio.sleep(0.1)
+        await told(daemon, alive=3, problems={})
+        assert statuses(seen) == {}
+
+
 async def test_thirty_of_a_hundred_at_once_are_an_alarm_and_not_lost(
     store: Store, daemon: Daemon
 ) -> None:

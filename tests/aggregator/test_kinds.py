@@ -202,6 +202,58 @@ def test_a_lost_node_that_beats_again_is_left_out_although_a_store_is_away() -> 
         assert pipeline.value(CLUSTER_NODE_NAME).nodes == nodes
 
 
+def refused(node: str) -> Document:
+    good = node_report(node, [], "Healthy")
+    return Document(good.namespace, good.name, {"NodeInfo": "{"}, good.labels)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_lost_node_whose_node_info_is_refused_is_back_with_its_beat(restart: bool) -> None:
+    world = World(refused("n1"))
+    world.lose("n1")
+    assert world.statuses() == {"n1": "UnHealthy"}
+    if restart:
+        world = World(refused("n1"), outputs=world.outputs)
+    world.lose()
+    assert world.statuses() == {}
+
+
+@pytest.mark.parametrize(("fault", "after"), [(FAN, {}), (CPU, {"n1": "UnHealthy"})])
+def test_the_faults_of_a_lost_node_outlive_a_restart_with_a_refused_node_info(
+    fault: FaultDevice, after: dict[str, str]
+) -> None:
+    world = World(node_report("n1", [fault], "UnHealthy" if fault is CPU else "Healthy"))
+    world.lose("n1")
+    world.put(refused("n1"))
+    world = World(refused("n1"), outputs=world.outputs)
+    (device,) = world.servers()["n1"]["FaultDevList"]
+    assert (device["DeviceType"], world.statuses()) == (fault.device_type, {"n1": "UnHealthy"})
+    world.lose()
+    assert world.statuses() == after
+    world.lose("n1")
+    world.delete(refused("n1"))
+    assert world.servers()["n1"]["FaultDevList"] is None
+
+
+@pytest.mark.parametrize(
+    ("data", "good"), [(healthy(T0 + 1), True), ({"DeviceInfoCfg": "{"}, False)]
+)
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_device_info_that_was_deleted_says_nothing_through_the_next_one(
+    data: dict[str, str], good: bool, restart: bool
+) -> None:
+    before, after = with_switch("n1", "Separate", "UnHealthy"), report("n1", data)
+    world = World(before)
+    if restart:
+        world = World(before, outputs=world.outputs)
+    world.pipeline.observe(world.devices, Deleted(before.namespace, before.name), moment(1))
+    world.put(after, at=1)
+    assert world.switches()["n1"]["NodeStatus"] == "Healthy"
+    world.step(46)
+    assert world.outputs[SWITCHES].data == {SWITCHES: ""}
+    assert ("n1" in published(world.outputs[DEVICES].data[DEVICES])) is good
+
+
 def test_the_next_run_knows_who_was_lost() -> None:
     world = World(node_report("n1", [FAN], "Healthy"), node_report("n2", [CPU], "UnHealthy"))
     world.lose("n1", "n7")

@@ -132,6 +132,14 @@ def test_a_listing_that_took_too_long_is_a_failed_one() -> None:
     assert observer.list(76, beat("n1", 7)) == LOST
 
 
+def test_an_answer_that_took_longer_than_a_period_is_a_fresh_threshold() -> None:
+    for took_ms, silent in ((5000, True), (5001, False)):
+        heard = listed(Heard(), [beat("n1", 1)], 0, ())
+        heard = listed(heard, [beat("n1", 1)], 10_000, ())
+        heard = listed(heard, [beat("n1", 1)], 16_000, (), took_ms)
+        assert ("n1" in judge(Verdict(), [heard], 16_000).lost) is silent
+
+
 def test_who_was_lost_before_an_outage_stays_lost() -> None:
     observer = Observer()
     for second in range(17):

@@ -39,10 +39,12 @@ pytestmark = pytest.mark.looptime
 
 @contextlib.asynccontextmanager
 async def collecting(
-    driver: ScriptedDriver, believed: Mapping[tuple[Subject, str], int] | None = None
+    driver: ScriptedDriver,
+    believed: Mapping[tuple[Subject, str], int] | None = None,
+    marks: list[float] | None = None,
 ) -> AsyncIterator[Said]:
     said = Said()
-    beats: list[float] = []
+    beats: list[float] = [] if marks is None else marks
     loop = asyncio.get_running_loop()
     collector = ChipFaults()
     around = surroundings(
@@ -81,6 +83,19 @@ async def test_the_first_round_is_one_batch() -> None:
             f"chip 1 present {HBM_CODE}",
             "chip 2 answered",
         ]
+
+
+async def test_an_idle_round_is_ordered_once_and_not_for_every_chip() -> None:
+    driver, marks = ScriptedDriver(16), list[float]()
+    async with collecting(driver, marks=marks):
+        await asyncio.sleep(60.5)
+        driver.asked.clear()
+        marks.clear()
+        await asyncio.sleep(60)
+    # Twelve rounds of health words, in four of them code lists as well.
+    assert len(driver.asked) == 16 * (12 + 4)
+    # A mark for each query, one for each order: before the round, behind it, after the pause.
+    assert len(marks) <= len(driver.asked) + 12 * 3
 
 
 async def test_events_go_out_at_once_and_are_audited_two_seconds_later() -> None:

@@ -92,7 +92,7 @@ async def test_demo_notices_a_lost_event(
     report = json.loads(capsys.readouterr().out)
     assert not report["well"]
     assert not report["steps"][0]["problems"]
-    assert any("device-info" in problem for problem in report["steps"][1]["problems"])
+    assert any("nodes: vigil-demo-1" in problem for problem in report["steps"][1]["problems"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

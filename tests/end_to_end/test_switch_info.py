@@ -108,6 +108,21 @@ def test_a_blind_switch_keeps_what_is_known(a3: Node) -> None:
     assert blind(a3) == []
 
 
+def test_a_library_that_hangs_at_start_holds_nothing_up_for_long(a3: Node) -> None:
+    a3.emulator.hang(LIST)
+    a3.emulator.occur(3, CHIP_FAULT)
+    a3.start()
+    assert a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "chips go on", 20) < 8
+    a3.wait(lambda: LIST in str(blind(a3)), "the switches are blind", 20)
+    assert switch_info(a3)["NodeStatus"] == ""
+    a3.emulator.clear(LIST)
+    a3.wait(lambda: switch_info(a3)["NodeStatus"] == "Healthy", "they answer", 20)
+    a3.emulator.hang(LIST)
+    a3.wait(lambda: LIST in str(blind(a3)), "the switches are blind again", 20)
+    status, seconds = a3.stop()
+    assert (status, seconds < 4) == (0, True)
+
+
 def test_no_library(a3: Node, tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "own", "a3")
     (tmp_path / "driver" / "lib64" / "driver" / SWITCH_LIBRARY.name).unlink()
@@ -115,6 +130,8 @@ def test_no_library(a3: Node, tmp_path: Path) -> None:
     a3.start()
     a3.until(lambda now: len(now.free) == 16, "chips need no switches", 20)
     a3.wait(lambda: "no usable liblingqu-dcmi.so" in str(blind(a3)), "the reason is said")
+    now = switch_info(a3)
+    assert (now["FaultCode"], now["NodeStatus"]) == (None, ""), "nobody knows that it is healthy"
     status, _ = a3.stop()
     assert status == 0
     assert a3.logged().count("blind: no usable liblingqu-dcmi.so") == 1

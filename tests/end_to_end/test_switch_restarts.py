@@ -40,11 +40,11 @@ def node(tmp_path: Path, built_a3: Path) -> Iterator[Node]:
 
 
 def switches(node: Node) -> tuple[list[str], str, str] | None:
-    """Codes, level and node status of ``SwitchInfoCfg``; ``None`` before there is any."""
+    """Codes, level and node status of ``SwitchInfoCfg``; ``None`` before the switches answered."""
     data = node.place.read(node.document)
-    if data is None:
+    info: dict[str, Any] = {} if data is None else json.loads(data["SwitchInfoCfg"])
+    if data is None or info["FaultCode"] is None:
         return None
-    info: dict[str, Any] = json.loads(data["SwitchInfoCfg"])
     codes = [json.loads(event)["AssembledFaultCode"] for event in info["FaultCode"]]
     device_info = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]
     assert info["UpdateTime"] == device_info["UpdateTime"]

@@ -108,7 +108,8 @@ def _granted(account: str) -> set[Right]:
     return rights
 
 
-def _used(plane: ControlPlane, account: str) -> set[Right]:
+def asked(plane: ControlPlane, account: str) -> set[Right]:
+    """What ``account`` asked of the API server; nothing of it may have been refused."""
     used: set[Right] = set()
     for event in plane.audit():
         if event["user"]["username"] != f"system:serviceaccount:{NAMESPACE}:{account}":
@@ -154,7 +155,7 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     assert beats["noded/heartbeat-interval"] == "1"
     assert abs(int(beats["noded/heartbeat"]) - time.time()) < 10
     for account, log in ((AGENT, node.log), (AGGREGATOR, aggregator)):
-        granted, used = _granted(account), _used(plane, account)
+        granted, used = _granted(account), asked(plane, account)
         assert used <= granted, f"not granted: {used - granted}"
         assert used == granted, f"granted for nothing: {granted - used}"
         assert "403" not in log.read_text()

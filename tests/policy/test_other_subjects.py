@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from agent.deadlines import ONCE_VISIBLE_MS
+from agent.event_order import RETURN_WINDOW_MS
 from agent.policy import next_deadline_ms
 from agent.state import CHIP_SOURCE, Acknowledged, Blindness, ChipState, State, believed, subject_of
 from collectors.chip_faults import ChipFaults
@@ -92,6 +93,15 @@ def test_a_subject_of_which_nothing_is_known_any_more_is_forgotten() -> None:
     state = after(healthy(), [said(DISK, PRESENT, HOST_CODE)])
     assert list(state.others) == [str(DISK)]
     assert after(state, [said(DISK, ABSENT, HOST_CODE, at=T + 1)]).others == {}
+
+
+def test_a_port_that_recovered_is_forgotten_when_nothing_can_bring_it_back() -> None:
+    state = after(healthy(), [said(PORT, OCCUR, SWITCH_CODE), said(PORT, RECOVER, SWITCH_CODE)])
+    assert list(state.others) == [str(PORT)], "the list may still say otherwise"
+    assert next_deadline_ms(state, shipped()) == T + RETURN_WINDOW_MS
+    assert after(state, [], T + RETURN_WINDOW_MS - 1) is state
+    state = after(state, [], T + RETURN_WINDOW_MS)
+    assert (state.others, next_deadline_ms(state, shipped())) == ({}, None)
 
 
 def test_a_one_off_is_released_when_its_own_document_was_acknowledged() -> None:

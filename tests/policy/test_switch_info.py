@@ -10,7 +10,7 @@ from agent.switch_info import remembered_ports, render_switch_info, switch_info_
 from contract.device_info import SWITCH_INFO_KEY
 from contract.families import FAMILIES
 from contract.levels import Severity
-from contract.observation import NODE, Assertion, Observation, SourceBlind
+from contract.observation import NODE, Assertion, Observation, SourceAnswered, SourceBlind
 from contract.switch_info import SwitchPort, decode_switch_info, port_subject
 from tests.policy.builders import T, after
 
@@ -43,6 +43,9 @@ CLEAN = (
     '{"FaultCode":[],"FaultLevel":"","UpdateTime":1700000100,"NodeStatus":"Healthy",'
     '"FaultTimeAndLevelMap":{}}'
 )
+UNREAD = (
+    '{"FaultCode":null,"FaultLevel":"","UpdateTime":0,"NodeStatus":"","FaultTimeAndLevelMap":null}'
+)
 
 
 def event(
@@ -73,7 +76,18 @@ def test_example_36(code: str, port: SwitchPort, text: str) -> None:
 
 
 def test_clean_as_in_example_36() -> None:
-    assert switch_info_text(NEVER, A3, AT) == CLEAN
+    state = after(NEVER, [SourceAnswered("switch", NODE, T)])
+    assert switch_info_text(state, A3, AT) == CLEAN
+
+
+def test_switches_that_never_answered_are_not_said_to_be_healthy() -> None:
+    assert switch_info_text(NEVER, A3, AT) == UNREAD
+    blind = after(NEVER, [SourceBlind("switch", NODE, T, "no library")])
+    assert switch_info_text(blind, A3, AT) == UNREAD
+    faulty = after(blind, [event("[0x00f1fef5,155914,npu,na]")])
+    assert switch_info_text(faulty, A3, AT) == FAULTY
+    over = event("[0x00f1fef5,155914,npu,na]", assertion=Assertion.RECOVER, at=T + 1)
+    assert switch_info_text(after(faulty, [over]), A3, AT) == UNREAD
 
 
 @pytest.mark.parametrize(

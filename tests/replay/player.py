@@ -20,6 +20,8 @@ from agent.state import Acknowledged, State
 from collectors.chip_faults import ChipFaults
 from collectors.links import Links
 from contract.catalogue import shipped
+from contract.observation import NODE as NODE_SUBJECT
+from contract.observation import SourceAnswered
 from contract.policies import DurationEntry, duration_policies
 from tests.parts.surroundings import surroundings
 from tests.replay.driver import RecordedDriver, switch_report
@@ -116,7 +118,10 @@ class _Player:
             collector.cancel()
 
     async def _collect(self) -> None:
-        self._document.identify(await self._driver.inventory())
+        inventory = await self._driver.inventory()
+        self._document.identify(inventory)
+        if inventory.family == "Ascend910A3":
+            self._take_in([SourceAnswered("switch", NODE_SUBJECT, self._wall_clock())])
         around = surroundings(
             self._report, self._wall_clock, self._driver, listen=self._listeners.append
         )

@@ -70,8 +70,10 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(find: Callable[[], FoundLibrary]) -> AsyncIterator[Running]:
-    state = Running(SwitchDriver(find, wall_clock, QUICK))
+async def running(
+    find: Callable[[], FoundLibrary], patience_seconds: float = 10.0
+) -> AsyncIterator[Running]:
+    state = Running(SwitchDriver(find, wall_clock, QUICK, patience_seconds))
 
     async def read() -> None:
         async for item in state.driver.events():
@@ -264,6 +266,23 @@ async def test_a_refused_start_is_tried_again(small_driver: Callable[[str], Smal
         switch.take_back("refuse")
         await state.until(lambda: state.driver.trouble is None)
         assert await state.driver.faults() == ()
+
+
+async def test_a_slow_start_is_let_end_and_keeps_nobody_waiting(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    switch = small_driver("switch")
+    switch.tell("hang-init")
+    async with running(found(switch), patience_seconds=0.2) as state:
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(DriverGone, match=r"has been starting for 0\.2 s or longer"):
+                await state.driver.faults()
+        assert time.monotonic() - began < 2
+        switch.take_back("hang-init")
+        await state.until(lambda: state.driver.trouble is None)
+        assert await state.driver.faults() == ()
+    assert len(switch.noted("opened")) == 1
 
 
 async def test_a_library_that_comes_later(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,6 +148,33 @@ async def test_tools_that_cannot_be_run(tmp_path: Path) -> None:
     rubbish.chmod(0o755)
     with pytest.raises(ToolMissing, match=r"cannot be run: .*Exec format error"):
         await run(rubbish)
+    orphan = tmp_path / "orphan"
+    orphan.write_text("#!/no/such/interpreter\n")
+    orphan.chmod(0o755)
+    with pytest.raises(ToolMissing, match=r"cannot be run: .*No such file or directory"):
+        await run(orphan)
+
+
+_HANGS = """
+import asyncio, sys
+from pathlib import Path
+from dcmi_shim.tool import Tool
+
+asyncio.run(Tool("tool").run(Path(sys.argv[1]), [], {"PATH": "/usr/bin:/bin"}, 60))
+"""
+
+
+async def test_a_tool_that_hangs_ends_with_a_daemon_that_is_killed(tmp_path: Path) -> None:
+    path = script(
+        tmp_path, f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid\nexec sleep 60"
+    )
+    daemon = subprocess.Popen([sys.executable, "-c", _HANGS, str(path)])  # noqa: ASYNC220
+    async with asyncio.timeout(10):
+        while not (tmp_path / "pid").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    daemon.kill()
+    daemon.wait()
+    await until_dead(int((tmp_path / "pid").read_text()))
 
 
 def test_what_may_be_run(tmp_path: Path) -> None:

@@ -63,6 +63,31 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         assert serials == set(range(1, max(serials) + 1))
 
 
+async def test_a_late_process_repeats_nothing_of_its_predecessor(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        _, bad = (await state.driver.inventory()).chips
+        old = state.driver.child_pid
+        assert old is not None
+        plain.tell("hang-health-1")
+        with pytest.raises(DriverCallStuck):
+            await state.driver.health(bad)
+        await state.until(lambda: state.driver.child_pid is not None)
+        late = state.driver.child_pid
+        assert late not in (None, old)
+        os.kill(late, signal.SIGSTOP)
+        plain.tell("events")
+        await state.until(lambda: not _alive(old))
+        told = len(state.events)
+        os.kill(late, signal.SIGCONT)
+        # It shows the same events from the first on, and then those that nobody else showed.
+        await state.until(lambda: len(state.events) > told)
+        serials = [event.serial for event in state.events]
+        assert serials == list(range(1, len(serials) + 1))
+
+
 async def test_a_slow_call_is_given_more_time(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:

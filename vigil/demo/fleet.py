@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import IPMITOOL, install
+from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers
 from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
 from vigil.demo.story import (
     A3_ROLE,
@@ -66,7 +65,10 @@ recover_timeout_seconds = {sixty}
 
 @dataclass
 class Node:
-    """One emulated node: its name, hardware (``a2`` or ``a3``), driver, and agent process."""
+    """One emulated node: its name, hardware (``a2`` or ``a3``), driver, and agent process.
+
+    ``open`` is for a server that was installed.
+    """
 
     name: str
     directory: Path
@@ -74,9 +76,14 @@ class Node:
     agent: asyncio.subprocess.Process | None = None
     emulator: Emulator = field(init=False)
 
-    def __post_init__(self) -> None:
-        install(self.driver_root, self.directory / "emulator", self.profile)
-        self.emulator = Emulator(self.directory / "emulator")
+    def open(self) -> None:
+        """Take hold of its hardware."""
+        self.emulator = Emulator(self.server.emulator_dir)
+
+    @property
+    def server(self) -> Server:
+        """Its hardware, to be installed."""
+        return Server(self.driver_root, self.directory / "emulator", self.profile)
 
     @property
     def driver_root(self) -> Path:
@@ -113,17 +120,17 @@ class Fleet:
                 sixty=round(60 / speed, 3),
             )
         )
-        with ThreadPoolExecutor() as builders:
-            self.nodes = tuple(
-                builders.map(
-                    lambda number: Node(
-                        f"vigil-demo-{number + 1}",
-                        self._made(f"node-{number + 1}"),
-                        "a3" if number == A3_ROLE % nodes else "a2",
-                    ),
-                    range(nodes),
-                )
+        self.nodes = tuple(
+            Node(
+                f"vigil-demo-{number + 1}",
+                self._made(f"node-{number + 1}"),
+                "a3" if number == A3_ROLE % nodes else "a2",
             )
+            for number in range(nodes)
+        )
+        install_servers([node.server for node in self.nodes])
+        for node in self.nodes:
+            node.open()
         self._aggregator: asyncio.subprocess.Process | None = None
 
     def _made(self, name: str) -> Path:

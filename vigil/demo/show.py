@@ -27,8 +27,8 @@ def arrival_line(result: Result) -> str:
     if result.step.unchanged:
         return f"documents keep their state: {verdict}"
     return (
-        f"device-info after {_milliseconds(result.device_info_ms) or 'never'}, "
-        f"cluster-info after {_milliseconds(result.cluster_info_ms) or 'never'}: {verdict}"
+        f"at the nodes after {_milliseconds(result.device_info_ms) or 'never'}, "
+        f"in cluster-info after {_milliseconds(result.cluster_info_ms) or 'never'}: {verdict}"
     )
 
 
@@ -101,7 +101,7 @@ def live(
             *(_cell(view, blind.get(node, frozenset()), chip) for chip in numbers),
         )
     story = Table(title="what happened", expand=True)
-    for column in ("at", "what happened", "what it means", "device-info", "cluster-info", ""):
+    for column in ("at", "what happened", "what it means", "at the nodes", "cluster-info", ""):
         story.add_column(column)
     for result in results:
         verdict = Text("FAILED", "bold red") if result.problems else Text("ok", "green")

@@ -15,7 +15,10 @@ def demo(
     speed: Annotated[
         float,
         typer.Option(
-            min=0.1, max=20.0, envvar="VIGIL_SPEED", help="Divides the pauses of the story."
+            min=0.1,
+            max=20.0,
+            envvar="VIGIL_SPEED",
+            help="Divides pauses, timeouts and the heartbeat interval of the story.",
         ),
     ] = 1.0,
     as_json: Annotated[
@@ -35,7 +38,7 @@ def demo(
         typer.Option(envvar=["VIGIL_KUBECONFIG", "KUBECONFIG"], help="For --store kubernetes:."),
     ] = None,
 ) -> None:
-    """Play a story of chip faults on emulated nodes; 0 if every expected state was reached."""
+    """Play a story of faults on emulated nodes; 0 if every expected state was reached."""
     import asyncio
     import signal
     import tempfile

@@ -1,0 +1,58 @@
+"""Lets a tool end with this process, also where this process is killed and cannot see to it.
+
+A tool that hangs would stay behind at each ``kill -9``, and one that refuses concurrent runs would
+refuse for ever. ``setpriv`` (util-linux 2.33) asks the kernel for that (``PR_SET_PDEATHSIG``) and
+becomes the tool; it costs 0.7 ms of a core. A function between fork and exec would cost ten times
+as much, because it makes fork copy this process's page tables. Where there is no such ``setpriv``,
+tools run without; a service manager or a container ends them with the daemon.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PLACES = ("/usr/bin/setpriv", "/bin/setpriv")
+_OPTION = "--pdeathsig"
+_ELF_HEADER = 64
+_FAILURE = "setpriv: failed to execute "
+
+
+@cache
+def _setpriv() -> str | None:
+    """Where it is, if it knows the option."""
+    for place in _PLACES:
+        try:
+            with open(place, "rb") as file:  # noqa: PTH123
+                if _OPTION.strip("-").encode() in file.read():
+                    return place
+        except OSError:
+            continue
+    return None
+
+
+def tethered(argv: Sequence[str]) -> list[str]:
+    """The command that runs ``argv`` so; ``argv`` itself where it is no program, or that cannot be.
+
+    ``setpriv`` would hand a damaged program to the shell; the kernel refuses it.
+    """
+    setpriv = _setpriv()
+    if setpriv is None:
+        return list(argv)
+    try:
+        with open(argv[0], "rb") as file:  # noqa: PTH123
+            header = file.read(_ELF_HEADER)
+    except OSError:
+        return list(argv)
+    is_whole = header.startswith(b"\x7fELF") and len(header) == _ELF_HEADER
+    if not is_whole and not header.startswith(b"#!"):
+        return list(argv)
+    return [setpriv, _OPTION, "KILL", "--", *argv]
+
+
+def not_executed(stderr: str) -> str | None:
+    """Why a tethered program could not be executed; ``None`` when it was."""
+    return stderr.removeprefix(_FAILURE).strip() if stderr.startswith(_FAILURE) else None

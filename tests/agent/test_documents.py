@@ -1,0 +1,120 @@
+"""What stored documents remember for an agent without a journal, however late they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent import documents as documents_module
+from agent.device_info import DeviceInfoDocument
+from agent.documents import Desk, Documents
+from agent.journal import Journal
+from agent.publication import Stage
+from agent.state import State
+from agent.verdicts import Verdicts
+from contract import catalogue
+from contract.codes import LINK_DOWN
+from contract.levels import ChipLevel
+from contract.observation import Assertion
+from service.stalls import Stalls
+from tests.agent.test_publisher import TroubledStore, until
+from tests.policy.builders import NODE, after, answered, healthy, inventory, seen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import Document
+
+TABLES = catalogue.shipped()
+DOWN_SECONDS = 30
+AGE_SECONDS = 40
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def upgraded_link() -> tuple[Document, int]:
+    """What an agent left whose link was down too long, up to a while ago; when that began."""
+    down_ms = now_ms() - (AGE_SECONDS + DOWN_SECONDS) * 1000
+    down = seen(Assertion.OCCUR, LINK_DOWN, at=down_ms)
+    state = after(healthy(), [down], down_ms + DOWN_SECONDS * 1000)
+    made = DeviceInfoDocument(NODE, lambda: state, TABLES)
+    made.identify(inventory())
+    wanted = made.wanted()
+    assert wanted is not None
+    assert wanted.stamped is not None
+    return wanted.stamped(now_ms() // 1000 - AGE_SECONDS), down_ms
+
+
+class Life:
+    """An agent's documents, without a journal."""
+
+    def __init__(self, directory: Path, store: TroubledStore) -> None:
+        self.verdicts = Verdicts(State(NODE, "boot"), TABLES, now_ms, lambda ms: self.woken(ms))
+        self.journal = Journal(
+            directory, first_sequence=1, wall_clock=now_ms, on_recovered=self.verdicts.snapshot
+        )
+        desk = Desk(store, self.verdicts, self.journal, Stalls(), now_ms, lambda: True)
+        self.documents = Documents(NODE, ["device-info"], desk)
+        self.documents.device_info.identify(inventory())
+
+    def woken(self, ms: int) -> None:
+        self.documents.wake(ms)
+
+
+@asynccontextmanager
+async def life(directory: Path, get_delay_seconds: float) -> AsyncIterator[tuple[Life, int]]:
+    """A life that finds an upgraded link in the store; when that was first seen."""
+    root = directory / "store"
+    store = TroubledStore(f"directory:{root}", root)
+    document, down_ms = upgraded_link()
+    await store.put(document)
+    store.get_delay_seconds = get_delay_seconds
+    this = Life(directory, store)
+    this.verdicts.begin(this.journal)
+    (publisher,) = this.documents.publishers.values()
+    task = asyncio.create_task(publisher.run())
+    try:
+        yield this, down_ms
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        this.verdicts.end()
+        await this.journal.close()
+        await store.close()
+
+
+async def test_what_is_remembered_did_not_wait_for_this_process(tmp_path: Path) -> None:
+    async with life(tmp_path, 0) as (this, down_ms):
+        await this.documents.remembered()
+        fault = this.verdicts.state.chips[0].faults[LINK_DOWN]
+        assert fault.first_seen_ms >= down_ms
+        record = this.documents.records["device-info"]
+        await until(lambda: record.acknowledged_at_ms is not None, "the first write")
+        assert record.stages[Stage.TOTAL].sum_seconds < AGE_SECONDS / 2
+
+
+@pytest.mark.parametrize("link", ["up", "down"])
+async def test_an_upgrade_outlives_a_slow_store(
+    tmp_path: Path, link: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module, "_MEMORY_SECONDS", 0.1)
+    async with life(tmp_path, 0.6) as (this, down_ms):
+        await this.documents.remembered()
+        assert this.verdicts.state.chips == {}, "the store was not fast enough"
+        this.verdicts.take(answered(0, 1, at=now_ms()))
+        if link == "down":
+            this.verdicts.take([seen(Assertion.PRESENT, LINK_DOWN, at=now_ms())])
+        await until(lambda: this.verdicts.state.chips[0].upgrades != (), "what the document says")
+        chip = this.verdicts.state.chips[0]
+        assert list(chip.faults) == ([LINK_DOWN] if link == "down" else [])
+        (upgrade,) = chip.upgrades
+        assert upgrade.level is chip.level is ChipLevel.PRE_SEPARATE_NPU
+        assert upgrade.upgraded_at_ms == down_ms + 20_000
+        assert (upgrade.gone_since_ms is None) == (link == "down")

@@ -1,0 +1,47 @@
+"""``node-info-only``: an agent that may not touch device-info does its part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dcmi_shim.emulator.bmc import BmcAlarm
+from tests.end_to_end.node import Node
+from tests.packaging.test_rights import AGENT, NAMESPACE, Granted, asked
+from tests.parts.controlplane import ControlPlane
+from tests.parts.kustomize import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    directory = tmp_path / "control-plane"
+    directory.mkdir()
+    with ControlPlane(directory, audited=True) as plane:
+        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for item in build("overlays/node-info-only"):
+            plane.apply(item)
+        yield plane
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(120)
+def test_it_needs_no_right_on_device_info(plane: ControlPlane, tmp_path: Path, built: Path) -> None:
+    node = Node(tmp_path / "node", built, Granted(plane))
+    node.give_bmc(tmp_path / "node")
+    node.environment["VIGIL_DOCUMENTS"] = "node-info"
+    node.emulator.bmc.occur(BmcAlarm("06000025", "Fan", 3))
+    node.emulator.occur(3, "80E01801")
+    try:
+        node.start()
+        node.wait(lambda: node.parts() == [("Fan", 3, ["06000025"])], "the alarm", 20)
+        node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
+        node.wait(lambda: node.status()["heartbeat"]["beats"] > 0, "it beats")
+        assert len(node.status()["faults"]) == 2, "chips are watched for metrics"
+        assert {right[0] for right in asked(plane, AGENT)} == {NAMESPACE}
+    finally:
+        node.close()

@@ -1,0 +1,86 @@
+"""``docs/configuration.md`` has a row for every option, with its names and its default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from agent.config import AgentConfiguration
+from aggregator.config import AggregatorConfiguration
+from vigil.agent import agent
+from vigil.aggregator import aggregator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below ``heading``, without its head."""
+    below = DOCS.read_text(encoding="utf-8").split(f"\n## `{heading}`\n")[1]
+    table = below.split("| flag |")[1].split("\n\n")[0]
+    lines = table.splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def leaves(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, object]]:
+    """Every option of ``model`` as its key in the file, and its default."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from leaves(field.annotation, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", ... if field.is_required() else field.default
+
+
+def flags(verb: Callable[..., None]) -> set[str]:
+    """What can be given on the command line."""
+    application = typer.Typer(add_completion=False)
+    application.command()(verb)
+    command = typer.main.get_command(application)
+    return {name for parameter in command.params for name in parameter.opts} - {"--help"}
+
+
+def written(default: object) -> str:
+    """How the table says ``default``; nothing where it says it in words."""
+    match default:
+        case bool():
+            return f"`{str(default).lower()}`"
+        case float():
+            return f"{default:g}"
+        case tuple() if default:
+            return f"`{','.join(map(str, default))}`"
+        case str() | Path():
+            return f"`{default}`"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("heading", "model", "verb"),
+    [
+        ("vigil agent", AgentConfiguration, agent),
+        ("vigil aggregator", AggregatorConfiguration, aggregator),
+    ],
+    ids=["agent", "aggregator"],
+)
+def test_every_option_has_its_row(
+    heading: str, model: type[BaseModel], verb: Callable[..., None]
+) -> None:
+    by_key = {cells[2].partition(" ")[0].strip("`"): cells for cells in rows(heading)}
+    options = dict(leaves(model))
+    assert by_key.keys() - {""} == options.keys()
+    said = {match[0] for cells in rows(heading) for match in re.finditer(r"--[a-z-]+", cells[0])}
+    assert said == flags(verb)
+    for key, default in options.items():
+        flag, variable, _, told, meaning = by_key[key]
+        name = key.replace(".", "_")
+        assert variable.startswith(f"`VIGIL_{name.upper()}`"), key
+        assert flag == "" or flag.startswith(f"`--{name.replace('_', '-')}"), key
+        assert told.startswith(written(default)), f"{key}: {told}, not {default}"
+        assert told, key
+        assert meaning, key
