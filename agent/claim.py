@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from stores.base import Beat
 
 SILENT_INTERVALS = 3
+_LONGEST_SECONDS = 300.0
+_FALLBACK_SECONDS = 5.0
 
 
 class Standing(StrEnum):
@@ -83,5 +85,10 @@ def not_seen(claim: Claim, steady_seconds: float) -> Claim:
 
 
 def duration_seconds(beat: Beat) -> float:
-    """How long a heartbeat may stay as it is before whoever made it has gone."""
-    return SILENT_INTERVALS * beat.interval_seconds
+    """How long a heartbeat may stay as it is before whoever made it has gone.
+
+    An interval that no agent can have is senseless and counts as 5 s, as for those who watch nodes:
+    nobody is to wait for years.
+    """
+    is_sensible = beat.interval_seconds <= _LONGEST_SECONDS
+    return SILENT_INTERVALS * (beat.interval_seconds if is_sensible else _FALLBACK_SECONDS)

@@ -180,6 +180,7 @@ class Agent:
                 self._progress,
                 _wall_clock,
                 may_publish=lambda: self._heartbeat.may_publish,
+                look_around=self._heartbeat.look_around,
             ),
         )
         self._device_info = self._documents.device_info

@@ -21,7 +21,7 @@ from agent.status import publication_status
 from contract.observation import Observation, SourceAnswered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from agent.journal import Journal
     from agent.publication import Publication
@@ -64,7 +64,7 @@ class Made(Protocol):
 class Desk:
     """What the documents need of their daemon.
 
-    While ``may_publish`` says no, what is there stays as it is.
+    While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
     """
 
     store: Store
@@ -73,6 +73,7 @@ class Desk:
     progress: Stalls
     wall_clock: WallClock
     may_publish: Callable[[], bool]
+    look_around: Callable[[], Awaitable[None]]
 
 
 class Documents:
@@ -113,6 +114,7 @@ class Documents:
                 stamp_of=document.stamp_of,
                 verify=document.verify,
                 before_write=self._until_committed,
+                before_repair=self._desk.look_around,
                 on_first_read=partial(self._first_read, kind, document),
                 on_foreign=partial(self._foreign, document),
                 on_acknowledged=partial(self._acknowledged, kind, document),

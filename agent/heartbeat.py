@@ -76,6 +76,7 @@ class Heartbeat:
         self._claim = Claim()
         self._refused = False
         self._beat_last = False
+        self._turns = asyncio.Lock()
         self._stamp_ms = 0
         self._annotates = annotates
         self._annotated_seconds = 0
@@ -130,6 +131,14 @@ class Heartbeat:
             else:
                 await self._rest(time.monotonic() + backoff.next_seconds())
 
+    async def look_around(self) -> None:
+        """Look and beat now, because somebody wrote a document of ours.
+
+        Two agents with one node name that both believe that it is theirs would otherwise repair
+        each other's documents until both give up (``docs/decisions/005``).
+        """
+        await self._turn()
+
     async def _rest(self, until: float) -> None:
         while (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(left, _MARK_SECONDS))
@@ -137,17 +146,18 @@ class Heartbeat:
 
     async def _turn(self) -> bool:
         """Look and beat once; whether the next turn has time until the next interval."""
-        try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                beats = await self._store.beats(self.node)
-        except (StoreError, TimeoutError) as error:
-            return self._not_seen(error)
-        self._seen(beats[0] if beats else None)
-        if self._claim.standing is Standing.OURS and not self._is_withheld():
-            self._beat_last = False
-            return await self._beat()
-        self._works()
-        return True
+        async with self._turns:
+            try:
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    beats = await self._store.beats(self.node)
+            except (StoreError, TimeoutError) as error:
+                return self._not_seen(error)
+            self._seen(beats[0] if beats else None)
+            if self._claim.standing is Standing.OURS and not self._is_withheld():
+                self._beat_last = False
+                return await self._beat()
+            self._works()
+            return True
 
     async def _beat(self) -> bool:
         now_ms = self._edges.wall_clock()

@@ -65,10 +65,13 @@ def absent(revision: int) -> Wanted:
 
 @dataclass(frozen=True)
 class Edges:
-    """What the publisher asks of its daemon and tells it. All but ``before_write`` return at once.
+    """What the publisher asks of its daemon and tells it.
+
+    All but ``before_write`` and ``before_repair`` return at once.
 
     ``wanted`` is ``None`` while what is there must stay as it is. ``stamp_of`` reads the time of a
     stored document; ``None`` for one that makes no sense. ``verify`` raises ``DocumentError``.
+    ``before_repair`` finds out whether the writing is still ours, when somebody else wrote.
     ``on_first_read`` gets what was stored at start; nothing is written or deleted before.
     ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
     ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
@@ -78,6 +81,7 @@ class Edges:
     stamp_of: Callable[[Document], int | None]
     verify: Callable[[Document], None]
     before_write: Callable[[], Awaitable[None]]
+    before_repair: Callable[[], Awaitable[None]]
     on_first_read: Callable[[Document | None], None]
     on_foreign: Callable[[Document], bool]
     on_acknowledged: Callable[[Document | None, int], None]
@@ -284,7 +288,7 @@ class Publisher:
         elif self._acknowledged is not None and not any(
             _same(shown, expected) for expected in (before, self._acknowledged.document)
         ):
-            self._was_changed(shown)
+            await self._was_changed(shown)
         return None
 
     def _accept(self, write: _Write, version: str) -> None:
@@ -305,11 +309,13 @@ class Publisher:
         self.record.agrees(self._edges.wall_clock(), stamp, write.revision)
         self._edges.on_acknowledged(write.document, write.revision)
 
-    def _was_changed(self, shown: Document | None) -> None:
+    async def _was_changed(self, shown: Document | None) -> None:
         """Somebody else wrote or deleted the document: repaired, unless it goes on and on.
 
         Who has nothing to publish, such as an agent that gave way to another, leaves it alone.
         """
+        if self._edges.wanted() is not None and self.record.conflict_since_ms is None:
+            await self._edges.before_repair()
         if self._edges.wanted() is None:
             return
         if shown is not None and self._edges.on_foreign(shown):

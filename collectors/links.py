@@ -224,7 +224,6 @@ class _Watch:
             faults = await self._faults(link.chip)
         except ToolMissing as error:
             self._lacks_tool(error)
-            self._hide(link)
             return
         except ToolError as error:
             self._has_tool()
@@ -305,6 +304,8 @@ class _Watch:
             _log.warning("%s: %s; what is known of links stays", self._source, error)
             now_ms = self._around.wall_clock()
             self._report_together([SourceBlind(self._source, NODE, now_ms, str(error))])
+            for link in self._links.values():
+                self._hide(link)
 
     def _has_tool(self) -> None:
         if self._is_missing is not False:

@@ -12,6 +12,9 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from tests.acceptance.places import NODES
+from tests.acceptance.reading import DEVICE_PREFIX
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -166,6 +169,12 @@ class Agent(Daemon):
     def blind(self) -> set[int]:
         """Physical ids of the chips that say blind."""
         return {chip["chip"] for chip in self.status()["chips"] if chip["blind"]}
+
+    def upgrades(self) -> Any:
+        """``UpgradeFaultReason`` of the node's document."""
+        data = self.place.read(NODES, DEVICE_PREFIX + self.name)
+        assert data is not None
+        return json.loads(data["UpgradeFaultReason"])
 
     def journaled(self, code: str) -> list[str]:
         """What was reported about ``code``, in order, read from the journal's file."""

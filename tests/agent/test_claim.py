@@ -56,6 +56,14 @@ def test_a_newcomer_waits_for_silence_and_gives_way_to_any_change(at_ms: int) ->
     assert after(conflict, a_beat(at_ms=at_ms - 5000), 120.1).standing is Standing.OURS
 
 
+def test_nobody_waits_for_an_interval_that_no_agent_can_have() -> None:
+    waiting = after(Claim(), a_beat(interval_seconds=1e9), 100.0)
+    assert waiting.standing is Standing.WAITING
+    assert after(waiting, a_beat(interval_seconds=1e9), 115.1).standing is Standing.OURS
+    longest = after(Claim(), a_beat(interval_seconds=300.0), 100.0)
+    assert after(longest, a_beat(interval_seconds=300.0), 1000.0) == longest
+
+
 def test_the_holder_counts_whatever_the_host_is_called() -> None:
     assert after(Claim(Standing.OURS), a_beat("other-name_5")).standing is Standing.OURS
 

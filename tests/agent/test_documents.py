@@ -64,7 +64,15 @@ class Life:
         self.journal = Journal(
             directory, first_sequence=1, wall_clock=now_ms, on_recovered=self.verdicts.snapshot
         )
-        desk = Desk(store, self.verdicts, self.journal, Stalls(), now_ms, lambda: True)
+        desk = Desk(
+            store,
+            self.verdicts,
+            self.journal,
+            Stalls(),
+            now_ms,
+            may_publish=lambda: True,
+            look_around=lambda: asyncio.sleep(0),
+        )
         self.documents = Documents(NODE, ["device-info"], desk)
         self.documents.device_info.identify(inventory())
 

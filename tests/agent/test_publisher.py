@@ -82,6 +82,8 @@ class Bench:
         self.first_read: list[Document | None] = []
         self.acknowledged: list[tuple[str, int]] = []
         self.before_writes = 0
+        self.before_repairs = 0
+        self.loses_its_name = False
         self.while_committing: Callable[[], None] = lambda: None
         self.publisher = Publisher(
             self.store,
@@ -92,6 +94,7 @@ class Bench:
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=self.verify,
                 before_write=self.before_write,
+                before_repair=self.before_repair,
                 on_first_read=self.first_read.append,
                 on_foreign=lambda document: document.data["content"] == "an operator's",
                 on_acknowledged=lambda document, revision: self.acknowledged.append(
@@ -102,6 +105,12 @@ class Bench:
             ),
         )
         self.record = self.publisher.record
+
+    async def before_repair(self) -> None:
+        self.before_repairs += 1
+        await asyncio.sleep(0)
+        if self.loses_its_name:
+            self.content = None
 
     def wanted(self) -> Wanted | None:
         content = self.content
@@ -306,6 +315,17 @@ async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path
             await bench.foreign.put(earlier)
             await bench.noticed(count)
             assert await bench.shows("faulty") < 1
+
+
+async def test_who_writes_is_asked_before_a_repair(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.loses_its_name = True
+        await bench.writes_foreign("another agent's")
+        await until(lambda: bench.before_repairs == 1, "it is asked")
+        await asyncio.sleep(0.2)
+        assert (await bench.stored())["content"] == "another agent's"
+    assert bench.record.foreign_writes == 0
 
 
 async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Path) -> None:

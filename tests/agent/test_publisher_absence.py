@@ -171,6 +171,7 @@ class Node:
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=lambda document: None,
                 before_write=lambda: asyncio.sleep(0),
+                before_repair=lambda: asyncio.sleep(0),
                 on_first_read=lambda document: None,
                 on_foreign=lambda document: False,
                 on_acknowledged=lambda document, revision: self.acknowledged.append(document),

@@ -168,6 +168,7 @@ class NodePlayer:
                 stamp_of=document.stamp_of,
                 verify=document.verify,
                 before_write=committed,
+                before_repair=lambda: asyncio.sleep(0),
                 on_first_read=first_read,
                 on_foreign=document.release,
                 on_acknowledged=lambda _, revision: self._take(

@@ -279,9 +279,9 @@ STORY: tuple[Step, ...] = (
         unchanged=True,
     ),
     Step(
-        "the agent of node 3 is killed, then chip 2 breaks",
+        "the agent of node 3 is killed, then chip 4 breaks",
         "nobody watches node 3 now: its documents keep the last state",
-        actions=(KillAgent(2), Occur(2, 2, "8C204E00")),
+        actions=(KillAgent(2), Occur(2, 4, "8C204E00")),
         unchanged=True,
     ),
     Step(
@@ -295,7 +295,7 @@ STORY: tuple[Step, ...] = (
         "the agent of node 3 is started again",
         "the node is back, and what happened meanwhile is found and published",
         actions=(StartAgent(2),),
-        expect={(2, 2): {"8C204E00": "RestartBusiness"}},
+        expect={(2, 4): {"8C204E00": "RestartBusiness"}},
         back=2,
     ),
     Step(
@@ -325,8 +325,8 @@ STORY: tuple[Step, ...] = (
             Recover(1, 5, "80E18402"),
             Recover(1, 5, "A4028801"),
             Recover(1, 5, "A8028801"),
-            Recover(2, 2, "8C204E00"),
+            Recover(2, 4, "8C204E00"),
         ),
-        expect={(0, 3): {}, (0, 7): {}, (1, 5): {}, (2, 2): {}},
+        expect={(0, 3): {}, (0, 7): {}, (1, 5): {}, (2, 4): {}},
     ),
 )

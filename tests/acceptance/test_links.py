@@ -1,0 +1,94 @@
+"""Links when the tool, the driver and the agent come and go, each when it likes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.daemons import wait
+from tests.acceptance.reading import has
+
+if TYPE_CHECKING:
+    from tests.acceptance.conftest import MakeAgent
+    from tests.acceptance.daemons import Agent
+    from tests.acceptance.places import Folder
+
+LINK_DOWN = "81078603"
+MINOR = 1
+BLIND = 'npu_vigil_blind{chip="",source="links"} 1.0'
+
+
+@pytest.fixture
+def agent(make_agent: MakeAgent, folder: Folder) -> Agent:
+    """An agent that asks the tool often and isolates soon; not started."""
+    made = make_agent(folder)
+    made.environment |= {
+        "VIGIL_LINKS_PERIOD_SECONDS": "1",
+        "VIGIL_LINK_DOWN_FAULT_TIMEOUT_SECONDS": "4",
+        "VIGIL_LINK_DOWN_RECOVER_TIMEOUT_SECONDS": "4",
+    }
+    return made
+
+
+def _up(agent: Agent) -> int:
+    return agent.metrics().count("npu_vigil_link_up{")
+
+
+def test_a_tool_that_goes_and_comes(agent: Agent) -> None:
+    tool = agent.hardware.hccn_tool
+    hidden = tool.with_name("not-yet")
+    tool.rename(hidden)
+    agent.hardware.link(10, "DOWN")
+    agent.start()
+    agent.up()
+    wait(lambda: BLIND in agent.metrics(), "blind about the node")
+    assert _up(agent) == 0
+    hidden.rename(tool)
+    agent.shows(has(10, LINK_DOWN), "the tool is there, and says that a link is down")
+    wait(lambda: _up(agent) == len(agent.hardware.chips), "every link was asked about")
+    assert "npu_vigil_blind{" not in agent.metrics()
+    tool.rename(hidden)
+    wait(lambda: BLIND in agent.metrics(), "blind again")
+    assert _up(agent) == 0, "blind is no sample"
+    agent.hardware.occur(4, LINK_DOWN, MINOR)
+    agent.shows(has(4, LINK_DOWN), "the driver still tells of links", 2)
+    agent.hardware.recover(4, LINK_DOWN, MINOR)
+    agent.shows(has(4), "also of their end", 2)
+    agent.shows(has(10, LINK_DOWN), "what the tool said last stays", 1)
+
+
+@pytest.mark.parametrize("kill_after_seconds", [0.2, 3.9])
+def test_a_restart_moves_no_time_of_the_duration_rule(
+    agent: Agent, kill_after_seconds: float
+) -> None:
+    agent.start()
+    agent.up()
+    agent.hardware.link(10, "DOWN")
+    agent.hardware.occur(10, LINK_DOWN, MINOR)
+    begin_ms = time.time_ns() // 1_000_000
+    time.sleep(kill_after_seconds)
+    agent.kill()
+    agent.start()
+    isolated = "PreSeparateNPU"
+    agent.shows(lambda now: now.levels.get(("Ascend910-10", LINK_DOWN)) == isolated, "isolated", 12)
+    shown = agent.place.device_info("node-1")
+    assert shown is not None
+    assert "Ascend910-10" in shown.free, "only its network is unhealthy"
+    assert "Ascend910-10" not in shown.unhealthy
+    (reason,) = agent.upgrades()["Ascend910-10"]
+    late_ms = reason.pop("upgrade_time") - (begin_ms + 4000)
+    assert reason == {
+        "fault_code": LINK_DOWN,
+        "fault_level": isolated,
+        "upgrade_type": "FaultDuration",
+    }
+    assert abs(late_ms) < 500
+    agent.kill()
+    agent.hardware.link(10, "UP")
+    agent.hardware.unlist_code(10, LINK_DOWN)
+    agent.start()
+    seconds = agent.shows(lambda now: not now.levels, "released", 15)
+    assert seconds > 3
+    assert agent.upgrades() == {}

@@ -1,0 +1,97 @@
+"""Two agents with one node name, on hosts of their own: one writes, and one of them always does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.daemons import wait
+from tests.acceptance.reading import has
+
+if TYPE_CHECKING:
+    from tests.acceptance.conftest import MakeAgent
+    from tests.acceptance.daemons import Agent
+    from tests.acceptance.places import Folder
+
+FAULT = "80E01801"
+NODE = "node-1"
+INTERVAL_SECONDS = 0.5
+CHIPS = {"host-1": 4, "host-2": 5}
+"""The faulty chip of each host, by which the document tells who wrote it."""
+
+
+class Twins:
+    """Two hosts with one node name and a directory to write to."""
+
+    def __init__(self, make_agent: MakeAgent, folder: Folder) -> None:
+        self.folder = folder
+        self.agents: dict[str, Agent] = {}
+        for host, chip in CHIPS.items():
+            agent = make_agent(folder, host)
+            agent.name = NODE
+            agent.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = str(INTERVAL_SECONDS)
+            agent.hardware.list_code(chip, FAULT)
+            self.agents[host] = agent
+
+    def shows(self, host: str) -> bool:
+        """Whether ``host`` wrote the document."""
+        shown = self.folder.device_info(NODE)
+        return shown is not None and has(CHIPS[host], FAULT)(shown)
+
+    def signal(self, host: str, number: signal.Signals) -> None:
+        os.kill(self.agents[host].process.pid, number)
+
+    def owners(self) -> list[str]:
+        """Who believes that the name is its own."""
+        named = "npu_vigil_heartbeat_conflict 0.0"
+        return [host for host, agent in self.agents.items() if named in agent.metrics()]
+
+
+@pytest.fixture
+def twins(make_agent: MakeAgent, folder: Folder) -> Twins:
+    return Twins(make_agent, folder)
+
+
+def test_who_stood_still_and_wakes_up_leaves_nobody_silent(twins: Twins) -> None:
+    """Both believe that the name is theirs then, in the second round whoever it is."""
+    owner, other = CHIPS
+    twins.agents[owner].start()
+    wait(partial(twins.shows, owner), "the first one writes")
+    twins.agents[other].start()
+    wait(lambda: twins.owners() == [owner], "it has the name")
+    for _ in range(2):
+        twins.signal(owner, signal.SIGSTOP)
+        wait(partial(twins.shows, other), "the other one takes over")
+        twins.signal(owner, signal.SIGCONT)
+        time.sleep(4 * INTERVAL_SECONDS)
+        wait(lambda: len(twins.owners()) == 1, "one gives way")
+        owner, other = sorted(CHIPS, key=lambda host: host not in twins.owners())
+        wait(partial(twins.shows, owner), f"{owner} has the name and writes", 5)
+
+
+def test_a_heartbeat_from_the_future_silences_nobody_for_long(twins: Twins) -> None:
+    at_ms = int((time.time() + 1e6) * 1000)
+    beat = {"node": NODE, "holder": "another-host_0123", "interval_seconds": 0.5}
+    beats = twins.folder.root / "beats"
+    beats.mkdir(parents=True)
+    (beats / f"{NODE}.json").write_text(json.dumps(beat | {"beaten_at_ms": at_ms}))
+    twins.agents["host-1"].start()
+    wait(lambda: twins.shows("host-1"), "it writes")
+
+
+@pytest.mark.parametrize("content", ["{garbage", "[]", "", '{"node": "other"}'])
+def test_garbage_instead_of_a_heartbeat_is_replaced(twins: Twins, content: str) -> None:
+    beats = twins.folder.root / "beats"
+    beats.mkdir(parents=True)
+    beat = beats / f"{NODE}.json"
+    beat.write_text(content)
+    twins.agents["host-1"].start()
+    wait(lambda: twins.shows("host-1"), "it writes", 5)
+    wait(lambda: beat.read_text() != content, "it beats")
+    assert json.loads(beat.read_text())["node"] == NODE
