@@ -48,6 +48,7 @@ _PATIENCE_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; what is due so soon is due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
+_RETRY_SECONDS = 10.0
 
 
 @dataclass
@@ -58,6 +59,8 @@ class _Link:
     beliefs: LinkBeliefs
     due: float
     slow_due: float
+    retry_at: float = _NEVER
+    """When it is asked once more because the tool failed quickly, as one that is busy does."""
     shown: dict[Readings, set[str]] = field(default_factory=dict)
 
     @property
@@ -71,7 +74,7 @@ class _Link:
 
     @property
     def next(self) -> float:
-        return min(self.due, self.check)
+        return min(self.due, self.check, self.retry_at)
 
 
 class Links:
@@ -220,6 +223,7 @@ class _Watch:
         while link.due - asked_at < _DUE_SECONDS:
             link.due += self._period_seconds
         link.beliefs.asked(asked_at)
+        link.retry_at = _NEVER
         try:
             faults = await self._faults(link.chip)
         except ToolMissing as error:
@@ -227,6 +231,8 @@ class _Watch:
             return
         except ToolError as error:
             self._has_tool()
+            if not link.beliefs.blind and not isinstance(error, ToolSilent):
+                link.retry_at = asked_at + _RETRY_SECONDS
             self._failed(link, error)
             return
         self._has_tool()

@@ -250,6 +250,17 @@ async def test_no_tool_and_a_tool_that_comes_later(tmp_path: Path, root: Path) -
         await until(lambda: node.up() == {})
 
 
+async def test_a_tool_that_failed_quickly_is_asked_again_soon(
+    root: Path, hardware: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collectors.links._RETRY_SECONDS", 0.5)
+    hardware.tool("hccn_tool", "fail", 2, exit_status=3, text="Get device health status failed!")
+    async with running(root, Links(period_seconds=60)) as node:
+        await until(lambda: blind(node) == [2])
+        hardware.tool("hccn_tool", "ok", 2)
+        assert 0.2 < await until(lambda: node.words(2)[-1] == "answered") < 2
+
+
 @pytest.mark.parametrize(
     ("mode", "reason"), [(0o644, "is not executable (mode 0644)"), (0o755, "is not run: ")]
 )
