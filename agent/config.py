@@ -5,17 +5,22 @@ Every option is described in ``docs/configuration.md``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from contract import catalogue
+from contract.codes import LINK_DOWN
 from contract.configuration import ListenAddress, Section, StoreAddress, load
 from contract.names import node_name_problem
 from service.files import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from contract.catalogue import Catalogue
 
 
 def _node_name(text: str) -> str:
@@ -130,6 +135,17 @@ def load_agent(
         command_line=command_line,
         source="vigil agent" if file is None else str(file),
     )
+
+
+def tables_of(configuration: AgentConfiguration) -> Catalogue:
+    """The shipped tables, with the times that the configuration gives."""
+    shipped, told = catalogue.shipped(), configuration.link_down
+    link_down = replace(
+        shipped.durations[LINK_DOWN],
+        fault_timeout_ms=round(told.fault_timeout_seconds * 1000),
+        recover_timeout_ms=round(told.recover_timeout_seconds * 1000),
+    )
+    return replace(shipped, durations={**shipped.durations, LINK_DOWN: link_down})
 
 
 def check_agent_file(file: Path) -> None:

@@ -12,17 +12,16 @@ import hashlib
 import logging
 import os
 import time
-from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from agent import heartbeat, status
+from agent.config import tables_of
 from agent.device_info import PATIENCE_SECONDS
 from agent.documents import Desk, Documents
-from agent.holder import this_holder
+from agent.holder import boot_id, this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
@@ -39,10 +38,8 @@ from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
 from collectors.table import COLLECTORS
-from contract import catalogue
-from contract.codes import LINK_DOWN
 from contract.errors import StoreError, VigilError
-from contract.observation import NODE, Gap
+from contract.observation import NODE, Gap, SourceBlind
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
@@ -59,7 +56,6 @@ if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
     from collectors.base import Collector, Sink
-    from contract.catalogue import Catalogue
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
     from stores.base import Store
@@ -85,13 +81,6 @@ def _version() -> str:
         return metadata.version("npu-vigil")
     except metadata.PackageNotFoundError:
         return "unpackaged"
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"
 
 
 def run(configuration: AgentConfiguration) -> int:
@@ -157,10 +146,10 @@ class Agent:
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._gaps = 0
-        tables = _tables(configuration)
+        tables = tables_of(configuration)
         remembered = remember(configuration.state_dir, self._started_at_ms)
         self._remembered = remembered
-        state = restore(remembered, configuration.node_name, _boot_id(), tables)
+        state = restore(remembered, configuration.node_name, boot_id(), tables)
         self._verdicts = Verdicts(state, tables, _wall_clock, self._changed)
         self._journal = Journal(
             configuration.state_dir,
@@ -241,6 +230,9 @@ class Agent:
                     settings = self._settings.get(name, {})
                     if settings.pop("enabled", True):
                         root(name, self._collect(make(**settings)))
+                    elif believed(self._verdicts.state, name):
+                        why = "it is not to be asked; what it said last stays"
+                        self._report([SourceBlind(name, NODE, self._started_at_ms, why)])
         except BaseExceptionGroup as group:
             causes = list(leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
@@ -320,7 +312,7 @@ class Agent:
         start = {
             "version": _version(),
             "node": self._configuration.node_name,
-            "boot_id": _boot_id(),
+            "boot_id": boot_id(),
             "configuration_sha256": digest,
         }
         rows.append((Kind.START, _text(start)))
@@ -385,17 +377,6 @@ class Agent:
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )
-
-
-def _tables(configuration: AgentConfiguration) -> Catalogue:
-    """The shipped tables, with the times that the configuration gives."""
-    shipped, told = catalogue.shipped(), configuration.link_down
-    link_down = replace(
-        shipped.durations[LINK_DOWN],
-        fault_timeout_ms=round(told.fault_timeout_seconds * 1000),
-        recover_timeout_ms=round(told.recover_timeout_seconds * 1000),
-    )
-    return replace(shipped, durations={**shipped.durations, LINK_DOWN: link_down})
 
 
 def _text(value: object) -> str:

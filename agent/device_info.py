@@ -162,6 +162,8 @@ class DeviceInfoDocument:
 
 def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
     """What a document remembers of chips, and why it upgraded their codes."""
+    if found.update_time <= 0:
+        return ()
     reports: list[Input] = []
     for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
         subject = _subject(name)

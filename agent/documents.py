@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.device_info import DeviceInfoDocument
 from agent.journal_file import Kind
@@ -17,6 +18,7 @@ from agent.policy import Input, is_one_off_waiting
 from agent.publisher import Edges, Publisher
 from agent.state import Acknowledged, Adopted
 from agent.status import publication_status
+from contract.observation import Observation, SourceAnswered
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -167,7 +169,8 @@ class Documents:
         if self._sources_began:
             reports = tuple(report for report in reports if isinstance(report, Adopted))
         if reports and not self._has_journal:
-            self._desk.verdicts.take(reports, self._desk.wall_clock())
+            now_ms = self._desk.wall_clock()
+            self._desk.verdicts.take([_by_now(report, now_ms) for report in reports], now_ms)
         self._unread.discard(kind)
         if not self._unread:
             self._all_read.set()
@@ -201,6 +204,20 @@ class Documents:
         now_ms = self._desk.wall_clock()
         revision = self._state().revision
         self._desk.verdicts.take([Acknowledged(document.name, revision, now_ms)])
+
+
+def _by_now(remembered: Input, now_ms: int) -> Input:
+    """``remembered`` with no time after now: stamps run ahead, and clocks are set back."""
+    match remembered:
+        case Observation():
+            return replace(remembered, seen_at_ms=min(remembered.seen_at_ms, now_ms))
+        case SourceAnswered():
+            return replace(remembered, at_ms=min(remembered.at_ms, now_ms))
+        case Adopted():
+            at_ms = min(remembered.at_ms, now_ms)
+            upgraded_at_ms = min(remembered.upgraded_at_ms, now_ms)
+            return replace(remembered, at_ms=at_ms, upgraded_at_ms=upgraded_at_ms)
+    return remembered
 
 
 def _text(value: object) -> str:

@@ -17,9 +17,14 @@ _DIGEST_BYTES = 6
 
 def this_holder(state_dir: Path) -> str:
     """The holder that an agent on this machine with this state directory is."""
-    parts = (_text(_MACHINE_ID), _text(_BOOT_ID), str(state_dir.resolve()))
+    parts = (_text(_MACHINE_ID), boot_id(), str(state_dir.resolve()))
     digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
     return f"{os.uname().nodename}_{digest}"
+
+
+def boot_id() -> str:
+    """Which boot of this machine this is; empty where the kernel does not say."""
+    return _text(_BOOT_ID)
 
 
 def identity(holder: str) -> str:

@@ -30,6 +30,7 @@ log = logging.getLogger("agent.node_info")
 BMC_SOURCE = "bmc"
 REFRESH_SECONDS = 1800.0
 """An unchanged document is written again so that its readers see its age (2.5)."""
+_YEAR_9999 = 253_370_764_800
 
 _RANK = {level.value: rank for rank, level in enumerate(NodeLevel)}
 _STATUS = {
@@ -119,7 +120,7 @@ class NodeInfoDocument:
         except DocumentError as error:
             log.warning("the document that is there makes no sense: %s", error)
             return ()
-        if not found.update_time_ms:
+        if found.update_time_ms <= 0:
             return ()
         return tuple(
             Observation(
@@ -140,11 +141,15 @@ class NodeInfoDocument:
         return False
 
     def stamp_of(self, document: Document) -> int | None:
-        """``updateTime`` of a stored document in seconds; ``None`` when it cannot be trusted."""
+        """``updateTime`` of a stored document in seconds; ``None`` when it cannot be trusted.
+
+        One that could not be exceeded in RFC 3339 is somebody's mistake; readers do not compare.
+        """
         try:
-            return decode_node_info(self.name, document.data).update_time_ms // 1000
+            stamp = decode_node_info(self.name, document.data).update_time_ms // 1000
         except DocumentError:
             return None
+        return stamp if stamp < _YEAR_9999 else None
 
     def verify(self, document: Document) -> None:
         """Raises ``DocumentError`` if readers would refuse ``document``."""

@@ -13,6 +13,7 @@ import msgspec
 from aggregator.merge import Entry, Wait, merge
 from contract import cluster_info, cluster_node, cluster_switch, device_info, node_info, switch_info
 from contract.cluster_device import DeviceRecord, device_record, healed, pre_separate_device
+from contract.errors import DocumentError
 from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
 from contract.node_info import NodeRecord
 from contract.switch_info import SwitchRecord
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from stores.base import Document
 
 R = TypeVar("R")
+
+_LATEST_STAMP = 253_402_300_799
+"""The end of the year 9999. A stamp that cannot grow would keep all of its document back."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -91,6 +95,8 @@ def _judge_device(
 
 def _take_over_device(key: str, text: str, document: str) -> tuple[str, Entry[DeviceRecord]]:
     node, entry = cluster_info.read_device_entry(key, text, document)
+    if entry.UpdateTime > _LATEST_STAMP:
+        raise DocumentError(document, f"$.{key}.UpdateTime", f"is no time: {entry.UpdateTime}")
     return node, Entry(text, entry.UpdateTime, cluster_info.record_of(entry))
 
 

@@ -162,7 +162,10 @@ def failed(heard: Heard, problem: str) -> Heard:
 
 
 def judge(before: Verdict, heard: Sequence[Heard], now_ms: int) -> Verdict:
-    """Who is lost after the last listings; a node is silent where it is in every store."""
+    """Who is lost after the last listings; a node is silent where it is in every store.
+
+    Before each store was listed once nobody falls silent: the node may beat in the other one.
+    """
     states = _states(heard)
     complete = all(one.listed_at_ms is not None for one in heard)
     lost = {
@@ -177,7 +180,7 @@ def judge(before: Verdict, heard: Sequence[Heard], now_ms: int) -> Verdict:
     fresh = {
         node: state.silent_at_ms
         for node, state in states.items()
-        if state.silent and node not in lost and node not in held
+        if complete and state.silent and node not in lost and node not in held
     }
     if fresh:
         window_ms = max(states[node].threshold_ms for node in fresh)

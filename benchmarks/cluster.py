@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import install
+from dcmi_shim.emulator.install import IPMITOOL, install
 from tests.parts.controlplane import ControlPlane
 from tests.parts.processes import PartFailed, Running
 
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from typing import Self
 
 NODES = ("bench-1", "bench-2", "bench-3")
+CHIPS = 16
+PROFILE = "a3"
+"""Every source of a node has something to say: chips, links, switches, and the BMC by its tool."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """An emulated A2 server."""
+    """An emulated A3 server."""
 
     name: str
     directory: Path
@@ -57,7 +60,8 @@ class Cluster:
         """Start ``vigil agent`` on ``node``."""
         here = node.directory
         options = ("--node-name", node.name, "--driver-root", here / "driver", "--trust-driver")
-        self._start(here / "log", "agent", *options, "--state-dir", here / "state")
+        tools = here / "driver" / IPMITOOL.parent
+        self._start(here / "log", "agent", *options, "--state-dir", here / "state", tools=tools)
 
     def check(self) -> None:
         """Raise ``PartFailed`` if a daemon has ended."""
@@ -66,10 +70,12 @@ class Cluster:
                 log = process.log.read_text(errors="replace")[-2000:]
                 raise PartFailed(f"{process.log} ended with {process.status}:\n{log}")
 
-    def _start(self, log: Path, verb: str, *options: str | Path) -> None:
+    def _start(self, log: Path, verb: str, *options: str | Path, tools: Path | None = None) -> None:
         where = ("--store", "kubernetes:", "--kubeconfig", self.plane.kubeconfig)
         command = (sys.executable, "-m", "vigil", verb, *where, "--listen", "127.0.0.1:0", *options)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        if tools is not None:
+            environment["PATH"] = f"{tools}{os.pathsep}{environment.get('PATH', os.defpath)}"
         self._running.append(Running(command, log, environment))
 
 
@@ -80,5 +86,5 @@ def _made(directory: Path) -> Path:
 
 def _node(directory: Path, name: str) -> Node:
     _made(directory)
-    install(directory / "driver", directory / "emulator", "a2")
+    install(directory / "driver", directory / "emulator", PROFILE)
     return Node(name, directory, Emulator(directory / "emulator"))

@@ -1,7 +1,7 @@
 """How long a driver event takes to device-info and to cluster-info, on a real API server.
 
 ``python -m benchmarks.latency [--json] [--count 200]`` starts everything itself: kube-apiserver and
-etcd, three emulated A2 servers with a real agent each, one aggregator. Between the changes
+etcd, three emulated A3 servers with a real agent each, one aggregator. Between the changes
 of each pattern the bare cost of one ConfigMap write plus watch delivery is measured.
 
 Patterns, each with ``count`` faults that occur and ``count`` that recover (a train with a quarter):
@@ -12,7 +12,11 @@ Patterns, each with ``count`` faults that occur and ``count`` that recover (a tr
   the rule that ``UpdateTime``, in whole seconds, grows with every write and is at most 5 s ahead of
   the clock, so they are shown apart and have no budget.
 
-Ends with 1 if a change never became visible.
+* links, switch: like single, with a quarter of the changes: a chip's link, a port of a switch;
+* bmc: alarms of the BMC, which tells nothing by itself and is asked every 10 s: five on each node,
+  at any time of that period.
+
+Every source of a node is on. Ends with 1 if a change never became visible.
 """
 
 from __future__ import annotations
@@ -30,21 +34,35 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster import Cluster, Node
-from benchmarks.report import Pattern, Report, print_table
-from benchmarks.visibility import Bare, Change, Visibility
+from benchmarks.cluster import CHIPS, Cluster, Node
+from benchmarks.report import BMC_PERIOD_SECONDS, HOST_TARGETS, Pattern, Report, print_table
+from benchmarks.visibility import Bare, Change, Kind, Visibility
+from contract.codes import LINK_DOWN
+from contract.switch_codes import parse_switch_code
+from dcmi_shim.emulator.bmc import BmcAlarm
+from dcmi_shim.emulator.switch_faults import PORTS, SwitchFault
 from stores.address import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import TypeAlias
+
+    from dcmi_shim.emulator.control import Emulator
+
+    Fault: TypeAlias = tuple[Kind, int | str, str]
+    """What it is of, where there, and its code as documents show it."""
 
 _CODES = ("80E01801", "80C98008", "80E18402", "80E3A201", "8C204E00", "80CD8809", "80F38008")
-_CHIPS = 8
+_PORT_CODE = "[0x00f1fef5,155914,npu,na]"
+_PORT_CHIP = 2
+_ALARM_CODE = "06000025"
+_FAN = "Fan"
+_ALARMS = 5
 _BURST = 10
 _SHORTEST_GAP_SECONDS = 0.1
 _LONGEST_GAP_SECONDS = 3.0
 _TRAIN_GAPS_SECONDS = (0.1, 0.3, 1.0, 3.0)
-_LOST_SECONDS = 15.0
+_LOST_SECONDS = 25.0
 _START_SECONDS = 60.0
 _WARM_UP = 20
 
@@ -77,14 +95,18 @@ class Bench:
                 self._cluster.check()
         return seconds
 
-    async def single(self, count: int) -> list[Change]:
-        """One change after the other: a fault occurs here, the one before recovers there."""
+    async def single(self, count: int, faults: Iterator[Fault] | None = None) -> list[Change]:
+        """One change after the other: a fault occurs here, the one before recovers there.
+
+        ``faults`` are the ones to make, on chips unless given.
+        """
         nodes = itertools.cycle(self._cluster.nodes)
         changes: list[Change] = []
         before: tuple[Node, Change] | None = None
         for _ in range(count):
             node = next(nodes)
-            fault = await self._after_gap(node, self._next_fault(node))
+            begins = self._next_fault(node) if faults is None else _begin(node, next(faults))
+            fault = await self._after_gap(node, begins)
             changes.append(fault)
             if before is not None:
                 changes.append(await self._after_gap(before[0], _end_of(before[1])))
@@ -105,6 +127,26 @@ class Bench:
                     self._make(node, change)
                 changes += group
                 await _all_seen(group)
+        return changes
+
+    async def bmc(self) -> list[Change]:
+        """Alarms on all nodes, side by side, then their ends."""
+        changes: list[Change] = []
+
+        async def turn(node: Node, change: Change) -> None:
+            await asyncio.sleep(random.uniform(0, BMC_PERIOD_SECONDS))
+            self._make(node, change)
+            changes.append(change)
+            await _all_seen([change])
+
+        for fan in range(_ALARMS):
+            faults = [
+                (node, _begin(node, (Kind.HOST, f"{_FAN} {fan}", _ALARM_CODE)))
+                for node in self._cluster.nodes
+            ]
+            for group in (faults, [(node, _end_of(fault)) for node, fault in faults]):
+                await asyncio.gather(*(turn(node, change) for node, change in group))
+                await self._pause()
         return changes
 
     async def train(self, count: int, gap_seconds: float) -> list[Change]:
@@ -169,21 +211,52 @@ class Bench:
 
     def _make(self, node: Node, change: Change) -> None:
         self._visibility.expect(change)
-        act = node.emulator.occur if change.occurs else node.emulator.recover
-        act(change.chip, change.code)
+        _act(node.emulator, change)
 
     def _next_fault(self, node: Node) -> Change:
-        chip, code = next(self._faults[node.name])
-        return Change(node.name, chip, code, occurs=True)
+        return _begin(node, next(self._faults[node.name]))
 
 
-def _faults() -> Iterator[tuple[int, str]]:
+def _faults() -> Iterator[Fault]:
     """Chips and codes such that a fault has long ended when its turn comes again."""
-    return itertools.cycle((chip, code) for code in _CODES for chip in range(_CHIPS))
+    return itertools.cycle((Kind.CHIP, chip, code) for code in _CODES for chip in range(CHIPS))
+
+
+def _links() -> Iterator[Fault]:
+    return itertools.cycle((Kind.CHIP, chip, LINK_DOWN) for chip in range(CHIPS))
+
+
+def _ports() -> Iterator[Fault]:
+    return itertools.cycle(
+        (Kind.SWITCH, "", f"{_PORT_CODE}_{_PORT_CHIP}_{port}") for port in range(PORTS)
+    )
+
+
+def _begin(node: Node, fault: Fault) -> Change:
+    kind, place, code = fault
+    return Change(node.name, place, code, occurs=True, kind=kind)
 
 
 def _end_of(fault: Change) -> Change:
-    return Change(fault.node, fault.chip, fault.code, occurs=False)
+    return Change(fault.node, fault.place, fault.code, occurs=False, kind=fault.kind)
+
+
+def _act(emulator: Emulator, change: Change) -> None:
+    """Do to the hardware what ``change`` says."""
+    occurs, code = change.occurs, change.code
+    if change.kind is Kind.SWITCH:
+        port = SwitchFault(parse_switch_code(_PORT_CODE), _PORT_CHIP, int(code.rpartition("_")[2]))
+        (emulator.switch_occur if occurs else emulator.switch_recover)(port)
+    elif change.kind is Kind.HOST:
+        fan = int(str(change.place).rpartition(" ")[2])
+        if occurs:
+            emulator.bmc.occur(BmcAlarm(code, _FAN, fan))
+        else:
+            emulator.bmc.recover(code, _FAN, fan)
+    elif code == LINK_DOWN:
+        emulator.link(int(change.place), up=not occurs)
+    else:
+        (emulator.occur if occurs else emulator.recover)(int(change.place), code)
 
 
 async def _all_seen(changes: Sequence[Change]) -> None:
@@ -205,6 +278,7 @@ async def measure(directory: Path, count: int) -> Report:
             asyncio.create_task(follow, name=name)
             for name, follow in (
                 ("device-info", visibility.follow_device_info()),
+                ("node-info", visibility.follow_node_info()),
                 ("cluster-info", visibility.follow_cluster_info()),
                 ("bare", bare.follow()),
             )
@@ -219,6 +293,9 @@ async def measure(directory: Path, count: int) -> Report:
                 Pattern("burst", await bench.burst(count), bare.taken()),
             ]
             part = count // len(_TRAIN_GAPS_SECONDS)
+            for name, faults in (("links", _links()), ("switch", _ports())):
+                patterns.append(Pattern(name, await bench.single(part, faults), bare.taken()))
+            patterns.append(Pattern("bmc", await bench.bmc(), bare.taken(), HOST_TARGETS))
             for gap in _TRAIN_GAPS_SECONDS:
                 changes = await bench.train(part, gap)
                 patterns.append(Pattern(f"train {gap} s", changes, bare.taken()))

@@ -3,41 +3,71 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
 
-from contract.names import CLUSTER_DEVICE_PREFIX, CLUSTER_LABEL, DEVICE_INFO_PREFIX, REPORT_LABEL
-from stores.base import Changed, Document, Interrupted, Listed, Selection
+from contract.names import (
+    CLUSTER_DEVICE_PREFIX,
+    CLUSTER_LABEL,
+    CLUSTER_NODE_NAME,
+    CLUSTER_SWITCH_PREFIX,
+    DEVICE_INFO_NAMESPACE,
+    DEVICE_INFO_PREFIX,
+    NODE_INFO_NAMESPACE,
+    NODE_INFO_PREFIX,
+    REPORT_LABEL,
+    SWITCH_INFO_PREFIX,
+)
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
 from vigil.demo.reader import ChipsView, read_cluster_info, read_device_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Set
+    from typing import TypeAlias
 
     from stores.base import Store
+
+    Place: TypeAlias = int | str
+    Views: TypeAlias = Mapping[tuple["Kind", str], Set[tuple[Place, str]]]
+
+
+class Kind(Enum):
+    """What a fault is of; each has documents of its own."""
+
+    CHIP = auto()
+    SWITCH = auto()
+    HOST = auto()
 
 
 @dataclass(eq=False)
 class Change:
-    """A fault that begins (``occurs``) or ends on a chip of a node; times from ``perf_counter``."""
+    """A fault that begins (``occurs``) or ends on a node; times from ``perf_counter``.
+
+    ``place`` is a chip's number, a part of the server (``Fan 3``), or empty for a switch, whose
+    ``code`` says it.
+    """
 
     node: str
-    chip: int
+    place: Place
     code: str
     occurs: bool
     at: float = 0.0
     device_info_at: float | None = None
     cluster_info_at: float | None = None
     seen: asyncio.Event = field(default_factory=asyncio.Event)
+    kind: Kind = Kind.CHIP
 
-    def is_in(self, views: Mapping[str, ChipsView]) -> bool:
-        """Whether the documents show it."""
-        view = views.get(self.node)
-        return view is not None and (self.code in view.faults.get(self.chip, {})) == self.occurs
+    def is_in(self, views: Views) -> bool:
+        """Whether a document shows it; ``views`` is what it says of which nodes."""
+        view = views.get((self.kind, self.node))
+        return view is not None and ((self.place, self.code) in view) == self.occurs
 
 
 class Visibility:
-    """Follows device-info and cluster-info as their readers do and stamps what it waits for."""
+    """Follows the documents as their readers do and stamps what it waits for."""
 
     def __init__(self, store: Store) -> None:
         self.first_seen: dict[str, float] = {}
@@ -52,39 +82,69 @@ class Visibility:
         change.at = time.perf_counter()
 
     async def follow_device_info(self) -> None:
-        """Follow what the nodes publish, until cancelled."""
-        await self._follow(Selection("kube-system", label=REPORT_LABEL), self._device_info)
+        """Follow what the nodes publish of chips and switches, until cancelled."""
+        await self._follow(Selection(DEVICE_INFO_NAMESPACE, label=REPORT_LABEL), self._device_info)
+
+    async def follow_node_info(self) -> None:
+        """Follow what the nodes publish of the server, until cancelled."""
+        await self._follow(Selection(NODE_INFO_NAMESPACE, label=REPORT_LABEL), self._node_info)
 
     async def follow_cluster_info(self) -> None:
         """Follow what the aggregator publishes, until cancelled."""
         await self._follow(Selection("mindx-dl", label=CLUSTER_LABEL), self._cluster_info)
 
-    async def _follow(self, selection: Selection, read: Callable[[Document, float], None]) -> None:
+    async def _follow(
+        self, selection: Selection, read: Callable[[str, Mapping[str, str], float], None]
+    ) -> None:
         async for event in self._store.watch(selection):
             now = time.perf_counter()
             match event:
                 case Listed(documents):
                     for document in documents:
-                        read(document, now)
+                        read(document.name, document.data, now)
                 case Changed(document):
-                    read(document, now)
+                    read(document.name, document.data, now)
+                case Deleted(_, name):
+                    read(name, {}, now)
                 case Interrupted(reason):
                     self.interruptions.append(reason)
 
-    def _device_info(self, document: Document, now: float) -> None:
-        node = document.name.removeprefix(DEVICE_INFO_PREFIX)
+    def _device_info(self, name: str, data: Mapping[str, str], now: float) -> None:
+        node = name.removeprefix(DEVICE_INFO_PREFIX)
         self.first_seen.setdefault(node, now)
-        views = {node: read_device_info(document.data["DeviceInfoCfg"])}
+        self._reported(
+            {
+                (Kind.CHIP, node): _chips(read_device_info(data["DeviceInfoCfg"])),
+                (Kind.SWITCH, node): _ports(json.loads(data["SwitchInfoCfg"])),
+            },
+            now,
+        )
+
+    def _node_info(self, name: str, data: Mapping[str, str], now: float) -> None:
+        node = name.removeprefix(NODE_INFO_PREFIX)
+        parts = _parts(json.loads(data["NodeInfo"])["NodeInfo"]) if data else frozenset()
+        self._reported({(Kind.HOST, node): parts}, now)
+
+    def _reported(self, views: Views, now: float) -> None:
         for change in self._waiting:
             if change.device_info_at is None and change.is_in(views):
                 change.device_info_at = now
         self._forget_seen()
 
-    def _cluster_info(self, document: Document, now: float) -> None:
-        if not document.name.startswith(CLUSTER_DEVICE_PREFIX):
-            return
-        views = read_cluster_info(document.data[document.name])
-        self.in_cluster_info.update(views)
+    def _cluster_info(self, name: str, data: Mapping[str, str], now: float) -> None:
+        views: dict[tuple[Kind, str], Set[tuple[Place, str]]] = {}
+        if name.startswith(CLUSTER_DEVICE_PREFIX):
+            chips = read_cluster_info(data[name])
+            self.in_cluster_info.update(chips)
+            views = {(Kind.CHIP, node): _chips(view) for node, view in chips.items()}
+        elif name.startswith(CLUSTER_SWITCH_PREFIX):
+            for key, entry in json.loads(data[name] or "{}").items():
+                views[Kind.SWITCH, key.removeprefix(SWITCH_INFO_PREFIX)] = _ports(entry)
+        elif name == CLUSTER_NODE_NAME:
+            # A node that is not in it has no faulty part.
+            views = {(Kind.HOST, change.node): frozenset() for change in self._waiting}
+            for key, entry in json.loads(data[name] or "{}").items():
+                views[Kind.HOST, key.removeprefix(NODE_INFO_PREFIX)] = _parts(entry)
         for change in self._waiting:
             if change.cluster_info_at is None and change.is_in(views):
                 change.cluster_info_at = now
@@ -95,6 +155,22 @@ class Visibility:
             if change.device_info_at is not None and change.cluster_info_at is not None:
                 change.seen.set()
         self._waiting = [change for change in self._waiting if not change.seen.is_set()]
+
+
+def _chips(view: ChipsView) -> frozenset[tuple[Place, str]]:
+    return frozenset((chip, code) for chip, codes in view.faults.items() for code in codes)
+
+
+def _ports(entry: dict[str, Any]) -> frozenset[tuple[Place, str]]:
+    return frozenset(("", key) for key in entry["FaultTimeAndLevelMap"] or ())
+
+
+def _parts(entry: dict[str, Any]) -> frozenset[tuple[Place, str]]:
+    return frozenset(
+        (f"{part['DeviceType']} {part['DeviceId']}", code)
+        for part in entry["FaultDevList"] or ()
+        for code in part["FaultCode"]
+    )
 
 
 class Bare:

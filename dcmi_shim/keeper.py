@@ -143,11 +143,14 @@ class Keeper:
 
     async def ready(self, deadline_seconds: float) -> ChildProcess:
         """The child that takes calls; ``DriverGone`` when there is none within the deadline."""
+        child = self._serving
+        if child is not None:
+            return child
         try:
             async with asyncio.timeout(deadline_seconds):
-                while self._serving is None:
+                while (child := self._serving) is None:
                     await self._usable.wait()
-                return self._serving
+                return child
         except TimeoutError:
             raise DriverGone(self._reason) from None
 

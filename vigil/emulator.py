@@ -19,7 +19,9 @@ EmulatorDir = Annotated[
     Path | None,
     typer.Option(envvar="VIGIL_EMULATOR_DIR", help="Where the emulated hardware's state lives."),
 ]
-Profile = Annotated[str | None, typer.Option(help="a2 (8 x 910B3) or a3 (8 cards, 16 dies).")]
+Profile = Annotated[
+    str | None, typer.Option(help="a2 (8 x 910B3, default) or a3 (16 dies, switches).")
+]
 
 
 def open_emulator(emulator_dir: Path | None) -> Emulator:
@@ -55,12 +57,20 @@ def install(
 
     The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir says otherwise.
     """
-    from dcmi_shim.emulator.install import HCCN_TOOL, IPMI_PRELOAD, IPMITOOL, LIBRARY
+    from dcmi_shim.emulator.install import (
+        HCCN_TOOL,
+        IPMI_PRELOAD,
+        IPMITOOL,
+        LIBRARY,
+        SWITCH_LIBRARY,
+    )
     from dcmi_shim.emulator.install import install as build
 
     state = emulator_dir if emulator_dir is not None else directory / "emulator"
     build(directory, state, profile if profile is not None else "a2")
     print(f"library  {directory.absolute() / LIBRARY}")
+    if (directory / SWITCH_LIBRARY).exists():
+        print(f"         {directory.absolute() / SWITCH_LIBRARY}")
     print(f"tools    {directory.absolute() / HCCN_TOOL}")
     print(f"         {directory.absolute() / IPMITOOL} (put its directory on PATH)")
     print(f"preload  {directory.absolute() / IPMI_PRELOAD} (is /dev/ipmi0)")
@@ -76,7 +86,7 @@ def start(
     ] = None,
     emulator_dir: EmulatorDir = None,
 ) -> None:
-    """Make the emulated hardware new and healthy, and play a scenario if one is given.
+    """Make the hardware new and healthy, and play a scenario.
 
     The driver may have been installed for another directory: VIGIL_EMULATOR_DIR wins over that.
     """

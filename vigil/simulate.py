@@ -121,7 +121,7 @@ def switch_occur(
     severity: SwitchSeverity = None,
     emulator_dir: EmulatorDir = None,
 ) -> None:
-    """Raise a fault of a switch port, or without --port of a switch chip."""
+    """Raise a fault of a switch port or a whole switch."""
     fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.switch_occur(fault, _severity(severity))
@@ -244,7 +244,7 @@ def tool(
     chip: OnChip = None,
     emulator_dir: EmulatorDir = None,
 ) -> None:
-    """Let runs of a command line tool get into trouble, or be well again."""
+    """Let runs of a command line tool get into trouble."""
     from dcmi_shim.emulator.tools import SLOW
 
     delay_ms, exit_status = (value, None) if trouble == SLOW else (None, value)

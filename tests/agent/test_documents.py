@@ -39,9 +39,13 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def upgraded_link() -> tuple[Document, int]:
-    """What an agent left whose link was down too long, up to a while ago; when that began."""
-    down_ms = now_ms() - (AGE_SECONDS + DOWN_SECONDS) * 1000
+def upgraded_link(ahead_seconds: int, stamp: int | None) -> tuple[Document, int]:
+    """What an agent left whose link was down too long, up to a while ago; when that began.
+
+    Its clock was ahead of ours.
+    """
+    end_ms = now_ms() + (ahead_seconds - AGE_SECONDS) * 1000
+    down_ms = end_ms - DOWN_SECONDS * 1000
     down = seen(Assertion.OCCUR, LINK_DOWN, at=down_ms)
     state = after(healthy(), [down], down_ms + DOWN_SECONDS * 1000)
     made = DeviceInfoDocument(NODE, lambda: state, TABLES)
@@ -49,7 +53,7 @@ def upgraded_link() -> tuple[Document, int]:
     wanted = made.wanted()
     assert wanted is not None
     assert wanted.stamped is not None
-    return wanted.stamped(now_ms() // 1000 - AGE_SECONDS), down_ms
+    return wanted.stamped(end_ms // 1000 if stamp is None else stamp), down_ms
 
 
 class Life:
@@ -77,11 +81,13 @@ class Life:
 
 
 @asynccontextmanager
-async def life(directory: Path, get_delay_seconds: float) -> AsyncIterator[tuple[Life, int]]:
+async def life(
+    directory: Path, get_delay_seconds: float, ahead_seconds: int = 0, stamp: int | None = None
+) -> AsyncIterator[tuple[Life, int]]:
     """A life that finds an upgraded link in the store; when that was first seen."""
     root = directory / "store"
     store = TroubledStore(f"directory:{root}", root)
-    document, down_ms = upgraded_link()
+    document, down_ms = upgraded_link(ahead_seconds, stamp)
     await store.put(document)
     store.get_delay_seconds = get_delay_seconds
     this = Life(directory, store)
@@ -106,6 +112,24 @@ async def test_what_is_remembered_did_not_wait_for_this_process(tmp_path: Path) 
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
         assert record.stages[Stage.TOTAL].sum_seconds < AGE_SECONDS / 2
+
+
+async def test_what_is_remembered_is_not_of_the_future(tmp_path: Path) -> None:
+    async with life(tmp_path, 0, ahead_seconds=3600) as (this, _):
+        await this.documents.remembered()
+        chip = this.verdicts.state.chips[0]
+        (upgrade,) = chip.upgrades
+        assert chip.faults[LINK_DOWN].first_seen_ms <= now_ms()
+        assert upgrade.upgraded_at_ms <= now_ms()
+
+
+@pytest.mark.parametrize("stamp", [2**62, -(2**62), 0])
+async def test_a_stamp_that_no_clock_shows_ends_nothing(tmp_path: Path, stamp: int) -> None:
+    async with life(tmp_path, 0, stamp=stamp) as (this, _):
+        await this.documents.remembered()
+        this.verdicts.take(answered(0, 1, at=now_ms()))
+        record = this.documents.records["device-info"]
+        await until(lambda: record.acknowledged_at_ms is not None, "the first write")
 
 
 @pytest.mark.parametrize("link", ["up", "down"])

@@ -174,6 +174,11 @@ def test_a_node_is_alive_in_any_store() -> None:
     # Where it beats cannot be read: it is not lost because of an old beat elsewhere.
     for second in range(40, 80, 2):
         assert observer.list(second, beat("n1", 7)) == NOBODY
+    # The same after a restart, until it was read once.
+    observer = Observer(stores=2)
+    for second in range(0, 40, 2):
+        assert observer.list(second, beat("n1", 7)) == NOBODY
+    assert observer.list(40, store=1) == LOST
 
 
 def test_beats_are_listed_once_per_shortest_interval() -> None:

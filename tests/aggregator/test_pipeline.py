@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aggregator.kinds import DEVICE
 from aggregator.pipeline import Pipeline
 from contract.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
@@ -240,6 +241,19 @@ def test_unreadable_documents_of_an_earlier_run_are_said_and_overwritten() -> No
     world.write(moment(1))
     assert world.shown()["n1"]["UpdateTime"] == T0 + 5
     assert set(world.shown()) == {"n1", "n2"}
+
+
+def test_a_stamp_that_cannot_grow_is_not_taken_over() -> None:
+    world = World()
+    world.observe(moment(0), listed(n1=healthy(), n2=healthy()))
+    world.write(moment(0))
+    text = world.outputs[NAME].replace(f'"UpdateTime":{T0}', f'"UpdateTime":{2**63 - 1}', 1)
+    after = World(outputs={NAME: text})
+    assert len(after.pipeline.unreadable) == 1
+    after.observe(moment(1), listed(n1=faulty(), n2=healthy()))
+    after.write(moment(1))
+    DEVICE.verify(after.outputs[NAME], NAME, 2)
+    assert unhealthy(after.shown()["n1"]) == "Ascend910-3"
 
 
 def test_until_every_store_was_listed_earlier_nodes_are_kept() -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks.footprint import Figures, Usage, between, family, imported, pss_mib, usage
+from benchmarks.footprint import Figures, Usage, between, blind, family, imported, pss_mib, usage
 
 _TOOL = r"""
 import subprocess, sys
@@ -52,3 +52,10 @@ def test_the_budget_is_that_of_an_idle_agent() -> None:
 def test_imports_are_read_from_the_interpreters_log() -> None:
     log = "import time:       364 |      60304 |   rich.console\nINFO agent.daemon: ready\n"
     assert imported(log) == {"rich"}
+
+
+def test_a_blind_source_is_found_among_the_metrics() -> None:
+    sample = 'npu_vigil_blind{chip="",source="bmc"} 1.0'
+    told = '# TYPE npu_vigil_blind gauge\n{}\nnpu_vigil_blind_since_seconds{{chip=""}} 5.0\n'
+    assert blind(told.format(sample)) == [sample]
+    assert blind(told.format("")) == []

@@ -103,3 +103,13 @@ def test_a_node_that_is_not_to_ask_its_bmc(with_device: Node) -> None:
     time.sleep(3 * PERIOD_SECONDS)
     assert node.status()["blind"] == []
     assert node.node_info() is None
+    node.stop()
+    del node.environment["VIGIL_BMC_ENABLED"]
+    node.start()
+    node.wait(lambda: node.parts() == FAULTY, "the alarm is shown")
+    node.stop()
+    node.environment["VIGIL_BMC_ENABLED"] = "false"
+    node.start()
+    node.up()
+    assert blindness(node) == ["it is not to be asked; what it said last stays"]
+    assert node.parts() == FAULTY

@@ -38,7 +38,7 @@ def test_a_killed_agent_upgrades_and_releases_as_if_it_had_lived(folder_node: No
     assert reasons(node) == []
     node.kill()
     node.start()
-    node.wait(lambda: reasons(node) != [], "it is upgraded", 10)
+    node.wait(lambda: reasons(node) != [], "it is upgraded", 20)
     (seen,) = [row for row in node.journal("reports") if LINK_DOWN in json.dumps(row)][:1]
     occurred_ms = next(item["seen_at_ms"] for item in seen if item.get("code") == LINK_DOWN)
     upgraded = {

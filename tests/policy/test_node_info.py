@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import UTC, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agent.node_info import NodeInfoDocument, time_text
 from agent.policy import step
+from agent.stamps import Stamps
 from collectors.bmc import BmcBeliefs
 from contract import go_json
 from contract.catalogue import shipped
@@ -194,6 +195,16 @@ def test_codes_are_in_order_of_first_sight_and_unknown_ones_in_no_document() -> 
     (part,) = decode_node_info("mine", made.data).faults
     assert part.fault_code == ["06000025", "0100000D", "01000017"]
     assert state.of(FAN).faults["7F0000A1"].level == ""
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-23:59"])
+def test_a_time_at_the_end_of_all_times_is_not_gone_on_from(text: str) -> None:
+    made = document(healthy())
+    stored = Document("ns", "name", encode_node_info((), "Healthy", text))
+    stamps = Stamps()
+    stamps.saw(made.stamp_of(stored))
+    stamp, _ = stamps.next(STAMP, 1.0)
+    assert time_text(stamp, UTC) == "2023-11-14T22:13:20Z"
 
 
 def test_a_document_is_the_memory_of_an_agent_without_a_journal() -> None:
