@@ -59,6 +59,9 @@ def agent(
     """Watch the NPUs of this node and publish what is wrong with them."""
     import os
 
+    from vigil.starting import end_at_a_signal
+
+    end_at_a_signal()
     from agent.config import load_agent
     from agent.daemon import run
 

@@ -45,6 +45,9 @@ def aggregator(
     """Merge what the nodes report into the documents that schedulers read."""
     import os
 
+    from vigil.starting import end_at_a_signal
+
+    end_at_a_signal()
     from aggregator.config import load_aggregator
     from aggregator.daemon import run
 

@@ -6,6 +6,7 @@ import random
 import resource
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -211,3 +212,19 @@ def test_the_driver_comes_later(folder: Folder, make_agent: MakeAgent) -> None:
     assert agent.runs
     agent.hardware.forget("answer", "dcmi_init")
     agent.up(15)
+
+
+@pytest.mark.parametrize("verb", ["agent", "aggregator"])
+def test_a_daemon_that_is_told_to_end_while_it_is_loaded(
+    folder: Folder,
+    make_agent: MakeAgent,
+    make_aggregator: Callable[[Place], Daemon],
+    verb: str,
+) -> None:
+    daemon = make_agent(folder) if verb == "agent" else make_aggregator(folder)
+    daemon.start()
+    maps = Path(f"/proc/{daemon.process.pid}/maps")
+    wait(lambda: "multidict" in maps.read_text(), "it has begun to load")
+    status, seconds = daemon.stop()
+    assert status == 0
+    assert seconds < 5
