@@ -161,6 +161,9 @@ class Store(Protocol):
         One that cannot be read is left out and said in the log once.
         """
 
+    async def forget_beat(self, node: str) -> None:
+        """Delete the heartbeat of a node that is no more; one that is not there is no error."""
+
     async def touch(self, namespace: str, name: str) -> None:
         """Make the watchers of a document see an event without a change of its data (M8).
 

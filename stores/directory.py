@@ -79,6 +79,10 @@ class DirectoryStore:
         """See ``Store``."""
         return await asyncio.to_thread(self._heartbeats.beats, node)
 
+    async def forget_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await asyncio.to_thread(self._heartbeats.forget, node)
+
     async def touch(self, namespace: str, name: str) -> None:
         """See ``Store``."""
         _check(namespace, name)

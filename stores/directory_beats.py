@@ -38,6 +38,13 @@ class Heartbeats:
         with files.locked(self._root, files.BEATS):
             files.replace(self._root, files.BEATS, beat.node, content)
 
+    def forget(self, node: str) -> None:
+        """See ``Store.forget_beat``."""
+        _check(node)
+        if (self._root / files.BEATS).is_dir():
+            with files.locked(self._root, files.BEATS):
+                files.remove(self._root, files.BEATS, node)
+
     def beats(self, node: str | None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is not None:

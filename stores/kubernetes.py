@@ -128,6 +128,10 @@ class KubernetesStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
+    async def forget_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._heartbeats.forget(node)
+
     async def touch(self, namespace: str, name: str) -> None:
         """See ``Store``."""
         check_names(namespace, name)

@@ -82,6 +82,14 @@ class Heartbeats:
         beat = None if body is None else self._beat(_decoded(body, what))
         return () if beat is None else (beat,)
 
+    async def forget(self, node: str) -> None:
+        """See ``Store.forget_beat``."""
+        status, answer = await self._connection.request("DELETE", _path(node))
+        if status not in (_OK, _NOT_FOUND):
+            what = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+            raise wire.refusal(status, answer, what)
+        self._held.pop(node, None)
+
     async def _transitions(self, beat: Beat, what: str) -> int | None:
         """How often the Lease changed hands with this beat; ``None`` if it does not now."""
         held = self._held.get(beat.node)

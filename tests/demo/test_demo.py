@@ -15,6 +15,7 @@ import pytest
 
 from stores.address import open_store
 from stores.base import Document, Selection
+from tests.parts.controlplane import LEASES
 from vigil.demo.command import Options, play
 from vigil.demo.story import STORY, LoseNext
 
@@ -62,6 +63,7 @@ async def test_demo_runs_on_a_real_api_server_and_leaves_nothing(
     try:
         for label in (("mx-consumer-cim", "true"), ("mx-consumer-volcano", "true")):
             assert await store.list(Selection(label=label)) == ()
+        assert control_plane.request("GET", LEASES)["items"] == []
     finally:
         await store.close()
 

@@ -53,6 +53,18 @@ async def test_a_beat_replaces_the_one_before_whoever_made_it(store: Store) -> N
         await shows(store, beat)
 
 
+async def test_a_beat_is_forgotten(store: Store) -> None:
+    await store.beat(a_beat())
+    await store.beat(a_beat("node-2"))
+    for _ in range(2):
+        await store.forget_beat("node-1")
+        await shows(store, a_beat("node-2"))
+    await store.beat(a_beat())
+    await shows(store, a_beat(), a_beat("node-2"))
+    with pytest.raises(StoreRefused, match="node name"):
+        await store.forget_beat("../other")
+
+
 @pytest.mark.parametrize("node", ["", "Upper", "../other", "a" * 231])
 async def test_a_beat_of_no_node_is_refused(store: Store, node: str) -> None:
     with pytest.raises(StoreRefused, match="node name"):

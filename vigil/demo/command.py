@@ -49,7 +49,7 @@ async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
         stack.push_async_callback(store.close)
         fleet = Fleet(options.directory, options.nodes, url, kubeconfig, options.speed)
         await check_store_is_ours(store, [node.name for node in fleet.nodes])
-        stack.push_async_callback(remove_documents, store)
+        stack.push_async_callback(remove_documents, store, [node.name for node in fleet.nodes])
         stack.push_async_callback(fleet.close)
         reader = Reader(store)
         screen = await stack.enter_async_context(_screen(options, fleet, reader))

@@ -183,8 +183,10 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
         raise ConfigurationError("vigil demo", [Problem(f"--store {store.url}", what)])
 
 
-async def remove_documents(store: Store) -> None:
-    """Remove what the demo left in a store that was empty before."""
+async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
+    """Remove what the demo left in a store that was empty before: documents and heartbeats."""
+    for node in nodes:
+        await store.forget_beat(node)
     for label in (("mx-consumer-cim", "true"), ("mx-consumer-volcano", "true")):
         for document in await store.list(Selection(label=label)):
             await store.delete(document.namespace, document.name)
