@@ -30,7 +30,6 @@ _FALLBACK_MS = 5000
 _LONGEST_MS = 300_000
 
 _SHORTEST_PERIOD_MS = 1000
-_PERIOD_MS = 5000
 _EXTRA_LISTINGS = 5
 """So many in a period at most, however many nodes fall silent one after the other."""
 
@@ -100,9 +99,9 @@ def interval_ms(seconds: float) -> int:
 
 
 def period_ms(heard: Iterable[Heard]) -> int:
-    """How often to list beats: once per shortest interval."""
+    """How often to list beats: once per shortest interval, and often while nobody beats yet."""
     intervals = (pulse.interval_ms for one in heard for pulse in one.pulses.values())
-    return max(_SHORTEST_PERIOD_MS, min(intervals, default=_PERIOD_MS))
+    return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
 
 
 def next_ms(heard: Iterable[Heard], now_ms: int) -> int:

@@ -182,7 +182,7 @@ def test_a_node_is_alive_in_any_store() -> None:
 
 
 def test_beats_are_listed_once_per_shortest_interval() -> None:
-    assert period_ms([Heard()]) == 5000
+    assert period_ms([Heard()]) == 1000
     heard = listed(Heard(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
     assert period_ms([heard, Heard()]) == 7000
     assert period_ms([listed(Heard(), [beat("n1", 1, 0.2)], 0, ())]) == 1000
