@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.publisher")
 
 _IDLE_SECONDS = 300.0
+_TICK_SECONDS = 0.001
+"""Timers may fire early by the resolution of their clock; what is left is not spun away."""
 _REQUEST_SECONDS = 5.0
 _MARK_SECONDS = 10.0
 _COMMITS = 3
@@ -161,7 +163,7 @@ class Publisher:
         while not pause.until.is_set() and (left := deadline - _now()) > 0:
             self._edges.progress()
             try:
-                async with asyncio.timeout(min(left, _MARK_SECONDS)):
+                async with asyncio.timeout(max(_TICK_SECONDS, min(left, _MARK_SECONDS))):
                     await pause.until.wait()
             except TimeoutError:
                 continue
