@@ -85,6 +85,17 @@ class Blindness(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Counter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a code with a frequency rule occurred on a chip, oldest first, and when it last ended.
+
+    ``last_ms`` is the newest occurrence, also after ``occurred_ms`` was emptied by an upgrade.
+    """
+
+    occurred_ms: tuple[int, ...] = ()
+    last_ms: int = 0
+    recovered_ms: int = 0
+
+
 class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True):
     """A reason why a code of a chip is at ``level``, whether it holds or not.
 
@@ -118,6 +129,7 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
     """What is known of one chip. ``upgrades`` are in order of their codes and kinds."""
 
     upgrades: tuple[Upgrade, ...] = ()
+    counters: dict[str, Counter] = {}
 
     @property
     def level(self) -> ChipLevel:
@@ -143,6 +155,8 @@ class State(msgspec.Struct, frozen=True):
 
     ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
     fault) does not count, so the same inputs lead to the same revision however they were batched.
+    ``named`` are the chips that the last acknowledged document names in ``ManuallySeparateNPU``:
+    only their names can be taken out by an operator.
     ``settled_at_ms``: what was believed before a start may be over since long; rules that wait for
     a time decide from then on, when every source had the time to say so.
     """
@@ -153,6 +167,7 @@ class State(msgspec.Struct, frozen=True):
     chips: dict[int, ChipState] = {}
     others: dict[str, SubjectState] = {}
     settled_at_ms: int = 0
+    named: tuple[int, ...] = ()
 
     def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
         """Everything that is known: chips first, then the others, each as they came."""
@@ -178,21 +193,46 @@ def subject_of(text: str) -> Subject:
     return Subject(kind, int(number), *part)
 
 
-class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
-    """A store has ``document`` (its name) as rendered from the state of ``state_revision``."""
+class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged", omit_defaults=True):
+    """A store has ``document`` (its name) as rendered from the state of ``state_revision``.
+
+    ``named``: the chips that it names as isolated; ``None`` for a document that names none ever.
+    """
 
     document: str
     state_revision: int
     at_ms: int
+    named: tuple[int, ...] | None = None
 
 
-class Adopted(msgspec.Struct, frozen=True, tag="adopted"):
-    """A document older than the journal says why ``code`` of a chip was upgraded, and when."""
+class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
+    """A document older than the journal says why ``code`` of a chip was upgraded, and when.
+
+    ``level`` is what it says; our own rule for the code decides where there is one.
+    """
 
     subject: Subject
     code: str
     kind: str
     upgraded_at_ms: int
+    at_ms: int
+    level: str = ""
+
+
+class Released(msgspec.Struct, frozen=True, tag="released"):
+    """An operator took the name of a chip out of ``ManuallySeparateNPU``."""
+
+    subject: Subject
+    at_ms: int
+
+
+class Configured(msgspec.Struct, frozen=True, tag="configured"):
+    """From here on the fault configuration ``digest`` (``FaultTexts.digest``) is in force.
+
+    It is the first input of its ``step``, which is given the tables of that configuration.
+    """
+
+    digest: str
     at_ms: int
 
 
@@ -214,7 +254,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     ``REPEATED`` is a one-off event of a code that already held: worth a line in the history,
     without effect. A rule ``UPGRADED`` the code and ``RELEASED`` it, which can be long after the
     episode ended. A level is the one the code has on its subject, ``None`` where it has none.
-    ``because`` is for people; ``device_fault`` is that of ``Fault``.
+    ``because`` is for people; ``device_fault`` is that of ``Fault``. ``upgrade`` is the reason that
+    a rule gave or that was released.
     """
 
     kind: ChangeKind
@@ -227,6 +268,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     new_level: str | None = None
     severity: Severity | None = None
     device_fault: bool = False
+    upgrade: Upgrade | None = None
 
 
 def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:

@@ -16,7 +16,13 @@ import msgspec
 from contract.codes import is_network, parse_code
 from contract.errors import ConfigurationError, Problem
 from contract.levels import ChipLevel, NodeLevel, Severity, SwitchLevel, most_serious
-from contract.policies import DurationPolicy, PolicyTables, duration_policies
+from contract.policies import (
+    DurationPolicy,
+    FrequencyPolicy,
+    PolicyTables,
+    duration_policies,
+    frequency_policies,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +89,7 @@ class Catalogue:
     switch_levels: Mapping[str, SwitchLevel]
     node_levels: Mapping[str, NodeLevel]
     durations: Mapping[str, DurationPolicy] = field(default_factory=dict)
+    frequencies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
         """The level of a chip's code and the rule that decided.
@@ -195,8 +202,11 @@ def shipped() -> Catalogue:
     """The catalogue of the tables in this package. Read once."""
     levels, table = shipped_levels(), read_table("codes.json", CodeTable)
     policies = read_table("policies.json", PolicyTables)
-    durations = duration_policies(policies.duration)
-    return replace(build(levels, table, "contract/data"), durations=durations)
+    return replace(
+        build(levels, table, "contract/data"),
+        durations=duration_policies(policies.duration),
+        frequencies=frequency_policies(policies.frequency),
+    )
 
 
 def shipped_levels() -> LevelTables:

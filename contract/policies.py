@@ -1,4 +1,7 @@
-"""Rules that raise the level of a code by how long it holds (``spec/device-plugin.md`` 3.5)."""
+"""Rules that raise the level of a code by how often it comes and how long it holds.
+
+Source: ``spec/device-plugin.md`` 3.4 and 3.5.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,25 @@ from contract.levels import ChipLevel
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+FAULT_FREQUENCY = "FaultFrequency"
 FAULT_DURATION = "FaultDuration"
-"""Both the key of the rules in the customisation and the type of the reasons they give."""
+"""Both the keys of the rules in the customisation and the types of the reasons they give."""
+FAULT_AUTOFILL = "FaultAutofill"
+"""The type of a reason that was made up for a chip whose name alone says that it is isolated."""
+AUTOFILL_CODE = "AutofillFaultCode"
+"""What stands in the place of a code in such a reason, as written on the wire."""
+
+
+@dataclass(frozen=True)
+class FrequencyPolicy:
+    """A code that occurs ``times`` within ``window_seconds`` is at ``level``, until it was gone for
+    longer than ``release_ms`` since its last occurrence; ``None``: until an operator releases it.
+    """
+
+    window_seconds: int
+    times: int
+    level: ChipLevel
+    release_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -25,6 +45,16 @@ class DurationPolicy:
     fault_timeout_ms: int
     recover_timeout_ms: int
     level: ChipLevel
+
+
+class FrequencyEntry(msgspec.Struct, frozen=True, rename="pascal"):
+    """One rule as it is written; times in seconds, a release of 0 means never."""
+
+    event_id: list[str]
+    time_window: int
+    times: int
+    fault_handling: ChipLevel
+    release_time_window: int = 0
 
 
 class DurationEntry(msgspec.Struct, frozen=True, rename="pascal"):
@@ -39,6 +69,7 @@ class DurationEntry(msgspec.Struct, frozen=True, rename="pascal"):
 class PolicyTables(msgspec.Struct, frozen=True):
     """``policies.json``, as far as it is used."""
 
+    frequency: list[FrequencyEntry]
     duration: list[DurationEntry]
 
 
@@ -51,6 +82,24 @@ def duration_policies(entries: Iterable[DurationEntry]) -> dict[str, DurationPol
     for entry in entries:
         policy = DurationPolicy(
             entry.fault_timeout * 1000, entry.recover_timeout * 1000, entry.fault_handling
+        )
+        for text in entry.event_id:
+            policies.setdefault(parse_code(text), policy)
+    return policies
+
+
+def frequency_policies(entries: Iterable[FrequencyEntry]) -> dict[str, FrequencyPolicy]:
+    """The rules by code. The first entry that names a code owns it.
+
+    Raises ``ValueError`` for what is no code.
+    """
+    policies: dict[str, FrequencyPolicy] = {}
+    for entry in entries:
+        policy = FrequencyPolicy(
+            entry.time_window,
+            entry.times,
+            entry.fault_handling,
+            entry.release_time_window * 1000 or None,
         )
         for text in entry.event_id:
             policies.setdefault(parse_code(text), policy)

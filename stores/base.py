@@ -112,6 +112,60 @@ class UsageEnded(msgspec.Struct, frozen=True):
 UsageEvent: TypeAlias = UsageListed | PodUsage | UsageEnded | Interrupted
 
 
+class Involved(msgspec.Struct, frozen=True):
+    """The object that an event is about."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    api_version: str = "v1"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A Kubernetes Event (``spec/device-plugin.md`` 6.1).
+
+    ``name`` is the object's own, unique one; ``normal`` tells its type (Normal, else Warning).
+    ``count`` is how many like it this one stands for, the first seen at ``first_ms``.
+    """
+
+    namespace: str
+    name: str
+    involved: Involved
+    normal: bool
+    reason: str
+    action: str
+    message: str
+    first_ms: int
+    last_ms: int
+    count: int = 1
+
+
+class NodeObject(msgspec.Struct, frozen=True):
+    """What a Node object says now."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    version: str = ""
+
+
+class ClusterObjects(Protocol):
+    """What only Kubernetes has: Events, and the labels and annotations of Nodes."""
+
+    async def record(self, event: Event) -> None:
+        """Create an Event; one of that name that is there already is no error."""
+
+    async def get_node(self, node: str) -> NodeObject:
+        """Read a Node; ``StoreRefused`` where there is none."""
+
+    async def set_node(
+        self, node: str, labels: dict[str, str], annotations: dict[str, str]
+    ) -> None:
+        """Set these labels and annotations of a Node; all others stay."""
+
+    def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
+        """Follow the labels and annotations of a Node for ever, beginning with how they are."""
+
+
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
 
