@@ -393,7 +393,7 @@ def test_device_names(name: str, chip: int | None) -> None:
 def test_names_of_a_document() -> None:
     assert read_names({}) is None
     assert read_names({"ManuallySeparateNPU": ""}) == frozenset()
-    assert read_names({"ManuallySeparateNPU": "Ascend910-3,,x, Ascend910-1"}) == {1, 3}
+    assert read_names({"ManuallySeparateNPU": "Ascend910-3,,x, Ascend910-1"}) == frozenset({1, 3})
 
 
 @pytest.mark.parametrize(
