@@ -78,10 +78,15 @@ def returned(known: ChipState, code: str) -> ChipState:
     return recovered(known, code, 0)
 
 
-def due_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> int | None:
-    """When time alone releases ``upgrade``. The comparison is strictly greater."""
+def release_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> int | None:
+    """When the code of ``upgrade`` stayed away for long enough; the comparison is strictly greater.
+
+    ``None`` while it holds, and if an operator alone may release it.
+    """
+    if policy.release_ms is None:
+        return None
     counter = known.counters.get(upgrade.code)
-    if policy.release_ms is None or counter is None or not counter.recovered_ms:
+    if counter is None or not counter.recovered_ms:
         return None
     return counter.recovered_ms + policy.release_ms + 1
 
