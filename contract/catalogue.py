@@ -7,7 +7,7 @@ The tables under ``contract/data`` hold the facts that MindCluster 26.x ships. S
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +22,7 @@ from contract.policies import (
     PolicyTables,
     duration_policies,
     frequency_policies,
+    longest_release_ms,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ class Catalogue:
     node_levels: Mapping[str, NodeLevel]
     durations: Mapping[str, DurationPolicy] = field(default_factory=dict)
     frequencies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
+
+    @cached_property
+    def autofill_release_ms(self) -> int | None:
+        """How long an isolation without a known reason lasts: the longest that a frequency rule
+        gives; ``None``: until an operator ends it (``spec/device-plugin.md`` 3.6)."""
+        return longest_release_ms(self.frequencies.values())
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
         """The level of a chip's code and the rule that decided.
