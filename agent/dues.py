@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agent import durations, frequencies
 from agent.event_order import RETURN_WINDOW_MS
 from agent.state import ChipState, Fault, SubjectState, Upgrade
-from contract.policies import FAULT_DURATION, FAULT_FREQUENCY, longest_release_ms
+from contract.policies import FAULT_DURATION, FAULT_FREQUENCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,8 +48,9 @@ def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | N
 def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
     """When time alone changes what is known of ``code``, or of another code before."""
     if isinstance(known, ChipState):
-        fault = known.faults.get(code)
-        of_code = [upgrade for upgrade in known.upgrades if upgrade.code == code]
+        fault, of_code = known.faults.get(code), known.upgrades
+        if of_code:
+            of_code = tuple(upgrade for upgrade in of_code if upgrade.code == code)
         faults = () if fault is None else (fault,)
         due = _of_chip(known, faults, of_code, tables, settled_ms)
     else:
@@ -78,20 +79,24 @@ def _of_chip(
 ) -> Due | None:
     """What is due first of some codes of a chip."""
     first = None
+    policies = tables.durations
     for fault in faults:
-        what, at_ms = ENDS, _end_ms(fault)
-        if at_ms is None:
-            policy = tables.durations.get(fault.code)
-            if policy is None or fault.once or known.upgrade_of(fault.code, FAULT_DURATION):
+        if fault.once or fault.doubted_at_ms is not None:
+            what, at_ms = ENDS, _end_ms(fault)
+            if at_ms is None:
                 continue
-            what, at_ms = FAULT_DURATION, max(durations.upgrade_ms(fault, policy), settled_ms)
+        elif fault.code in policies and known.upgrade_of(fault.code, FAULT_DURATION) is None:
+            upgrade_ms = durations.upgrade_ms(fault, policies[fault.code])
+            what, at_ms = FAULT_DURATION, max(upgrade_ms, settled_ms)
+        else:
+            continue
         if first is None or (at_ms, fault.code, what) < first:
             first = Due(at_ms, fault.code, what)
     for upgrade in upgrades:
-        at_ms = _release_ms(known, upgrade, tables)
-        if at_ms is None:
+        release_ms = _release_ms(known, upgrade, tables)
+        if release_ms is None:
             continue
-        at_ms = max(at_ms, settled_ms)
+        at_ms = max(release_ms, settled_ms)
         if first is None or (at_ms, upgrade.code, upgrade.kind) < first:
             first = Due(at_ms, upgrade.code, upgrade.kind)
     return first
@@ -135,5 +140,5 @@ def _release_ms(known: ChipState, upgrade: Upgrade, tables: Catalogue) -> int | 
     if upgrade.kind == FAULT_DURATION:
         duration = tables.durations.get(upgrade.code)
         return None if duration is None else durations.release_ms(upgrade, duration)
-    longest_ms = longest_release_ms(tables.frequencies.values())
+    longest_ms = tables.autofill_release_ms
     return None if longest_ms is None else upgrade.upgraded_at_ms + longest_ms + 1

@@ -188,6 +188,10 @@ def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
 
 
 def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
+    if isinstance(item, Observation):
+        if item.code == RESET_FINISHED and item.subject.kind == "chip":
+            return known  # it asks for an audit; it is no fault
+        return _ASSERTED[item.assertion](known, known.faults.get(item.code), item, draft)
     if isinstance(item, Adopted):
         return adopt(known, item, draft)
     if isinstance(item, Released):
@@ -197,26 +201,11 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
         if known.blind.get(item.source) == blindness:
             return known
         return replace(known, blind=known.blind | {item.source: blindness})
-    if isinstance(item, SourceAnswered):
-        if item.source in known.answered and item.source not in known.blind:
-            return known
-        answered = tuple(sorted({*known.answered, item.source}))
-        blind = {source: why for source, why in known.blind.items() if source != item.source}
-        return replace(known, answered=answered, blind=blind)
-    if item.code == RESET_FINISHED and item.subject.kind == "chip":
-        return known  # it asks for an audit; it is no fault
-    held = known.faults.get(item.code)
-    match item.assertion:
-        case Assertion.OCCUR:
-            return _occur(known, held, item, draft)
-        case Assertion.ONCE:
-            return _once(known, held, item, draft)
-        case Assertion.PRESENT:
-            return _present(known, held, item, draft)
-        case Assertion.RECOVER:
-            return _recover(known, held, item, draft)
-        case Assertion.ABSENT:
-            return _absent(known, held, item, draft)
+    if item.source in known.answered and item.source not in known.blind:
+        return known
+    answered = tuple(sorted({*known.answered, item.source}))
+    blind = {source: why for source, why in known.blind.items() if source != item.source}
+    return replace(known, answered=answered, blind=blind)
 
 
 def _absent(
@@ -459,3 +448,12 @@ def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> di
     kept = {code: ended for code, ended in known.ended.items() if ended.at_ms > old_ms}
     kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
     return kept
+
+
+_ASSERTED = {
+    Assertion.OCCUR: _occur,
+    Assertion.ONCE: _once,
+    Assertion.PRESENT: _present,
+    Assertion.RECOVER: _recover,
+    Assertion.ABSENT: _absent,
+}
