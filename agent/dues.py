@@ -48,10 +48,9 @@ def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | N
 def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
     """When time alone changes what is known of ``code``, or of another code before."""
     if isinstance(known, ChipState):
-        fault, of_code = known.faults.get(code), known.upgrades
-        if of_code:
-            of_code = tuple(upgrade for upgrade in of_code if upgrade.code == code)
+        fault = known.faults.get(code)
         faults = () if fault is None else (fault,)
+        of_code = [one for one in known.upgrades if one.code == code] if known.upgrades else ()
         due = _of_chip(known, faults, of_code, tables, settled_ms)
     else:
         due = _of_other(known)

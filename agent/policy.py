@@ -17,7 +17,7 @@ from agent.deadlines import expire
 from agent.draft import Draft, judge, level_of, without
 from agent.dues import deadline_ms_of, due_ms_of
 from agent.ending import end
-from agent.event_order import RETURN_WINDOW_MS, is_another, is_before, is_over, is_recent
+from agent.event_order import is_another, is_before, is_over, is_recent
 from agent.reconfiguration import configured
 from agent.state import (
     CHIP_SOURCE,
@@ -444,9 +444,14 @@ def _update(
 
 
 def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
-    old_ms = item.seen_at_ms - RETURN_WINDOW_MS
-    kept = {code: ended for code, ended in known.ended.items() if ended.at_ms > old_ms}
+    """The recoveries of a moment ago with this one; those that cannot matter any more are gone.
+
+    They are in order of time, so the old ones are in front: a flood has hundreds of them.
+    """
+    kept = without(known.ended, item.code)
     kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
+    while not is_recent(kept[(oldest := next(iter(kept)))], item.seen_at_ms):
+        del kept[oldest]
     return kept
 
 
