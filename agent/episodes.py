@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from agent import durations, frequencies
+from agent import associations, durations, frequencies
 from agent.draft import Draft, judge, level_of, without
 from agent.ending import end
 from agent.event_order import is_another, is_before, is_over, is_recent
 from agent.state import CHIP_SOURCE, LINK_SOURCE, ChangeKind, ChipState, Ended, Fault, SubjectState
-from contract.codes import RESET_FINISHED, UB_PORT_DOWN, is_network
+from contract.codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
 from contract.observation import Assertion, Observation
 
 
@@ -22,6 +22,34 @@ def observed(known: SubjectState, item: Observation, draft: Draft) -> SubjectSta
     """``known`` when ``item`` was seen; the very same one if that is no news."""
     if item.code == RESET_FINISHED and item.subject.kind == "chip":
         return known  # it asks for an audit; it is no fault
+    if isinstance(known, ChipState) and associations.concerns(item, draft.tables):
+        if associations.is_held_back(known, item):
+            return associations.held_back(known, item)
+        known = _associated(known, item, draft)
+    return _asserted(known, item, draft)
+
+
+def let_go(known: ChipState, code: str, draft: Draft) -> SubjectState:
+    """``known`` when an occurrence of ``code`` that was held back begins after all."""
+    item = known.held_back[code]
+    return _asserted(associations.let_go(known, code), item, draft)
+
+
+def _associated(known: ChipState, item: Observation, draft: Draft) -> ChipState:
+    """``known`` before ``item`` is taken in, which may explain or end what waits.
+
+    What came and went while it waited is told, as anything else that came and went.
+    """
+    if item.code in known.held_back:
+        after = let_go(known, item.code, draft)
+        assert isinstance(after, ChipState)
+        return after
+    if item.code == HBM_MULTI_BIT and item.assertion not in (Assertion.RECOVER, Assertion.ABSENT):
+        return associations.explained(known, item.seen_at_ms)
+    return known
+
+
+def _asserted(known: SubjectState, item: Observation, draft: Draft) -> SubjectState:
     return _ASSERTED[item.assertion](known, known.faults.get(item.code), item, draft)
 
 
