@@ -21,6 +21,7 @@ from agent import heartbeat, status
 from agent.config import tables_of
 from agent.device_info import PATIENCE_SECONDS
 from agent.documents import Desk, Documents
+from agent.events import Events, reporter_of
 from agent.holder import boot_id, this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
@@ -184,6 +185,20 @@ class Agent:
             ),
         )
         self._device_info = self._documents.device_info
+        self._events = self._events_of(store)
+
+    def _events_of(self, store: Store) -> Events | None:
+        """Who tells Kubernetes of faults: whoever owns the document about them."""
+        if store.objects is None or "device-info" not in self._configuration.documents:
+            return None
+        return Events(
+            store.objects,
+            reporter_of(self._configuration.node_name, os.environ),
+            self._journal,
+            _wall_clock,
+            may_write=lambda: self._heartbeat.may_publish,
+            inventory=self._driver.inventory,
+        )
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
@@ -191,6 +206,9 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
+        if self._events is not None:
+            self._events.begin(self._remembered, self._verdicts.state, self._verdicts.tables)
+            self._verdicts.listen(self._events.take)
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
         pages = application(self._picture, self._documents.records, cards)
@@ -218,6 +236,8 @@ class Agent:
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", publisher.run())
                 root("heartbeat", self._beat())
+                if self._events is not None:
+                    root("events", self._events.run())
                 root(
                     "service manager",
                     keep_told(
@@ -376,6 +396,7 @@ class Agent:
             publications=publications,
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
+            events=None if self._events is None else self._events.status(),
         )
 
 

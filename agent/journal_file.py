@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS rows (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
+CREATE INDEX IF NOT EXISTS events ON rows (sequence) WHERE kind = 'events';
 """
 
 
@@ -55,6 +56,7 @@ class Kind(StrEnum):
     PUBLICATION = "publication"
     ISOLATION = "isolation"
     GAP = "gap"
+    EVENTS = "events"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -67,12 +69,18 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What a start needs: the last snapshot, the policy's inputs since, the last sequence."""
+    """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
+
+    ``events`` has the Kubernetes Events that were to be sent when it was written, ``untold`` are
+    the inputs and changes behind it.
+    """
 
     snapshot: Row | None = None
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
+    events: Row | None = None
+    untold: tuple[Row, ...] = ()
 
 
 def is_damaged(error: Exception) -> bool:
@@ -144,8 +152,8 @@ class JournalFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot, inputs since, last configuration) stays. Returns whether
-        there may be more to delete.
+        What a start needs (last snapshot, inputs since, last configuration, which Events were sent)
+        stays. Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -158,6 +166,7 @@ class JournalFile:
             "  SELECT sequence FROM rows"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
             (_PRUNE_ROWS, too_large, older_than_ms),
@@ -199,7 +208,12 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     )
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
-    return Remembered(snapshot, inputs, configuration, last)
+    events = next(iter(rows(latest.format(Kind.EVENTS))), None)
+    untold = rows(
+        "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
+        (events.sequence if events else last,),
+    )
+    return Remembered(snapshot, inputs, configuration, last, events, untold)
 
 
 def read_remembered(path: Path) -> Remembered:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.events import EventsStatus
 from agent.journal import JournalStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
@@ -138,6 +139,7 @@ class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC.
+    ``events`` are those of Kubernetes, ``None`` where none are written.
     """
 
     node: str
@@ -155,6 +157,7 @@ class Status(msgspec.Struct, frozen=True):
     publications: tuple[PublicationStatus, ...]
     heartbeat: HeartbeatStatus
     journal: JournalStatus
+    events: EventsStatus | None = None
 
 
 def chip_statuses(
