@@ -40,15 +40,27 @@ CREATE TABLE IF NOT EXISTS rows (
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
 CREATE INDEX IF NOT EXISTS events ON rows (sequence) WHERE kind = 'events';
+CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
+    WHERE kind = 'fault-configuration';
 """
+
+_IN_FORCE_AT_SNAPSHOT = (
+    "SELECT max(sequence) FROM rows WHERE kind = 'fault-configuration' AND sequence <"
+    " (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+)
 
 
 class Kind(StrEnum):
-    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy."""
+    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
+
+    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
+    first one. ``isolation`` was written by earlier releases.
+    """
 
     START = "start"
     STOP = "stop"
     CONFIGURATION = "configuration"
+    FAULT_CONFIGURATION = "fault-configuration"
     SNAPSHOT = "snapshot"
     REPORTS = "reports"
     ACKNOWLEDGED = "acknowledged"
@@ -73,6 +85,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     ``events`` has the Kubernetes Events that were to be sent when it was written, ``untold`` are
     the inputs and changes behind it.
+    ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
     """
 
     snapshot: Row | None = None
@@ -81,6 +94,7 @@ class Remembered(msgspec.Struct, frozen=True):
     last_sequence: int = 0
     events: Row | None = None
     untold: tuple[Row, ...] = ()
+    fault_configurations: tuple[Row, ...] = ()
 
 
 def is_damaged(error: Exception) -> bool:
@@ -152,8 +166,8 @@ class JournalFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot, inputs since, last configuration, which Events were sent)
-        stays. Returns whether there may be more to delete.
+        What a start needs (last snapshot, the fault configuration in force then, all since, last
+        configuration, which Events were sent) stays. Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -167,6 +181,7 @@ class JournalFile:
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
+            f"  AND sequence IS NOT ({_IN_FORCE_AT_SNAPSHOT})"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
             (_PRUNE_ROWS, too_large, older_than_ms),
@@ -213,7 +228,11 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
         (events.sequence if events else last,),
     )
-    return Remembered(snapshot, inputs, configuration, last, events, untold)
+    configured = rows(
+        f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
+        " ORDER BY sequence"
+    )
+    return Remembered(snapshot, inputs, configuration, last, events, untold, configured)
 
 
 def read_remembered(path: Path) -> Remembered:
