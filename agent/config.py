@@ -64,6 +64,19 @@ class Links(Section):
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
+class HangDetection(Section):
+    """When a chip counts as hanging (``spec/device-plugin.md`` 4)."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+    aicore_utilization: int = Field(default=5, ge=0, le=101)
+    hbm_memory_delta: int = Field(default=0, ge=0, le=100)
+    traffic_delta: int = Field(default=100, ge=0)
+    cpu_time_delta: int = Field(default=5, ge=0)
+    detect_duration: int = Field(default=5, ge=1, le=1440)
+
+
 class LinkDown(Section):
     """How long a network link may be down, and must be up again (``spec/device-plugin.md`` 3.5)."""
 
@@ -113,6 +126,7 @@ class AgentConfiguration(Section):
     switch: Switch = Switch()
     links: Links = Links()
     link_down: LinkDown = LinkDown()
+    hang: HangDetection = HangDetection()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()

@@ -34,6 +34,7 @@ from agent.verdicts import Verdicts, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.hang import Hang
 from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
@@ -140,6 +141,8 @@ class Agent:
             NetworkHealth.name: {"enabled": exporter},
             Switches.name: configuration.switch.model_dump(),
             Links.name: configuration.links.model_dump() | {"telemetry": exporter},
+            Hang.name: configuration.hang.model_dump(exclude={"enabled"})
+            | {"detect": configuration.hang.enabled},
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._names: dict[int, ChipNames] = {}
