@@ -260,6 +260,10 @@ class Agent:
             self._gap.clear()
             inventory = await self._driver.inventory()
             if inventory != self._device_info.inventory:
+                if inventory.virtual:
+                    log.error(
+                        "device-info is not written: %s", status.unsupported(inventory.virtual)
+                    )
                 self._device_info.identify(inventory)
                 now_ms = _wall_clock()
                 self._documents.wake(now_ms)

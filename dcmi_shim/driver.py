@@ -166,7 +166,7 @@ class Driver:
             await asyncio.sleep(_VIRTUAL_SECONDS)
             known = await self.inventory()
             with contextlib.suppress(DriverGone):
-                virtual = await virtual_chips(self._calls.make, known.chips)
+                virtual = await virtual_chips(self._calls.make, known.chips, known.virtual)
                 if self._inventory is known:
                     self._take_over(msgspec.structs.replace(known, virtual=virtual))
 

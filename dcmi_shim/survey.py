@@ -154,17 +154,19 @@ async def _super_pod(ask: Ask, chip: Chip, problems: list[str]) -> SuperPod | No
     return None if members is None else SuperPod(*members)
 
 
-async def virtual_chips(ask: Ask, chips: Sequence[Chip]) -> tuple[int, ...]:
-    """Physical ids of the chips that say that they are cut into virtual devices.
+async def virtual_chips(
+    ask: Ask, chips: Sequence[Chip], known: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Physical ids of the chips that are cut into virtual devices.
 
-    A chip that gives no answer says no such thing: most drivers do not know the question. Raises
-    ``DriverGone`` when there is no driver.
+    One that gives no answer is what was ``known`` of it: most drivers do not know the question.
+    Raises ``DriverGone`` when there is no driver.
     """
     cut = []
     for chip in chips:
         place = (chip.card_id, chip.device_id, MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
         count = await _optional(ask, "dcmi_get_device_info", place, str(chip), [])
-        if count:
+        if count or (count is None and chip.physical_id in known):
             cut.append(chip.physical_id)
     return tuple(cut)
 
