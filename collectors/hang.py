@@ -96,7 +96,7 @@ class _Watch:
         """Nobody looks any more, so nothing is said to hang."""
         now_ms = self._around.wall_clock()
         gone = [
-            Observation(self._source, chip, HANG, Assertion.ABSENT, now_ms)
+            Observation(self._source, chip, HANG, Assertion.RECOVER, now_ms)
             for chip in sorted(self._remembered)
         ]
         if gone:

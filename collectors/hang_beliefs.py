@@ -116,7 +116,7 @@ class HangBeliefs:
             self._rounds += 1
             if self._rounds >= self._limits.detect_duration and not self._hung:
                 self._hung = True
-                reports.append(self._observation(Assertion.PRESENT, now_ms))
+                reports.append(self._observation(Assertion.OCCUR, now_ms))
         elif hung is False:
             self._rounds = 0
             reports += self._moves(now_ms)
@@ -143,7 +143,7 @@ class HangBeliefs:
         if not self._hung:
             return []
         self._hung = False
-        return [self._observation(Assertion.ABSENT, now_ms)]
+        return [self._observation(Assertion.RECOVER, now_ms)]
 
     def _observation(self, assertion: Assertion, now_ms: int) -> Observation:
         return Observation(

@@ -77,14 +77,14 @@ def rounds(about: HangBeliefs, *figures: Figures, users: frozenset[int] = USERS)
     return said
 
 
-PRESENT, ABSENT = f"present {HANG}", f"absent {HANG}"
+BEGINS, ENDS = f"occur {HANG}", f"recover {HANG}"
 
 
 def test_the_sixth_round_reports_and_the_first_that_moves_takes_it_back() -> None:
     about = beliefs()
-    assert rounds(about, *[STILL] * 7) == ["", "", "", "", "", PRESENT, ""]
+    assert rounds(about, *[STILL] * 7) == ["", "", "", "", "", BEGINS, ""]
     moved = replace(STILL, aicore=60)
-    assert rounds(about, moved, moved) == [ABSENT, ""]
+    assert rounds(about, moved, moved) == [ENDS, ""]
 
 
 def test_a_figure_that_failed_is_no_evidence() -> None:
@@ -92,25 +92,25 @@ def test_a_figure_that_failed_is_no_evidence() -> None:
     about = beliefs()
     lost = replace(STILL, traffic=None)
     said = rounds(about, *[STILL] * 3, lost, lost, *[STILL] * 3)
-    assert said == ["", "", "", "blind: no answer", "", "answered", "", PRESENT]
+    assert said == ["", "", "", "blind: no answer", "", "answered", "", BEGINS]
     grown = replace(STILL, traffic=2000)
     about = beliefs()
-    assert rounds(about, STILL, lost, grown, *[grown] * 5)[-1] == PRESENT
+    assert rounds(about, STILL, lost, grown, *[grown] * 5)[-1] == BEGINS
     assert rounds(beliefs(), STILL, *[lost] * 9)[1:] == ["blind: no answer", *[""] * 8]
 
 
 def test_other_processes_begin_anew_and_none_end_it() -> None:
     about = beliefs()
     rounds(about, *[STILL] * 5)
-    assert rounds(about, *[STILL] * 6, users=frozenset({11}))[-2:] == ["", PRESENT]
+    assert rounds(about, *[STILL] * 6, users=frozenset({11}))[-2:] == ["", BEGINS]
     assert rounds(about, STILL, users=frozenset({13})) == [""], "they may hang as well"
-    assert [word(report) for report in about.idle(1)] == [f"chip 1 {ABSENT}"]
+    assert [word(report) for report in about.idle(1)] == [f"chip 1 {ENDS}"]
     assert about.idle(2) == []
 
 
 def test_what_an_earlier_run_found_stays_until_something_moves() -> None:
     about = beliefs(hung=True)
-    assert rounds(about, STILL, STILL, replace(STILL, cpu_seconds=80)) == ["", "", ABSENT]
+    assert rounds(about, STILL, STILL, replace(STILL, cpu_seconds=80)) == ["", "", ENDS]
 
 
 @contextlib.asynccontextmanager
@@ -150,8 +150,8 @@ async def test_only_chips_with_processes_are_asked_for_more() -> None:
     driver.family = "Ascend310P"  # has no network, so the tool is not asked
     driver.users[1] = (os.getpid(),)
     async with detecting(driver) as said:
-        await until(lambda: f"chip 1 {PRESENT}" in said.words())
-        assert said.words() == [f"chip 1 {PRESENT}"]
+        await until(lambda: f"chip 1 {BEGINS}" in said.words())
+        assert said.words() == [f"chip 1 {BEGINS}"]
     asked = [(query, chip) for _, query, chip in driver.asked]
     assert set(asked) == {("processes", 0), ("processes", 1), ("AI_CORE", 1), ("HBM", 1)}
 
@@ -170,7 +170,7 @@ async def test_nothing_hangs_for_one_who_does_not_look() -> None:
     believed = {(CHIP_1, HANG): 1, (chip_subject(9), HANG): 1}
     async with detecting(driver, believed=believed, detect=False) as said:
         await asyncio.sleep(3 * ROUND)
-        assert said.words() == [f"chip 1 {ABSENT}", f"chip 9 {ABSENT}"]
+        assert said.words() == [f"chip 1 {ENDS}", f"chip 9 {ENDS}"]
     assert not driver.asked
 
 
@@ -232,15 +232,15 @@ async def test_a_chip_hangs_and_works_again(
     async with on_hardware(server[0]) as said:
         await until(lambda: observations(said), 15)
         (found,) = observations(said)
-        assert word(found) == f"chip 2 {PRESENT}"
+        assert word(found) == f"chip 2 {BEGINS}"
         assert began < found.seen_at_ms <= wall_clock(), "milliseconds (K16)"
         hardware.load(2, hbm=40)
         await until(lambda: len(observations(said)) == 2)
-        assert said.words()[-1] == f"chip 2 {ABSENT}"
+        assert said.words()[-1] == f"chip 2 {ENDS}"
         hardware.load(5, aicore=3)
-        await until(lambda: f"chip 5 {PRESENT}" in said.words(), 15)
+        await until(lambda: f"chip 5 {BEGINS}" in said.words(), 15)
         hardware.load(5, processes=[])
-        await until(lambda: said.words()[-1] == f"chip 5 {ABSENT}")
+        await until(lambda: said.words()[-1] == f"chip 5 {ENDS}")
         assert not any(word.startswith("chip 6") for word in said.words())
 
 
@@ -252,7 +252,7 @@ async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
     hardware.load(3, traffic=False, processes=[2**22])
     hardware.load(4, traffic=False, processes=[busy])
     async with on_hardware(server[0]) as said:
-        await until(lambda: f"chip 4 {PRESENT}" in said.words(), 15)
+        await until(lambda: f"chip 4 {BEGINS}" in said.words(), 15)
         await asyncio.sleep(3 * ROUND)
         others = [word for word in said.words() if not word.startswith("chip 4")]
         assert sorted(word[:20] for word in others) == [
@@ -260,7 +260,7 @@ async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
             "chip 3 blind: CPU ti",
         ]
         hardware.tool("hccn_tool", "ok", 1)
-        await until(lambda: f"chip 1 {PRESENT}" in said.words(), 15)
+        await until(lambda: f"chip 1 {BEGINS}" in said.words(), 15)
 
 
 def test_reports_are_of_the_detector_alone() -> None:
