@@ -64,6 +64,12 @@ class Links(Section):
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
+class Compatibility(Section):
+    """Where to be as wrong as upstream."""
+
+    hccn_error: Literal["blind", "down"] = "blind"
+
+
 class HangDetection(Section):
     """When a chip counts as hanging (``spec/device-plugin.md`` 4)."""
 
@@ -127,6 +133,7 @@ class AgentConfiguration(Section):
     links: Links = Links()
     link_down: LinkDown = LinkDown()
     hang: HangDetection = HangDetection()
+    compatibility: Compatibility = Compatibility()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()

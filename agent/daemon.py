@@ -140,7 +140,8 @@ class Agent:
             Bmc.name: configuration.bmc.model_dump(),
             NetworkHealth.name: {"enabled": exporter},
             Switches.name: configuration.switch.model_dump(),
-            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
+            Links.name: configuration.links.model_dump()
+            | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
             Hang.name: configuration.hang.model_dump(exclude={"enabled"})
             | {"detect": configuration.hang.enabled},
         }
