@@ -35,6 +35,7 @@ from agent.verdicts import Verdicts, configured_by, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.hang import Hang
 from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
-    from stores.base import Store
+    from stores.base import Event, Store
 
 log = logging.getLogger("agent.daemon")
 
@@ -142,7 +143,10 @@ class Agent:
             Bmc.name: configuration.bmc.model_dump(),
             NetworkHealth.name: {"enabled": exporter},
             Switches.name: configuration.switch.model_dump(),
-            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
+            Links.name: configuration.links.model_dump()
+            | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
+            Hang.name: configuration.hang.model_dump(exclude={"enabled"})
+            | {"detect": configuration.hang.enabled},
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._names: dict[int, ChipNames] = {}
@@ -161,7 +165,7 @@ class Agent:
             texts,
             Edges(
                 configure=self._verdicts.configure,
-                post=lambda event: log.warning("%s: %s", event.reason, event.message),
+                post=self._post,
                 wall_clock=_wall_clock,
             ),
         )
@@ -212,6 +216,10 @@ class Agent:
             may_write=lambda: self._heartbeat.may_publish,
             inventory=self._driver.inventory,
         )
+
+    def _post(self, event: Event) -> None:
+        if self._events is not None:
+            self._events.post(event)
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
@@ -292,6 +300,10 @@ class Agent:
             self._gap.clear()
             inventory = await self._driver.inventory()
             if inventory != self._device_info.inventory:
+                if inventory.virtual:
+                    log.error(
+                        "device-info is not written: %s", status.unsupported(inventory.virtual)
+                    )
                 self._device_info.identify(inventory)
                 now_ms = _wall_clock()
                 self._documents.wake(now_ms)

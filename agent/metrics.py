@@ -131,6 +131,11 @@ def _driver(status: Status) -> Iterator[Metric]:
         "Whether the driver tells of faults by itself; else it is polled.",
         driver.library is not None and driver.polling_reason is None,
     )
+    yield _gauge(
+        "npu_vigil_driver_virtual_chips",
+        "Chips that are cut into virtual devices, which are not supported: no device-info then.",
+        len(driver.virtual_chips),
+    )
     stuck = GaugeMetricFamily(
         "npu_vigil_driver_stuck_calls", "A driver call that does not return (1).", labels=["call"]
     )
