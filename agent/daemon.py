@@ -369,7 +369,8 @@ class Agent:
     def _cards(self) -> Cards:
         device_info = self._device_info
         faults = status.fault_statuses(self._verdicts.state, device_info.device_type)
-        return Cards(device_info.inventory, self._names, faults, self._readings)
+        pods = () if self._usage is None else self._usage.pods
+        return Cards(device_info.inventory, self._names, faults, self._readings, pods)
 
     def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.parts import pods
+from tests.parts.exposition import ON_KUBERNETES, listed, scraped
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -40,7 +41,9 @@ def test_ex_32_pre_separation_spares_a_chip_in_use(cluster: Cluster, cluster_nod
     pods.end(cluster.plane, "train", "Succeeded")
     node.until(lambda now: now.unhealthy == name(0, 1), "the end of the pod")
     assert node.journal("usage")[-1] == {"node": "node-1", "used": [], "assigned": []}
-    assert "npu_vigil_chips_in_use 0.0" in node.ask("/metrics")[1]
+    metrics = node.ask("/metrics")[1]
+    assert "npu_vigil_chips_in_use 0.0" in metrics
+    assert listed(ON_KUBERNETES).items() <= scraped(metrics).items()
 
 
 @pytest.mark.apiserver
