@@ -44,7 +44,10 @@ CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
 
 
 class Kind(StrEnum):
-    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy."""
+    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
+
+    ``isolation`` was written by earlier releases.
+    """
 
     START = "start"
     STOP = "stop"

@@ -84,7 +84,7 @@ class _Player:
         for do in recording["steps"]:
             if do["do"] == "file":
                 self._tables = customised(do["content"])
-        self._document = DeviceInfoDocument(NODE, lambda: self._state, self._tables)
+        self._document = DeviceInfoDocument(NODE, lambda: self._state)
         self._listeners: list[Sink] = []
         self._content: object = None
         self._stamp = 0
