@@ -53,8 +53,8 @@ _IN_FORCE_AT_SNAPSHOT = (
 class Kind(StrEnum):
     """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
 
-    ``isolation`` was written by earlier releases. ``fault-configuration`` has the ``FaultTexts``
-    that are in force from there on; none before the first one.
+    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
+    first one. ``isolation`` was written by earlier releases.
     """
 
     START = "start"
