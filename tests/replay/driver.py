@@ -15,6 +15,7 @@ from dcmi_shim.types import Chip, DriverEvent, Inventory, SuperPod
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from dcmi_shim.enums import Utilization
     from dcmi_shim.types import DriverGap, StuckCall
 
 LISTED_AFTER_SECONDS = 0.05
@@ -93,6 +94,12 @@ class RecordedDriver:
         return 0
 
     async def network_health(self, chip: Chip) -> int:
+        return 0
+
+    async def processes(self, chip: Chip) -> tuple[int, ...]:
+        return ()
+
+    async def utilization(self, chip: Chip, kind: Utilization) -> int:
         return 0
 
     async def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
