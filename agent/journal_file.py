@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS rows (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
+CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
 """
 
 
@@ -54,6 +55,7 @@ class Kind(StrEnum):
     CHANGES = "changes"
     PUBLICATION = "publication"
     ISOLATION = "isolation"
+    USAGE = "usage"
     GAP = "gap"
 
 
@@ -73,6 +75,7 @@ class Remembered(msgspec.Struct, frozen=True):
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
+    usage: Row | None = None
 
 
 def is_damaged(error: Exception) -> bool:
@@ -144,8 +147,8 @@ class JournalFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot, inputs since, last configuration) stays. Returns whether
-        there may be more to delete.
+        What a start needs (last snapshot, inputs since, last configuration, last usage) stays.
+        Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -158,6 +161,7 @@ class JournalFile:
             "  SELECT sequence FROM rows"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'usage')"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
             (_PRUNE_ROWS, too_large, older_than_ms),
@@ -199,7 +203,8 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     )
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
-    return Remembered(snapshot, inputs, configuration, last)
+    usage = next(iter(rows(latest.format(Kind.USAGE))), None)
+    return Remembered(snapshot, inputs, configuration, last, usage)
 
 
 def read_remembered(path: Path) -> Remembered:

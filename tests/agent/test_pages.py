@@ -101,6 +101,7 @@ def picture(
         publications=publications,
         heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
+        usage=status.UsageStatus(1, ("Ascend910-3",), ()),
     )
 
 
