@@ -55,6 +55,7 @@ class Kind(StrEnum):
 
     ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
     first one.
+    ``isolation`` was written by earlier releases.
     """
 
     START = "start"
