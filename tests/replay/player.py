@@ -59,6 +59,7 @@ class Played:
     """What an agent did when the steps of a recording happened."""
 
     shown: list[Shown] = field(default_factory=list)
+    lives: int = 0
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -166,6 +167,7 @@ class Player:
         if self._life is not None:
             return
         self._driver.subscribe()
+        self.played.lives += 1
         configuration = AgentConfiguration(
             node_name=NODE,
             state_dir=self._place / "state",
