@@ -131,8 +131,8 @@ def differences(
         found = list(different(theirs.tree, tree, path))
         seconds = (mine.at_ms - theirs.at_ms) / 1000
         if seconds > later_seconds or seconds < -EARLIER_SECONDS:
-            word = "later" if seconds > 0 else "earlier"
-            found.append(Difference(f"{path} ({word})", "0 s", f"{abs(seconds):.0f} s"))
+            how = f"{seconds:.0f} s later" if seconds > 0 else f"over {EARLIER_SECONDS} s earlier"
+            found.append(Difference(f"{path} (time)", "in time", how))
         return tuple(found)
 
     def extra(j: int) -> float:
