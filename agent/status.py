@@ -11,6 +11,7 @@ import msgspec
 
 from agent.events import EventsStatus
 from agent.journal import JournalStatus
+from agent.node_object import NodeObjectStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
@@ -185,7 +186,8 @@ class Status(msgspec.Struct, frozen=True):
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
     and the store for its pods. ``usage`` is ``None`` where nobody knows of pods.
-    ``events`` are those of Kubernetes, ``None`` where none are written.
+    ``events`` are those of Kubernetes, ``None`` where none are written;
+    ``node_object`` are the labels and annotations of the Node, ``None`` where they are not kept.
     """
 
     node: str
@@ -206,6 +208,7 @@ class Status(msgspec.Struct, frozen=True):
     journal: JournalStatus
     usage: UsageStatus | None
     events: EventsStatus | None = None
+    node_object: NodeObjectStatus | None = None
 
 
 def chip_statuses(
