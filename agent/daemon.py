@@ -27,6 +27,7 @@ from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
+from agent.node_object import NodeObjectKeeper
 from agent.npu_exporter import Cards, keep_names
 from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
@@ -205,6 +206,7 @@ class Agent:
         self._device_info = self._documents.device_info
         self._usage = self._usage_of_chips()
         self._events = self._events_of(store)
+        self._node_object = self._node_object_of(store)
 
     def _events_of(self, store: Store) -> Events | None:
         """Who tells Kubernetes of faults: whoever owns the document about them."""
@@ -217,6 +219,18 @@ class Agent:
             _wall_clock,
             may_write=lambda: self._heartbeat.may_publish,
             inventory=self._driver.inventory,
+        )
+
+    def _node_object_of(self, store: Store) -> NodeObjectKeeper | None:
+        """Who keeps the Node's labels: whoever owns the document about its chips."""
+        owns = "device-info" in self._configuration.documents
+        if store.objects is None or not owns or not self._configuration.node_labels.enabled:
+            return None
+        return NodeObjectKeeper(
+            store.objects,
+            self._configuration.node_name,
+            self._driver,
+            lambda: self._heartbeat.may_publish,
         )
 
     def _post(self, event: Event) -> None:
@@ -263,6 +277,8 @@ class Agent:
                 root("heartbeat", self._beat())
                 if self._events is not None:
                     root("events", self._events.run())
+                if self._node_object is not None:
+                    root("node labels", self._node_object.run())
                 root(
                     "service manager",
                     keep_told(
@@ -455,6 +471,7 @@ class Agent:
             journal=self._journal.status(),
             usage=None if usage is None else usage.status,
             events=None if self._events is None else self._events.status(),
+            node_object=None if self._node_object is None else self._node_object.status(),
         )
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from agent.events import EventsStatus
 from agent.journal import JournalStatus
+from agent.node_object import NodeObjectStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
@@ -184,8 +185,9 @@ class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
-    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
-    those of Kubernetes, ``None`` where none are written.
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods.
+    ``events`` are those of Kubernetes, ``None`` where none are written;
+    ``node_object`` are the labels and annotations of the Node, ``None`` where they are not kept.
     """
 
     node: str
@@ -204,8 +206,9 @@ class Status(msgspec.Struct, frozen=True):
     fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
+    usage: UsageStatus | None
     events: EventsStatus | None = None
-    usage: UsageStatus | None = None
+    node_object: NodeObjectStatus | None = None
 
 
 def chip_statuses(
