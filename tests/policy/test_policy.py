@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.deadlines import ONCE_VISIBLE_MS
+from agent.dues import ONCE_VISIBLE_MS
 from agent.policy import next_deadline_ms, step
 from agent.state import Acknowledged, Blindness, ChangeKind, State, believed
 from contract.catalogue import shipped

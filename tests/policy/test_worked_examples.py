@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.deadlines import ONCE_VISIBLE_MS
+from agent.dues import ONCE_VISIBLE_MS
 from agent.render import render
 from agent.state import Acknowledged
 from contract.device_info import DeviceInfo, encode, encode_faults, verify_published
