@@ -27,15 +27,9 @@ class Draft:
 
     def episode(self, subject: Subject, code: str, at_ms: int) -> str:
         """The id of an episode that begins now."""
-        parts = (
-            self.state.node,
-            str(subject),
-            code,
-            self.state.boot_id,
-            str(self.revision + 1),
-            str(at_ms),
-        )
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        state, revision = self.state, self.revision + 1
+        text = f"{state.node}\0{subject}\0{code}\0{state.boot_id}\0{revision}\0{at_ms}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def note(
         self,
@@ -121,7 +115,7 @@ def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: st
 def level_of(known: SubjectState, code: str) -> str | None:
     """The level that ``code`` has on the subject, be it by a rule alone."""
     fault = known.faults.get(code)
-    if not isinstance(known, ChipState):
+    if not isinstance(known, ChipState) or not known.upgrades:
         return None if fault is None else fault.level
     levels = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
     if fault is not None:

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from agent import durations, frequencies
 from agent.adoption import adopt, release
-from agent.deadlines import deadline_ms_of, due_ms_of, expire
+from agent.deadlines import expire
 from agent.draft import Draft, judge, level_of, without
+from agent.dues import deadline_ms_of, due_ms_of
 from agent.ending import end
-from agent.event_order import is_another, is_before, is_over, is_recent
+from agent.event_order import RETURN_WINDOW_MS, is_another, is_before, is_over, is_recent
 from agent.reconfiguration import configured
 from agent.state import (
     CHIP_SOURCE,
@@ -157,12 +158,9 @@ def is_one_off_waiting(state: State, document: str) -> bool:
 
 
 def _time_of(item: Input) -> int:
-    match item:
-        case Observation():
-            return item.seen_at_ms
-        case SourceBlind():
-            return item.since_ms
-    return item.at_ms
+    if isinstance(item, Observation):
+        return item.seen_at_ms
+    return item.since_ms if isinstance(item, SourceBlind) else item.at_ms
 
 
 def _sooner(
@@ -172,10 +170,12 @@ def _sooner(
     draft: Draft,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
-    due = None
-    if isinstance(item, Observation | Adopted):
-        due = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
-    return min((due for due in (deadline_ms, due) if due is not None), default=None)
+    if not isinstance(item, Observation | Adopted):
+        return deadline_ms
+    due_ms = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
+    if due_ms is None or deadline_ms is None:
+        return due_ms if deadline_ms is None else deadline_ms
+    return min(due_ms, deadline_ms)
 
 
 def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
@@ -455,6 +455,7 @@ def _update(
 
 
 def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
-    kept = {code: ended for code, ended in known.ended.items() if is_recent(ended, item.seen_at_ms)}
+    old_ms = item.seen_at_ms - RETURN_WINDOW_MS
+    kept = {code: ended for code, ended in known.ended.items() if ended.at_ms > old_ms}
     kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
     return kept

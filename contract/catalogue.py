@@ -22,6 +22,7 @@ from contract.policies import (
     PolicyTables,
     duration_policies,
     frequency_policies,
+    longest_release_ms,
 )
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ class Catalogue:
     def autofill_release_ms(self) -> int | None:
         """How long an isolation without a known reason lasts: the longest that a frequency rule
         gives; ``None``: until an operator ends it (``spec/device-plugin.md`` 3.6)."""
-        windows = (policy.release_ms for policy in self.frequencies.values())
-        return max((window for window in windows if window is not None), default=None)
+        return longest_release_ms(self.frequencies.values())
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
         """The level of a chip's code and the rule that decided.
