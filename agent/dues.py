@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
     from contract.catalogue import Catalogue
 
-ONCE_VISIBLE_MS = 5_000
-"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
+ONCE_VISIBLE_MS = 5_500
+"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it.
+
+It is to be seen for 5 s in cluster-info, too, where it may come later than it goes.
+"""
 
 DOUBT_MS = 6_000
 """How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
