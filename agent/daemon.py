@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
+    from agent.publisher import Publisher
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
@@ -273,7 +274,7 @@ class Agent:
                 root("driver", self._driver.run())
                 root("fault configuration", self._fault_configuration.run())
                 for kind, publisher in self._documents.publishers.items():
-                    root(f"publisher of {kind}", publisher.run())
+                    root(f"publisher of {kind}", self._publish(publisher))
                 root("heartbeat", self._beat())
                 if self._events is not None:
                     root("events", self._events.run())
@@ -367,6 +368,11 @@ class Agent:
             self._readings.pop((subject, name), None)
         else:
             self._readings[subject, name] = value
+
+    async def _publish(self, publisher: Publisher) -> NoReturn:
+        # What the stored document remembers is to be judged by the tables of this node.
+        await self._fault_configuration.known()
+        await publisher.run()
 
     async def _collect(self, collector: Collector) -> NoReturn:
         await asyncio.gather(self._documents.remembered(), self._fault_configuration.known())

@@ -81,25 +81,24 @@ T = TypeVar("T")
 
 def without(items: dict[str, T], key: str) -> dict[str, T]:
     """``items`` but for ``key``."""
-    return {code: item for code, item in items.items() if code != key}
+    left = items.copy()
+    left.pop(key, None)
+    return left
 
 
 def judge(
     tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
 ) -> Verdict:
     """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
-    match subject.kind:
-        case "chip":
-            assert isinstance(known, ChipState)
-            verdict = tables.judge(code, severity)
-            for upgrade in known.upgrades:
+    if isinstance(known, ChipState):
+        verdict = tables.judge(code, severity)
+        for upgrade in known.upgrades:
+            if upgrade.code == code:
                 level = ChipLevel(verdict.level)
-                if upgrade.code == code and most_serious([upgrade.level, level]) is not level:
+                if most_serious([upgrade.level, level]) is not level:
                     verdict = Verdict(upgrade.level, upgrade.because)
-            return verdict
-        case "switch":
-            return tables.judge_switch(code)
-    return tables.judge_node(code)
+        return verdict
+    return tables.judge_switch(code) if subject.kind == "switch" else tables.judge_node(code)
 
 
 def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: str) -> ChipState:
@@ -119,5 +118,7 @@ def level_of(known: SubjectState, code: str) -> str | None:
         return None if fault is None else fault.level
     levels = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
     if fault is not None:
+        if not levels:
+            return fault.level
         levels.append(ChipLevel(fault.level))
     return most_serious(levels) if levels else None

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent import durations, frequencies
+from agent import associations, durations, frequencies
 from agent.event_order import RETURN_WINDOW_MS
 from agent.state import ChipState, Fault, SubjectState, Upgrade
-from contract.policies import FAULT_DURATION, FAULT_FREQUENCY, longest_release_ms
+from contract.policies import FAULT_DURATION, FAULT_FREQUENCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,11 +30,15 @@ tool one that the driver does not list. Both are asked 2 s after the last event 
 
 ENDS = ""
 FORGOTTEN = "forgotten"
+LET_GO = "let go"
 
 
 class Due(NamedTuple):
-    """``code`` changes at ``at_ms``: a fault ``ENDS`` or is ``FORGOTTEN``, or a rule of this kind
-    acts. What is due at the same time happens in the order of these tuples."""
+    """``code`` changes at ``at_ms``: a fault ``ENDS`` or is ``FORGOTTEN``, an occurrence that was
+    held back is ``LET_GO``, or a rule of this kind acts.
+
+    What is due at the same time happens in the order of these tuples.
+    """
 
     at_ms: int
     code: str
@@ -44,7 +48,8 @@ class Due(NamedTuple):
 def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | None:
     """What time alone changes next; rules wait until ``settled_ms``."""
     if isinstance(known, ChipState):
-        return _of_chip(known, known.faults.values(), known.upgrades, tables, settled_ms)
+        due = _of_chip(known, known.faults.values(), known.upgrades, tables, settled_ms)
+        return due if not known.held_back else _with_held_back(known, due)
     return _of_other(known)
 
 
@@ -52,9 +57,11 @@ def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int
     """When time alone changes what is known of ``code``, or of another code before."""
     if isinstance(known, ChipState):
         fault = known.faults.get(code)
-        of_code = [upgrade for upgrade in known.upgrades if upgrade.code == code]
         faults = () if fault is None else (fault,)
+        of_code = [one for one in known.upgrades if one.code == code] if known.upgrades else ()
         due = _of_chip(known, faults, of_code, tables, settled_ms)
+        if known.held_back:
+            due = _with_held_back(known, due)
     else:
         due = _of_other(known)
     return None if due is None else due.at_ms
@@ -81,23 +88,36 @@ def _of_chip(
 ) -> Due | None:
     """What is due first of some codes of a chip."""
     first = None
+    policies = tables.durations
     for fault in faults:
-        what, at_ms = ENDS, _end_ms(fault)
-        if at_ms is None:
-            policy = tables.durations.get(fault.code)
-            if policy is None or fault.once or known.upgrade_of(fault.code, FAULT_DURATION):
+        if fault.once or fault.doubted_at_ms is not None:
+            what, at_ms = ENDS, _end_ms(fault)
+            if at_ms is None:
                 continue
-            what, at_ms = FAULT_DURATION, max(durations.upgrade_ms(fault, policy), settled_ms)
+        elif fault.code in policies and known.upgrade_of(fault.code, FAULT_DURATION) is None:
+            upgrade_ms = durations.upgrade_ms(fault, policies[fault.code])
+            what, at_ms = FAULT_DURATION, max(upgrade_ms, settled_ms)
+        else:
+            continue
         if first is None or (at_ms, fault.code, what) < first:
             first = Due(at_ms, fault.code, what)
     for upgrade in upgrades:
-        at_ms = _release_ms(known, upgrade, tables)
-        if at_ms is None:
+        release_ms = _release_ms(known, upgrade, tables)
+        if release_ms is None:
             continue
-        at_ms = max(at_ms, settled_ms)
+        at_ms = max(release_ms, settled_ms)
         if first is None or (at_ms, upgrade.code, upgrade.kind) < first:
             first = Due(at_ms, upgrade.code, upgrade.kind)
     return first
+
+
+def _with_held_back(known: ChipState, due: Due | None) -> Due:
+    """The earlier one of ``due`` and the first occurrence that waits."""
+    waiting = (
+        Due(associations.release_ms(item), code, LET_GO) for code, item in known.held_back.items()
+    )
+    first = min(waiting)
+    return first if due is None or first < due else due
 
 
 def _of_other(known: SubjectState) -> Due | None:
@@ -138,5 +158,5 @@ def _release_ms(known: ChipState, upgrade: Upgrade, tables: Catalogue) -> int | 
     if upgrade.kind == FAULT_DURATION:
         duration = tables.durations.get(upgrade.code)
         return None if duration is None else durations.release_ms(upgrade, duration)
-    longest_ms = longest_release_ms(tables.frequencies.values())
+    longest_ms = tables.autofill_release_ms
     return None if longest_ms is None else upgrade.upgraded_at_ms + longest_ms + 1

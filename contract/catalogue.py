@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -60,8 +60,7 @@ class CodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     codes: dict[str, CodeFacts]
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A level of the subject's kind and the sentence that says why it is this one."""
 
     level: str
