@@ -185,9 +185,9 @@ class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
-    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods.
-    ``events`` are those of Kubernetes, ``None`` where none are written;
-    ``node_object`` are the labels and annotations of the Node, ``None`` where they are not kept.
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
+    those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
+    annotations of the Node, ``None`` where they are not kept.
     """
 
     node: str
@@ -206,9 +206,9 @@ class Status(msgspec.Struct, frozen=True):
     fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
-    usage: UsageStatus | None
     events: EventsStatus | None = None
     node_object: NodeObjectStatus | None = None
+    usage: UsageStatus | None = None
 
 
 def chip_statuses(
