@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS rows (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
+CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
 CREATE INDEX IF NOT EXISTS events ON rows (sequence) WHERE kind = 'events';
 CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
     WHERE kind = 'fault-configuration';
@@ -67,6 +68,7 @@ class Kind(StrEnum):
     CHANGES = "changes"
     PUBLICATION = "publication"
     ISOLATION = "isolation"
+    USAGE = "usage"
     GAP = "gap"
     EVENTS = "events"
 
@@ -94,6 +96,7 @@ class Remembered(msgspec.Struct, frozen=True):
     last_sequence: int = 0
     events: Row | None = None
     untold: tuple[Row, ...] = ()
+    usage: Row | None = None
     fault_configurations: tuple[Row, ...] = ()
 
 
@@ -167,7 +170,8 @@ class JournalFile:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
         What a start needs (last snapshot, the fault configuration in force then, all since, last
-        configuration, which Events were sent) stays. Returns whether there may be more to delete.
+        configuration, last usage, which Events were sent) stays. Returns whether there may be more
+        to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -180,6 +184,7 @@ class JournalFile:
             "  SELECT sequence FROM rows"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'usage')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
             f"  AND sequence IS NOT ({_IN_FORCE_AT_SNAPSHOT})"
             "  ORDER BY sequence LIMIT ?)"
@@ -223,6 +228,7 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     )
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
+    usage = next(iter(rows(latest.format(Kind.USAGE))), None)
     events = next(iter(rows(latest.format(Kind.EVENTS))), None)
     untold = rows(
         "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
@@ -232,7 +238,16 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
         " ORDER BY sequence"
     )
-    return Remembered(snapshot, inputs, configuration, last, events, untold, configured)
+    return Remembered(
+        snapshot,
+        inputs,
+        configuration,
+        last,
+        events,
+        untold,
+        usage=usage,
+        fault_configurations=configured,
+    )
 
 
 def read_remembered(path: Path) -> Remembered:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from agent.events import EventsStatus
+    from agent.node_object import NodeObjectStatus
     from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
     from agent.status import Status
@@ -41,6 +42,9 @@ class _Picture(Collector):
         build.add_metric([], {"version": status.version, "node": status.node})
         yield build
         yield from _chips(status)
+        if status.usage is not None:
+            used = len(status.usage.used)
+            yield _gauge("npu_vigil_chips_in_use", "Chips that pods have, as last known.", used)
         yield from _driver(status)
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)
@@ -48,6 +52,8 @@ class _Picture(Collector):
         yield from _journal(status)
         if status.events is not None:
             yield from _events(status.events)
+        if status.node_object is not None:
+            yield from _node_object(status.node_object)
         if self._cards is not None:
             yield from npu_exporter.families(self._cards)
 
@@ -297,6 +303,32 @@ def _events(events: EventsStatus) -> Iterator[Metric]:
         value=events.merged,
     )
     yield _gauge("npu_vigil_events_waiting", "Kubernetes Events that wait.", events.waiting)
+
+
+def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "npu_vigil_node_object_writes",
+        "Writes of labels and annotations of the Node.",
+        value=node.writes,
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_node_object_foreign_writes",
+        "Changes of labels and annotations of ours on the Node by somebody else.",
+        value=node.foreign_writes,
+    )
+    yield _gauge(
+        "npu_vigil_node_object_trouble",
+        "Whether the Node cannot be read or written.",
+        node.trouble is not None,
+    )
+    conflict = GaugeMetricFamily(
+        "npu_vigil_node_object_conflict",
+        "A label or annotation of the Node that is left alone because somebody else writes it (1).",
+        labels=["key"],
+    )
+    for key in node.conflicts:
+        conflict.add_metric([key], 1)
+    yield conflict
 
 
 def exposition(

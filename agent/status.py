@@ -12,6 +12,7 @@ import msgspec
 
 from agent.events import EventsStatus
 from agent.journal import JournalStatus
+from agent.node_object import NodeObjectStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
@@ -177,11 +178,21 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
     withheld: str | None
 
 
+class UsageStatus(msgspec.Struct, frozen=True):
+    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
+
+    pods: int
+    used: tuple[str, ...]
+    assigned: tuple[str, ...]
+
+
 class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
-    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC.
-    ``events`` are those of Kubernetes, ``None`` where none are written.
+    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
+    those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
+    annotations of the Node, ``None`` where they are not kept.
     """
 
     node: str
@@ -201,6 +212,8 @@ class Status(msgspec.Struct, frozen=True):
     heartbeat: HeartbeatStatus
     journal: JournalStatus
     events: EventsStatus | None = None
+    node_object: NodeObjectStatus | None = None
+    usage: UsageStatus | None = None
 
 
 def chip_statuses(
