@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FILE_NAME = "journal.sqlite"
-_SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1
 _PRUNE_ROWS = 500
 _BUSY_SECONDS = 0.1
 _WAL_BYTES_KEPT = 1 << 20
@@ -51,12 +51,14 @@ class Kind(StrEnum):
     START = "start"
     STOP = "stop"
     CONFIGURATION = "configuration"
+    FAULT_CONFIGURATION = "fault-configuration"
     SNAPSHOT = "snapshot"
     REPORTS = "reports"
     ACKNOWLEDGED = "acknowledged"
     CHANGES = "changes"
     PUBLICATION = "publication"
     ISOLATION = "isolation"
+    USAGE = "usage"
     GAP = "gap"
 
 
@@ -113,10 +115,10 @@ class JournalFile:
         self._connection = _connect(path, synchronous="OFF")
         try:
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > _SCHEMA_VERSION:
+            if version > SCHEMA_VERSION:
                 raise JournalError(f"{path} has schema version {version}; known is 1")
             self._connection.executescript(_SCHEMA)
-            self._connection.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+            self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             self._inode = path.stat().st_ino
         except BaseException:
             self._connection.close()

@@ -13,8 +13,9 @@ import msgspec
 
 from agent.journal_file import Kind
 from agent.policy import Input, next_deadline_ms, step
+from agent.restarts import restarted
 from agent.state import Acknowledged, State
-from contract.observation import NODE, Observation
+from contract.observation import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,10 +58,7 @@ def restore(remembered: Remembered, node: str, boot_id: str, tables: Catalogue) 
     if state.node != node:
         log.warning("the journal is of node %s; starting from audits alone", state.node)
         return fresh
-    # Who spoke for the node as a whole spoke to another process: a document that may have to be
-    # deleted waits until its source has answered this one.
-    others = {text: known for text, known in state.others.items() if text != str(NODE)}
-    return msgspec.structs.replace(state, boot_id=boot_id, others=others)
+    return restarted(state, boot_id)
 
 
 class Verdicts:

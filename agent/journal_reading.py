@@ -1,0 +1,166 @@
+"""Reading a whole journal, also while an agent writes it: read-only, and a few rows at a time.
+
+Each page is a transaction of its own, so a long replay never keeps the WAL of a living agent from
+being carried into its file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from agent.journal_file import SCHEMA_VERSION
+from agent.policy import Input
+from agent.state import Change, State
+from contract.errors import ConfigurationError, JournalError
+from contract.fault_configuration import FaultTexts, catalogue_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from contract.catalogue import Catalogue
+
+T = TypeVar("T")
+
+_PAGE_ROWS = 256
+_BUSY_SECONDS = 5.0
+
+
+class StoredRow(msgspec.Struct, frozen=True):
+    """One row as it is stored; ``kind`` may be one that this version does not know."""
+
+    sequence: int
+    at_ms: int
+    kind: str
+    body: str
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What is read of the row with which an agent begins."""
+
+    node: str
+    boot_id: str
+    version: str = ""
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What is read of the row that tells which chips pods use, by device name."""
+
+    used: tuple[str, ...]
+    assigned: tuple[str, ...] = ()
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """What is read of the row that a journal writes when it works again."""
+
+    since_ms: int
+    reason: str
+    rows_lost: int
+
+
+_inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
+_changes_decoder = msgspec.json.Decoder(tuple[Change, ...])
+_state_decoder = msgspec.json.Decoder(State)
+_start_decoder = msgspec.json.Decoder(Start)
+_gap_decoder = msgspec.json.Decoder(Gap)
+_usage_decoder = msgspec.json.Decoder(Usage)
+_texts_decoder = msgspec.json.Decoder(FaultTexts)
+
+
+def inputs_of(row: StoredRow) -> tuple[Input, ...]:
+    """What the policy was given. Raises ``JournalError`` as all of these do."""
+    return _decoded(row, _inputs_decoder)
+
+
+def changes_of(row: StoredRow) -> tuple[Change, ...]:
+    """What the policy answered."""
+    return _decoded(row, _changes_decoder)
+
+
+def state_of(row: StoredRow) -> State:
+    """The state that a snapshot holds."""
+    return _decoded(row, _state_decoder)
+
+
+def start_of(row: StoredRow) -> Start:
+    """Who began here."""
+    return _decoded(row, _start_decoder)
+
+
+def gap_of(row: StoredRow) -> Gap:
+    """What the journal could not keep."""
+    return _decoded(row, _gap_decoder)
+
+
+def chips_in_use_of(row: StoredRow) -> frozenset[int]:
+    """The physical ids of the chips that pods use or that were chosen for one."""
+    usage = _decoded(row, _usage_decoder)
+    numbers = (name.rpartition("-")[2] for name in (*usage.used, *usage.assigned))
+    return frozenset(int(number) for number in numbers if number.isdecimal())
+
+
+def tables_of(row: StoredRow) -> Catalogue:
+    """The tables of the fault configuration that was in force from here on."""
+    try:
+        return catalogue_of(_decoded(row, _texts_decoder))
+    except ConfigurationError as error:
+        raise JournalError(f"row {row.sequence} ({row.kind}): {error}") from None
+
+
+def _decoded(row: StoredRow, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(row.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise JournalError(
+            f"row {row.sequence} ({row.kind}) cannot be understood: {error}"
+        ) from None
+
+
+def read_rows(path: Path) -> Iterator[StoredRow]:
+    """All rows that are there now, oldest first.
+
+    Raises ``JournalError`` for what is no journal, is broken, or may not be read.
+    """
+    try:
+        with contextlib.closing(_connect(path)) as connection:
+            yield from _pages(path, connection)
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(
+            f"{path} cannot be read: {error}. If it is in use by an agent of another user, read a "
+            "copy of it and of the file beside it that ends with -wal"
+        ) from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    if not path.is_file():
+        raise JournalError(f"{path} is not there or no file: --journal names an agent's journal")
+    # Without a WAL nobody has it open, and SQLite needs no files beside it, which would stay.
+    has_wal = path.with_name(path.name + "-wal").exists()
+    address = f"file:{quote(str(path))}?mode=ro{'' if has_wal else '&immutable=1'}"
+    return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
+
+
+def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[StoredRow]:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise JournalError(
+            f"{path} was written by a newer version: its schema is {version}, known is "
+            f"{SCHEMA_VERSION}"
+        )
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
+        raise JournalError(f"{path} is no journal of an agent: it has no rows")
+    last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
+    after = -1
+    while page := connection.execute(
+        "SELECT sequence, at_ms, kind, body FROM rows WHERE sequence > ? AND sequence <= ?"
+        " ORDER BY sequence LIMIT ?",
+        (after, last, _PAGE_ROWS),
+    ).fetchall():
+        for values in page:
+            yield StoredRow(*values)
+        after = page[-1][0]
