@@ -157,7 +157,9 @@ def other_levels(levels: dict[str, list[str]]) -> Catalogue:
 
 async def test_another_level_is_told_with_its_reasons_and_how_long(tmp_path: Path) -> None:
     await a_history(tmp_path)
-    found = played(tmp_path, other_levels({"SubHealthFaultCodes": [AIC], "SeparateNPUCodes": [MILD]}))
+    found = played(
+        tmp_path, other_levels({"SubHealthFaultCodes": [AIC], "SeparateNPUCodes": [MILD]})
+    )
     assert found.deviation_count == 0
     day = day_of(found, "2027-01-15")
     assert day.replayed is not None

@@ -1,0 +1,198 @@
+"""All parsers of what others write on the device side, with good inputs for each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.device_info import DeviceInfoDocument, adopted
+from agent.policy import step
+from agent.render import render
+from agent.state import CHIP_SOURCE, State
+from benchmarks.fuzz import seeds
+from benchmarks.fuzz.api_server import Answers, events_of
+from benchmarks.fuzz.journal import JournalRows
+from contract.catalogue import shipped
+from contract.device_info import decode, encode, verify_published
+from contract.errors import DocumentError, VigilError
+from contract.families import FAMILIES
+from contract.fault_configuration import (
+    CUSTOMIZATION_KEY,
+    DOCUMENTS,
+    FAULT_CODE_KEY,
+    SWITCH_FAULT_CODE_KEY,
+    InForce,
+    Place,
+    catalogue_of,
+    judge_texts,
+)
+from contract.isolation import read_names, read_reasons
+from contract.observation import SourceAnswered, chip_subject
+from contract.switch_info import decode_switch_info
+from dcmi_shim.hccn_answers import parse_counters, parse_link, parse_link_history
+from dcmi_shim.types import Chip, Inventory
+from stores.base import Document
+from stores.kubernetes_pods import follow_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from benchmarks.fuzz.running import Target
+    from stores.base import UsageEvent
+
+NODE = "node-1"
+NOW_MS = 1_800_000_000_000
+_HCCN_CHIP = 2
+_INVENTORY = Inventory(
+    chips=tuple(Chip(number, number, number, 0) for number in range(16)),
+    family="Ascend910A3",
+    chip_name="910",
+    board_id=None,
+    driver_version=None,
+    super_pod=None,
+    library="",
+)
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One that keeps nothing; ``feed`` may check what it returned."""
+
+    name: str
+    seeds: Sequence[str]
+    feed: Callable[[str], None]
+
+
+def _data(text: str) -> dict[str, str]:
+    """The data of a ConfigMap. Stores give nothing but texts: others are a refused input here."""
+    try:
+        data = msgspec.json.decode(text, type=dict[str, str])
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise VigilError(str(error)) from None
+    return data
+
+
+@cache
+def _before() -> InForce:
+    """A fault configuration that is in force before a bad one comes."""
+    data = json.loads(seeds.fault_configurations()[0])
+    return judge_texts(data, {}, InForce()).in_force
+
+
+def _configure(data: Mapping[str, str]) -> None:
+    """The three documents of a ConfigMap: what cannot be decoded leaves the one before."""
+    before = _before()
+    judged = judge_texts(data, {}, before)
+    texts = judged.in_force.texts
+    for key, member in DOCUMENTS.items():
+        if key in judged.kept:
+            assert getattr(texts, member) == getattr(before.texts, member)
+            assert any(problem.document == key for problem in judged.problems)
+        elif key not in data:
+            assert getattr(texts, member) is None
+        else:
+            assert judged.in_force.place_of(key) is Place.CONFIG_MAP
+    assert catalogue_of(texts) == judged.catalogue
+    if judged.kept:
+        raise VigilError("kept what was in force before")
+
+
+def _configure_one(key: str, text: str) -> None:
+    _configure({key: text})
+
+
+def _remember(text: str) -> None:
+    """What a document that is there tells an agent without a journal: the state that follows can
+    be published, or nothing was taken over."""
+    document = Document("kube-system", f"mindx-dl-deviceinfo-{NODE}", _data(text), {})
+    state = _healthy()
+    made = DeviceInfoDocument(NODE, lambda: state)
+    inputs = made.take_over(document)
+    isolation = made.take_over_isolation(document, NOW_MS, has_journal=False)
+    after, _ = step(state, [*inputs, *isolation], NOW_MS, shipped())
+    assert msgspec.json.decode(msgspec.json.encode(after), type=State) == after
+    info = render(after, _INVENTORY, NOW_MS // 1000)
+    verify_published(encode(info, FAMILIES[_INVENTORY.family]), "device-info")
+    try:
+        decode(document.data, document.name)
+        decode_switch_info(document.name, document.data)
+    except DocumentError:
+        assert not inputs
+        raise
+
+
+def _isolate(text: str) -> None:
+    data = _data(text)
+    names = read_names(data)
+    reasons = read_reasons(data.get("UpgradeFaultReason", "{}"))
+    isolated = {item.subject.id for item in adopted(data, None, NOW_MS)}
+    assert isolated == (names or frozenset()) | (isolated & reasons.keys())
+
+
+@cache
+def _healthy() -> State:
+    chips = [SourceAnswered(CHIP_SOURCE, chip_subject(chip), NOW_MS) for chip in range(16)]
+    return step(State(NODE, "boot"), chips, NOW_MS, shipped())[0]
+
+
+def _link(text: str) -> None:
+    assert parse_link(text, _HCCN_CHIP) in (True, False)
+
+
+def _history(text: str) -> None:
+    parse_link_history(text, _HCCN_CHIP)
+
+
+def _statistics(text: str) -> None:
+    assert all(value >= 0 for value in parse_counters(text, _HCCN_CHIP).values())
+
+
+class Pods:
+    """Lists of pods, or frames of a watch, of an API server. What is refused interrupts the watch,
+    and no usage is told."""
+
+    def __init__(self, name: str, good: Sequence[str], *, frames: bool) -> None:
+        self.name = name
+        self.seeds = good
+        self._frames = frames
+        self._loop = asyncio.new_event_loop()
+
+    def feed(self, text: str) -> None:
+        """See ``Target``."""
+        body = text.encode("utf-8", "replace")
+        answers = Answers(seeds.PODS[0].encode(), body) if self._frames else Answers(body, b"")
+        events: list[UsageEvent] = self._loop.run_until_complete(
+            events_of(follow_pods(answers.connection))
+        )
+        if len(events) <= self._frames:
+            raise VigilError("interrupted")
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "fault-code": lambda: Parser(
+        "fault-code", seeds.FAULT_CODES, partial(_configure_one, FAULT_CODE_KEY)
+    ),
+    "customization": lambda: Parser(
+        "customization", seeds.CUSTOMIZATIONS, partial(_configure_one, CUSTOMIZATION_KEY)
+    ),
+    "switch-fault-code": lambda: Parser(
+        "switch-fault-code", seeds.SWITCH_LEVELS, partial(_configure_one, SWITCH_FAULT_CODE_KEY)
+    ),
+    "config-map": lambda: Parser(
+        "config-map", seeds.fault_configurations(), lambda text: _configure(_data(text))
+    ),
+    "device-info": lambda: Parser("device-info", seeds.device_infos(), _remember),
+    "isolation": lambda: Parser("isolation", seeds.isolations(), _isolate),
+    "hccn-link": lambda: Parser("hccn-link", seeds.LINKS, _link),
+    "hccn-link-stat": lambda: Parser("hccn-link-stat", seeds.HISTORIES, _history),
+    "hccn-stat": lambda: Parser("hccn-stat", seeds.STATISTICS, _statistics),
+    "pod-list": lambda: Pods("pod-list", seeds.PODS, frames=False),
+    "pod-frame": lambda: Pods("pod-frame", seeds.POD_FRAMES, frames=True),
+    "journal": JournalRows,
+}
+"""By name, as they are chosen. Each call begins anew."""
