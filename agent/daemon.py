@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent import heartbeat, status
-from agent.config import tables_of
 from agent.device_info import PATIENCE_SECONDS
 from agent.documents import Desk, Documents
+from agent.fault_configuration import Edges, FaultConfiguration
 from agent.holder import boot_id, this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
@@ -30,7 +30,7 @@ from agent.npu_exporter import Cards, keep_names
 from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
 from agent.state_dir import claimed, remember
-from agent.verdicts import Verdicts, restore
+from agent.verdicts import Verdicts, configured_by, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
@@ -38,7 +38,9 @@ from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
 from collectors.table import COLLECTORS
+from contract import catalogue
 from contract.errors import StoreError, VigilError
+from contract.fault_configuration import catalogue_of
 from contract.observation import NODE, Gap, SourceBlind
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
@@ -146,16 +148,27 @@ class Agent:
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._gaps = 0
-        tables = tables_of(configuration)
         remembered = remember(configuration.state_dir, self._started_at_ms)
         self._remembered = remembered
-        state = restore(remembered, configuration.node_name, boot_id(), tables)
-        self._verdicts = Verdicts(state, tables, _wall_clock, self._changed)
+        state = restore(remembered, configuration.node_name, boot_id(), catalogue.shipped())
+        texts = configured_by(remembered)
+        self._verdicts = Verdicts(state, catalogue_of(texts), _wall_clock, self._changed, texts)
+        self._fault_configuration = FaultConfiguration(
+            store,
+            configuration.fault_config_dir,
+            configuration.state_dir,
+            texts,
+            Edges(
+                configure=self._verdicts.configure,
+                post=lambda event: log.warning("%s: %s", event.reason, event.message),
+                wall_clock=_wall_clock,
+            ),
+        )
         self._journal = Journal(
             configuration.state_dir,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=_wall_clock,
-            on_recovered=self._verdicts.snapshot,
+            on_recovered=self._verdicts.recovered,
         )
         self._heartbeat = heartbeat.Heartbeat(
             store,
@@ -191,6 +204,7 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
+        self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
         pages = application(self._picture, self._documents.records, cards)
@@ -215,6 +229,7 @@ class Agent:
                 tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
+                root("fault configuration", self._fault_configuration.run())
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", publisher.run())
                 root("heartbeat", self._beat())
@@ -281,7 +296,7 @@ class Agent:
             self._readings[subject, name] = value
 
     async def _collect(self, collector: Collector) -> NoReturn:
-        await self._documents.remembered()
+        await asyncio.gather(self._documents.remembered(), self._fault_configuration.known())
         await collector.run(self._surroundings(collector))
 
     def _surroundings(self, collector: Collector) -> Surroundings:
@@ -374,6 +389,9 @@ class Agent:
             blind=status.blind_sources(node),
             driver=driver,
             publications=publications,
+            fault_configuration=status.fault_configuration_status(
+                self._fault_configuration.judged, self._fault_configuration.trouble
+            ),
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
         )

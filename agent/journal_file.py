@@ -39,13 +39,21 @@ CREATE TABLE IF NOT EXISTS rows (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
+CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
+    WHERE kind = 'fault-configuration';
 """
+
+_IN_FORCE_AT_SNAPSHOT = (
+    "SELECT max(sequence) FROM rows WHERE kind = 'fault-configuration' AND sequence <"
+    " (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+)
 
 
 class Kind(StrEnum):
     """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
 
-    ``isolation`` was written by earlier releases.
+    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
+    first one. ``isolation`` was written by earlier releases.
     """
 
     START = "start"
@@ -72,12 +80,16 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What a start needs: the last snapshot, the policy's inputs since, the last sequence."""
+    """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
+
+    ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
+    """
 
     snapshot: Row | None = None
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
+    fault_configurations: tuple[Row, ...] = ()
 
 
 def is_damaged(error: Exception) -> bool:
@@ -149,8 +161,8 @@ class JournalFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot, inputs since, last configuration) stays. Returns whether
-        there may be more to delete.
+        What a start needs (last snapshot, the fault configuration in force then, all since, last
+        configuration) stays. Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -163,6 +175,7 @@ class JournalFile:
             "  SELECT sequence FROM rows"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            f"  AND sequence IS NOT ({_IN_FORCE_AT_SNAPSHOT})"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
             (_PRUNE_ROWS, too_large, older_than_ms),
@@ -204,7 +217,11 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     )
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
-    return Remembered(snapshot, inputs, configuration, last)
+    configured = rows(
+        f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
+        " ORDER BY sequence"
+    )
+    return Remembered(snapshot, inputs, configuration, last, configured)
 
 
 def read_remembered(path: Path) -> Remembered:

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
 from agent.journal_file import SCHEMA_VERSION
-from agent.policy import Input
-from agent.state import Change, State
-from contract.errors import ConfigurationError, JournalError
-from contract.fault_configuration import FaultTexts, catalogue_of
+from contract.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from contract.catalogue import Catalogue
-
-T = TypeVar("T")
 
 _PAGE_ROWS = 256
 _BUSY_SECONDS = 5.0
@@ -38,87 +31,6 @@ class StoredRow(msgspec.Struct, frozen=True):
     at_ms: int
     kind: str
     body: str
-
-
-class Start(msgspec.Struct, frozen=True):
-    """What is read of the row with which an agent begins."""
-
-    node: str
-    boot_id: str
-    version: str = ""
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """What is read of the row that tells which chips pods use, by device name."""
-
-    used: tuple[str, ...]
-    assigned: tuple[str, ...] = ()
-
-
-class Gap(msgspec.Struct, frozen=True):
-    """What is read of the row that a journal writes when it works again."""
-
-    since_ms: int
-    reason: str
-    rows_lost: int
-
-
-_inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
-_changes_decoder = msgspec.json.Decoder(tuple[Change, ...])
-_state_decoder = msgspec.json.Decoder(State)
-_start_decoder = msgspec.json.Decoder(Start)
-_gap_decoder = msgspec.json.Decoder(Gap)
-_usage_decoder = msgspec.json.Decoder(Usage)
-_texts_decoder = msgspec.json.Decoder(FaultTexts)
-
-
-def inputs_of(row: StoredRow) -> tuple[Input, ...]:
-    """What the policy was given. Raises ``JournalError`` as all of these do."""
-    return _decoded(row, _inputs_decoder)
-
-
-def changes_of(row: StoredRow) -> tuple[Change, ...]:
-    """What the policy answered."""
-    return _decoded(row, _changes_decoder)
-
-
-def state_of(row: StoredRow) -> State:
-    """The state that a snapshot holds."""
-    return _decoded(row, _state_decoder)
-
-
-def start_of(row: StoredRow) -> Start:
-    """Who began here."""
-    return _decoded(row, _start_decoder)
-
-
-def gap_of(row: StoredRow) -> Gap:
-    """What the journal could not keep."""
-    return _decoded(row, _gap_decoder)
-
-
-def chips_in_use_of(row: StoredRow) -> frozenset[int]:
-    """The physical ids of the chips that pods use or that were chosen for one."""
-    usage = _decoded(row, _usage_decoder)
-    numbers = (name.rpartition("-")[2] for name in (*usage.used, *usage.assigned))
-    return frozenset(int(number) for number in numbers if number.isdecimal())
-
-
-def tables_of(row: StoredRow) -> Catalogue:
-    """The tables of the fault configuration that was in force from here on."""
-    try:
-        return catalogue_of(_decoded(row, _texts_decoder))
-    except ConfigurationError as error:
-        raise JournalError(f"row {row.sequence} ({row.kind}): {error}") from None
-
-
-def _decoded(row: StoredRow, decoder: msgspec.json.Decoder[T]) -> T:
-    try:
-        return decoder.decode(row.body)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise JournalError(
-            f"row {row.sequence} ({row.kind}) cannot be understood: {error}"
-        ) from None
 
 
 def read_rows(path: Path) -> Iterator[StoredRow]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.journal_file import Kind
-from agent.journal_reading import (
+from agent.journal_values import (
     changes_of,
     chips_in_use_of,
     gap_of,
@@ -34,7 +34,8 @@ from contract.errors import JournalError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent.journal_reading import Start, StoredRow
+    from agent.journal_reading import StoredRow
+    from agent.journal_values import Start
     from agent.policy import Input
     from agent.replay_ledger import Span
     from agent.state import Change

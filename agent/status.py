@@ -13,6 +13,7 @@ from agent.journal import JournalStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
+from contract.fault_configuration import DOCUMENTS
 from contract.observation import chip_subject
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from agent.heartbeat import Heartbeat
     from agent.publication import Publication
     from agent.state import State, SubjectState
+    from contract.fault_configuration import Judged
     from contract.observation import Subject
     from dcmi_shim.types import Inventory, StuckCall
 
@@ -117,6 +119,39 @@ class PublicationStatus(msgspec.Struct, frozen=True):
     foreign_writes: int
 
 
+class FaultDocumentStatus(msgspec.Struct, frozen=True):
+    """One document of the fault configuration.
+
+    ``source`` is where the text in force was found: ``configmap``, ``file`` or ``shipped``.
+    ``kept``: what is there now cannot be used, or nobody can say what is there.
+    """
+
+    document: str
+    source: str
+    kept: bool
+
+
+class FaultProblemStatus(msgspec.Struct, frozen=True):
+    """What has not the effect it seems to have, at the path ``where`` of a document."""
+
+    document: str
+    source: str
+    where: str
+    what: str
+
+
+class FaultConfigurationStatus(msgspec.Struct, frozen=True):
+    """What faults are judged by. ``digest`` names it in the journal.
+
+    ``trouble`` says why a change would not be noticed now.
+    """
+
+    digest: str
+    documents: tuple[FaultDocumentStatus, ...]
+    problems: tuple[FaultProblemStatus, ...]
+    trouble: str | None
+
+
 class HeartbeatStatus(msgspec.Struct, frozen=True):
     """The heartbeat. ``standing`` says whose the node name is; ``conflict`` who has it instead.
 
@@ -153,6 +188,7 @@ class Status(msgspec.Struct, frozen=True):
     blind: tuple[Blind, ...]
     driver: DriverStatus
     publications: tuple[PublicationStatus, ...]
+    fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
 
@@ -256,6 +292,22 @@ def publication_status(
         conflict_since_ms=record.conflict_since_ms,
         watch_trouble=record.watch_trouble,
         foreign_writes=record.foreign_writes,
+    )
+
+
+def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConfigurationStatus:
+    """What faults are judged by."""
+    return FaultConfigurationStatus(
+        digest=judged.in_force.texts.digest,
+        documents=tuple(
+            FaultDocumentStatus(key, judged.in_force.place_of(key).value, key in judged.kept)
+            for key in DOCUMENTS
+        ),
+        problems=tuple(
+            FaultProblemStatus(one.document, one.place.value, one.problem.where, one.problem.what)
+            for one in judged.problems
+        ),
+        trouble=trouble,
     )
 
 

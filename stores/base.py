@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -125,7 +125,8 @@ class Event(msgspec.Struct, frozen=True):
     """A Kubernetes Event (``spec/device-plugin.md`` 6.1).
 
     ``name`` is the object's own, unique one; ``normal`` tells its type (Normal, else Warning).
-    ``count`` is how many like it this one stands for, the first seen at ``first_ms``.
+    ``count`` is how many like it this one stands for, the first seen at ``first_ms``. ``instance``
+    of ``component`` on ``host`` reports it.
     """
 
     namespace: str
@@ -138,10 +139,13 @@ class Event(msgspec.Struct, frozen=True):
     first_ms: int
     last_ms: int
     count: int = 1
+    component: str = "npu-vigil"
+    host: str = ""
+    instance: str = ""
 
 
 class NodeObject(msgspec.Struct, frozen=True):
-    """What a Node object says now."""
+    """What a Node object says now; ``version`` is empty where there is no such Node."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -158,9 +162,9 @@ class ClusterObjects(Protocol):
         """Read a Node; ``StoreRefused`` where there is none."""
 
     async def set_node(
-        self, node: str, labels: dict[str, str], annotations: dict[str, str]
+        self, node: str, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
     ) -> None:
-        """Set these labels and annotations of a Node; all others stay."""
+        """Set these labels and annotations of a Node, ``None`` removes one; all others stay."""
 
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """Follow the labels and annotations of a Node for ever, beginning with how they are."""
@@ -172,6 +176,10 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """The store's address as the operator gave it."""
+
+    @property
+    def objects(self) -> ClusterObjects | None:
+        """Events and Nodes; ``None`` where a store has none."""
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""
@@ -223,9 +231,6 @@ class Store(Protocol):
 
         Sets the annotation ``npu-vigil/touched``. A document that is not there is no error.
         """
-
-    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
-        """Set annotations of a Node object; ``StoreRefused`` where a store has none."""
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """Who wrote the data of a document last; ``None`` where the store does not know."""

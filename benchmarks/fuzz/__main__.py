@@ -4,9 +4,10 @@
 
     python -m benchmarks.fuzz [--count 1000000] [--target NAME ...] [--seed N]
 
-Mutates good inputs from recordings of the real programs. Each one may only be refused with an error
-of the tree of ``contract/errors.py``, takes at most 50 ms, and leaves the state as it was. ``--count``
-is for all targets together. What fails is printed as small as it could be made; ends with 1 then.
+Mutates good inputs from recordings of the real programs. Each one may only be refused with an
+error of the tree of ``contract/errors.py``, takes at most 50 ms, and leaves the state as it was.
+``--count`` is for all targets together. What fails is printed as small as it could be made; ends
+with 1 then.
 """
 
 from __future__ import annotations

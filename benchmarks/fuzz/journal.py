@@ -1,4 +1,4 @@
-"""A journal of which one row is nonsense: a start goes on with what is good, and so does a replay."""
+"""A journal of which one row is nonsense: a start goes on, and so does a replay."""
 
 from __future__ import annotations
 
@@ -98,13 +98,11 @@ class JournalRows:
 
     def _restore(self, kind: str, body: str, good: str) -> None:
         """A start from the row."""
-        if kind == Kind.SNAPSHOT:
-            snapshot, inputs = Row(1, _NOW_MS, Kind.SNAPSHOT, body), ()
-        elif kind == Kind.REPORTS:
-            snapshot = Row(1, _NOW_MS, Kind.SNAPSHOT, good)
-            inputs = (Row(2, _NOW_MS, Kind.REPORTS, body),)
-        else:
+        if kind not in (Kind.SNAPSHOT, Kind.REPORTS):
             return
+        is_snapshot = kind == Kind.SNAPSHOT
+        snapshot = Row(1, _NOW_MS, Kind.SNAPSHOT, body if is_snapshot else good)
+        inputs = () if is_snapshot else (Row(2, _NOW_MS, Kind.REPORTS, body),)
         state = restore(Remembered(snapshot, inputs, None, 2), _NODE, "boot", shipped())
         assert state.node == _NODE
         assert msgspec.json.decode(msgspec.json.encode(state), type=State) == state

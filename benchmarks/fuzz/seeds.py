@@ -1,4 +1,4 @@
-"""Good inputs: what the recordings of the real device plugin have, and what tools and servers say."""
+"""Good inputs: what recordings of the real device plugin have, and what tools and servers say."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from contract.fault_configuration import (
-    CUSTOMIZATION_KEY,
-    FAULT_CODE_KEY,
-    FAULT_CONFIG_NAME,
-    SWITCH_FAULT_CODE_KEY,
-)
+from contract.customization import CUSTOMIZATION_KEY
+from contract.fault_codes import FAULT_CODE_KEY
+from contract.fault_configuration import FAULT_CONFIG_NAME
+from contract.switch_levels import SWITCH_FAULT_CODE_KEY
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -64,7 +62,8 @@ POD_FRAMES = (
     '{"type":"ADDED","object":{"metadata":{"uid":"u-3","resourceVersion":"8","annotations":{'
     '"huawei.com/AscendReal":"Ascend910-4"}},"spec":{"nodeName":"node-1"}}}',
     '{"type":"DELETED","object":{"metadata":{"uid":"u-3","resourceVersion":"9"}}}',
-    '{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"10"}}}',
+    '{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"10"}}}\n'
+    '{"type":"MODIFIED","object":{"metadata":{"uid":"u-3","resourceVersion":"11"},"spec":{}}}\n'
     '{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}',
 )
 

@@ -18,14 +18,13 @@ from benchmarks.fuzz import seeds
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.journal import JournalRows
 from contract.catalogue import shipped
+from contract.customization import CUSTOMIZATION_KEY
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError, VigilError
 from contract.families import FAMILIES
+from contract.fault_codes import FAULT_CODE_KEY
 from contract.fault_configuration import (
-    CUSTOMIZATION_KEY,
     DOCUMENTS,
-    FAULT_CODE_KEY,
-    SWITCH_FAULT_CODE_KEY,
     InForce,
     Place,
     catalogue_of,
@@ -34,6 +33,7 @@ from contract.fault_configuration import (
 from contract.isolation import read_names, read_reasons
 from contract.observation import SourceAnswered, chip_subject
 from contract.switch_info import decode_switch_info
+from contract.switch_levels import SWITCH_FAULT_CODE_KEY
 from dcmi_shim.hccn_answers import parse_counters, parse_link, parse_link_history
 from dcmi_shim.types import Chip, Inventory
 from stores.base import Document
@@ -97,9 +97,9 @@ def _configure(data: Mapping[str, str]) -> None:
             assert getattr(texts, member) is None
         else:
             assert judged.in_force.place_of(key) is Place.CONFIG_MAP
-    assert catalogue_of(texts) == judged.catalogue
     if judged.kept:
         raise VigilError("kept what was in force before")
+    assert catalogue_of(texts) == judged.catalogue
 
 
 def _configure_one(key: str, text: str) -> None:
