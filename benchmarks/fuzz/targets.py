@@ -160,15 +160,12 @@ class Pods:
         self.name = name
         self.seeds = good
         self._frames = frames
-        self._loop = asyncio.new_event_loop()
 
     def feed(self, text: str) -> None:
         """See ``Target``."""
         body = text.encode("utf-8", "replace")
         answers = Answers(seeds.PODS[0].encode(), body) if self._frames else Answers(body, b"")
-        events: list[UsageEvent] = self._loop.run_until_complete(
-            events_of(follow_pods(answers.connection))
-        )
+        events: list[UsageEvent] = asyncio.run(events_of(follow_pods(answers.connection)))
         if len(events) <= self._frames:
             raise VigilError("interrupted")
 
