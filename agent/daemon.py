@@ -30,6 +30,7 @@ from agent.npu_exporter import Cards, keep_names
 from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
 from agent.state_dir import claimed, remember
+from agent.usage import Usage
 from agent.verdicts import Verdicts, configured_by, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
@@ -197,6 +198,7 @@ class Agent:
             ),
         )
         self._device_info = self._documents.device_info
+        self._usage = self._usage_of_chips()
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
@@ -239,6 +241,8 @@ class Agent:
                         self._progress.stalled, lambda: self._picture().not_ready, os.environ
                     ),
                 )
+                if self._usage is not None:
+                    root("pods", self._usage.run())
                 if self._configuration.metrics.npu_exporter_names:
                     root("card names", keep_names(self._driver, self._names))
                 for name, make in COLLECTORS.items():
@@ -279,6 +283,27 @@ class Agent:
                 seconds = PATIENCE_SECONDS + _TIMER_SECONDS
                 asyncio.get_running_loop().call_later(seconds, self._documents.wake, now_ms)
             await self._gap.wait()
+
+    def _usage_of_chips(self) -> Usage | None:
+        """What tells which chips pods use, if anything does and somebody wants to know."""
+        shows_cards = self._configuration.metrics.npu_exporter_names
+        if "device-info" not in self._configuration.documents and not shows_cards:
+            return None
+        node = self._configuration.node_name
+        events = self._store.usage(node)
+        if events is None:
+            return None
+        usage = Usage(node, events, self._journal, _wall_clock, self._occupied)
+        usage.remember(self._remembered.usage)
+        self._device_info.in_use = usage.chips
+        self._device_info.awaits_usage = True
+        return usage
+
+    def _occupied(self, now_ms: int) -> None:
+        assert self._usage is not None
+        self._device_info.in_use = self._usage.chips
+        self._device_info.awaits_usage = False
+        self._documents.wake(now_ms)
 
     def _report(self, reports: Sequence[Report]) -> None:
         gaps = sum(isinstance(report, Gap) for report in reports)
@@ -359,7 +384,8 @@ class Agent:
     def _cards(self) -> Cards:
         device_info = self._device_info
         faults = status.fault_statuses(self._verdicts.state, device_info.device_type)
-        return Cards(device_info.inventory, self._names, faults, self._readings)
+        pods = () if self._usage is None else self._usage.pods
+        return Cards(device_info.inventory, self._names, faults, self._readings, pods)
 
     def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
@@ -374,7 +400,8 @@ class Agent:
         )
         publications = self._documents.statuses()
         chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
-        node = state.of(NODE)
+        node, usage = state.of(NODE), self._usage
+        unseen = () if usage is None or usage.blind is None else (usage.blind,)
         return status.Status(
             node=self._configuration.node_name,
             version=_version(),
@@ -386,7 +413,7 @@ class Agent:
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),
             answered=node.answered,
-            blind=status.blind_sources(node),
+            blind=(*status.blind_sources(node), *unseen),
             driver=driver,
             publications=publications,
             fault_configuration=status.fault_configuration_status(
@@ -394,6 +421,7 @@ class Agent:
             ),
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
+            usage=None if usage is None else usage.status,
         )
 
 

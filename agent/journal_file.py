@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS rows (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
+CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
 CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
     WHERE kind = 'fault-configuration';
 """
@@ -89,6 +90,7 @@ class Remembered(msgspec.Struct, frozen=True):
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
+    usage: Row | None = None
     fault_configurations: tuple[Row, ...] = ()
 
 
@@ -162,7 +164,7 @@ class JournalFile:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
         What a start needs (last snapshot, the fault configuration in force then, all since, last
-        configuration) stays. Returns whether there may be more to delete.
+        configuration, last usage) stays. Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -175,6 +177,7 @@ class JournalFile:
             "  SELECT sequence FROM rows"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'usage')"
             f"  AND sequence IS NOT ({_IN_FORCE_AT_SNAPSHOT})"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
@@ -217,11 +220,12 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     )
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
+    usage = next(iter(rows(latest.format(Kind.USAGE))), None)
     configured = rows(
         f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
         " ORDER BY sequence"
     )
-    return Remembered(snapshot, inputs, configuration, last, configured)
+    return Remembered(snapshot, inputs, configuration, last, usage, configured)
 
 
 def read_remembered(path: Path) -> Remembered:

@@ -41,6 +41,9 @@ class _Picture(Collector):
         build.add_metric([], {"version": status.version, "node": status.node})
         yield build
         yield from _chips(status)
+        if status.usage is not None:
+            used = len(status.usage.used)
+            yield _gauge("npu_vigil_chips_in_use", "Chips that pods have, as last known.", used)
         yield from _driver(status)
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)

@@ -169,10 +169,19 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
     withheld: str | None
 
 
+class UsageStatus(msgspec.Struct, frozen=True):
+    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
+
+    pods: int
+    used: tuple[str, ...]
+    assigned: tuple[str, ...]
+
+
 class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
-    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC.
+    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods.
     """
 
     node: str
@@ -191,6 +200,7 @@ class Status(msgspec.Struct, frozen=True):
     fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
+    usage: UsageStatus | None
 
 
 def chip_statuses(

@@ -89,16 +89,22 @@ class Writer(msgspec.Struct, frozen=True):
 class PodUsage(msgspec.Struct, frozen=True):
     """A pod that is neither done nor failed and uses chips of a node (``spec/clusterd.md`` 1.8).
 
-    ``uid`` names it; ``chips`` are device names.
+    ``uid`` names it; ``chips`` are names of devices that it has, ``assigned`` of those that a
+    scheduler chose for it. ``namespace``, ``name`` and ``container`` (the one that asks for chips,
+    if it is one) are told only where the pods of one node are followed.
     """
 
     uid: str
     node: str
     chips: tuple[str, ...]
+    assigned: tuple[str, ...] = ()
+    namespace: str = ""
+    name: str = ""
+    container: str = ""
 
 
 class UsageListed(msgspec.Struct, frozen=True):
-    """All pods that use chips, at the start and after each interruption."""
+    """All pods that use chips or will, at the start and after each interruption."""
 
     pods: tuple[PodUsage, ...]
 
@@ -206,10 +212,11 @@ class Store(Protocol):
         ``StoreRefused`` ends it only when waiting cannot help.
         """
 
-    def usage(self) -> AsyncIterator[UsageEvent] | None:
-        """Follow which chips pods use, for ever; ``None`` where the store knows nothing of pods.
+    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent] | None:
+        """Follow which chips pods use, of one node or of all, for ever.
 
-        The first event is ``UsageListed`` or ``Interrupted``.
+        ``None`` where the store knows nothing of pods. The first event is ``UsageListed`` or
+        ``Interrupted``.
         """
 
     async def beat(self, beat: Beat) -> None:

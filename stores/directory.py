@@ -72,7 +72,7 @@ class DirectoryStore:
         _check(namespace, name)
         await asyncio.to_thread(self._delete, namespace, name)
 
-    def usage(self) -> None:
+    def usage(self, node: str | None = None) -> None:  # noqa: ARG002
         """See ``Store``. A directory knows nothing of pods."""
         return
 

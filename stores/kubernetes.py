@@ -122,9 +122,9 @@ class KubernetesStore:
         path, query = _path(selection.namespace), _query(selection)
         return watched(self._connection, path, query, _pages, "ConfigMaps", _everything, _event)
 
-    def usage(self) -> AsyncIterator[UsageEvent]:
+    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent]:
         """See ``Store``."""
-        return follow_pods(self._connection)
+        return follow_pods(self._connection, node)
 
     async def beat(self, beat: Beat) -> None:
         """See ``Store``."""

@@ -104,6 +104,7 @@ def picture(
         fault_configuration=status.fault_configuration_status(JUDGED, None),
         heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
+        usage=status.UsageStatus(1, ("Ascend910-3",), ()),
     )
 
 
