@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from contract.errors import ConfigurationError, Problem
 from contract.fault_configuration import (
     DOCUMENTS,
-    POLL_INTERVAL_KEY,
-    FaultProblem,
     FaultTexts,
     InForce,
+    catalogue_of,
     judge_texts,
 )
+from vigil.validating import kind_of, read_config_map, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-_KNOWN = ", ".join(DOCUMENTS)
+    from contract.fault_configuration import FaultProblem
 
-
-class _ConfigMap(msgspec.Struct):
-    kind: str
-    data: dict[str, str] = {}
+_BY_KIND = dict(
+    zip(("fault-code", "fault-customization", "switch-fault-code"), DOCUMENTS, strict=True)
+)
 
 
 def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProblem, ...]]:
@@ -33,55 +30,40 @@ def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProb
 
     Raises ``ConfigurationError`` for what cannot be read, is no document, or is given twice.
     """
-    files: dict[str, str] = {}
+    data: dict[str, str] = {}
     for path in paths:
         found = _documents(path)
-        twice = [name for name in found if name in files]
+        twice = [key for key in found if key in data]
         if twice:
-            problem = Problem(str(path), f"{', '.join(twice)}: given twice")
-            raise ConfigurationError("--fault-config", [problem])
-        files |= found
-    judged = judge_texts({}, files, InForce())
-    if judged.kept:
-        raise ConfigurationError(
-            "--fault-config",
-            [
-                Problem(f"{one.document} {one.problem.where}", one.problem.what)
-                for one in judged.problems
-                if one.document in judged.kept
-            ],
-        )
+            raise ConfigurationError(str(path), [Problem(key, "is given twice") for key in twice])
+        data |= found
+    problems: list[Problem] = []
+    for key, member in DOCUMENTS.items():
+        try:
+            catalogue_of(FaultTexts(**{member: data.get(key)}))
+        except ConfigurationError as error:
+            problems += (Problem(f"{key} {one.where}", one.what) for one in error.problems)
+    if problems:
+        raise ConfigurationError("--fault-config", problems)
+    judged = judge_texts(data, {}, InForce())
     return judged.in_force.texts, judged.problems
 
 
 def _documents(path: Path) -> dict[str, str]:
+    source = str(path)
     if path.is_dir():
-        found = {name: _read(path / name) for name in DOCUMENTS if (path / name).is_file()}
-        if not found:
-            raise _refused(path, f"has none of {_KNOWN}")
-        return found
-    if path.name in DOCUMENTS:
-        return {path.name: _read(path)}
-    import yaml
-
-    try:
-        config_map = msgspec.convert(yaml.safe_load(_read(path)), _ConfigMap)
-    except (yaml.YAMLError, msgspec.ValidationError, RecursionError, ValueError):
-        config_map = _ConfigMap("")
-    found = {key: text for key, text in config_map.data.items() if key != POLL_INTERVAL_KEY}
-    if config_map.kind != "ConfigMap" or not found:
-        raise _refused(path, f"is none of {_KNOWN} by its name, and no ConfigMap with them")
-    return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise _refused(path, f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise _refused(path, f"is not UTF-8 text: {error.reason}") from None
-
-
-def _refused(path: Path, what: str) -> ConfigurationError:
-    return ConfigurationError("--fault-config", [Problem(str(path), what)])
+        names = [name for name in DOCUMENTS if (path / name).exists()]
+        if not names:
+            problem = Problem("(directory)", f"has none of {', '.join(DOCUMENTS)}")
+            raise ConfigurationError(source, [problem])
+        return {name: read_text(path / name, str(path / name)) for name in names}
+    text = read_text(path, source)
+    kind = kind_of(text, path.name, source)
+    if kind == "fault-config":
+        data, problems = read_config_map(text, source)
+        if problems:
+            raise ConfigurationError(source, problems)
+        return data
+    if kind not in _BY_KIND:
+        raise ConfigurationError(source, [Problem("(file)", "is no fault configuration")])
+    return {_BY_KIND[kind]: text}

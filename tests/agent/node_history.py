@@ -10,8 +10,9 @@ import msgspec
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, Kind, read_remembered
 from agent.state import CHIP_SOURCE, Acknowledged
-from agent.verdicts import Verdicts, restore
+from agent.verdicts import SHIPPED, Verdicts, configured_by, restore
 from contract import catalogue
+from contract.fault_configuration import catalogue_of
 from contract.names import device_info_name
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.policy import Input
+    from contract.fault_configuration import FaultTexts
 
 NODE = "node-1"
 BEGIN_MS = 1_799_971_200_000
@@ -32,11 +34,14 @@ class NodeHistory:
         self.directory = directory
         self.now_ms = BEGIN_MS
 
-    async def begin(self) -> None:
-        """A process begins; one that lived was killed."""
+    async def begin(self, texts: FaultTexts = SHIPPED) -> None:
+        """A process begins; one that lived was killed. ``texts`` are those in force."""
         remembered = read_remembered(self.directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", catalogue.shipped())
-        self.verdicts = Verdicts(state, catalogue.shipped(), lambda: self.now_ms, lambda _: None)
+        assert configured_by(remembered) == texts
+        self.verdicts = Verdicts(
+            state, catalogue_of(texts), lambda: self.now_ms, lambda _: None, texts
+        )
         self.journal = Journal(
             self.directory,
             first_sequence=remembered.last_sequence + 1,

@@ -13,9 +13,10 @@ from agent.journal_file import FILE_NAME, Kind
 from agent.journal_reading import read_rows
 from agent.replay_ledger import Span
 from agent.replaying import replay
+from agent.state import Released
 from contract.errors import JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
-from contract.observation import Assertion
+from contract.observation import Assertion, chip_subject
 from tests.agent.node_history import BEGIN_MS, NodeHistory
 
 if TYPE_CHECKING:
@@ -206,3 +207,95 @@ def test_what_is_no_journal_is_refused(tmp_path: Path, content: bytes | None) ->
         (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(JournalError, match=FILE_NAME):
         played(tmp_path)
+
+
+async def test_a_rule_that_counts_otherwise_isolates_at_another_time(tmp_path: Path) -> None:
+    code = "80E01801"  # twice a day isolates it, as shipped; here three times, and not for ever
+    rule = {
+        "EventId": [code],
+        "TimeWindow": 86400,
+        "Times": 3,
+        "FaultHandling": "ManuallySeparateNPU",
+        "ReleaseTimeWindow": 3600,
+    }
+    node = NodeHistory(tmp_path)
+    await node.begin()
+    node.answer()
+    for _ in range(4):
+        node.see(Assertion.OCCUR, code)
+        await node.wait(seconds=60)
+        node.see(Assertion.RECOVER, code)
+        await node.wait(seconds=60)
+    await node.wait(hours=4)
+    await node.end()
+    texts = FaultTexts(customization=msgspec.json.encode({"FaultFrequency": [rule]}).decode())
+    day = day_of(played(tmp_path, catalogue_of(texts)), "2027-01-15")
+    assert day.recorded is not None
+    assert day.replayed is not None
+    assert (day.recorded.upgrades, day.recorded.releases) == (1, 0)
+    assert (day.replayed.upgrades, day.replayed.releases) == (1, 1)
+    assert day.recorded.isolated_seconds == 6 * 60 + 4 * 3600
+    assert day.replayed.isolated_seconds == 4 * 60 - 60 + 3600 + 0.001
+    reasons = [one.replayed_because for one in day.differences]
+    assert f"{code} is RestartBusiness in the level table" in reasons
+
+
+async def test_a_chip_in_use_keeps_its_health_when_pre_separated(tmp_path: Path) -> None:
+    node = NodeHistory(tmp_path)
+    await node.begin()
+    node.answer()
+    node.see(Assertion.OCCUR, "8118043C")
+    await node.wait(hours=1)
+    node.write(Kind.USAGE, {"node": "node-1", "used": ["Ascend910-3"], "assigned": []})
+    await node.wait(hours=2)
+    node.write(Kind.USAGE, {"node": "node-1", "used": [], "assigned": []})
+    await node.wait(hours=4)
+    await node.end()
+    sums = day_of(played(tmp_path), "2027-01-15").recorded
+    assert sums is not None
+    assert sums.seconds == {"PreSeparateNPU": 7 * 3600}
+    assert sums.unhealthy_seconds == 5 * 3600
+
+
+async def test_what_was_in_force_is_what_the_journal_says(tmp_path: Path) -> None:
+    mild = FaultTexts(fault_code='{"SubHealthFaultCodes":["80E3A201"]}')
+    node = NodeHistory(tmp_path)
+    await node.begin()
+    node.answer()
+    node.see(Assertion.OCCUR, AIC)
+    await node.wait(hours=1)
+    node.verdicts.configure(mild, catalogue_of(mild))
+    await node.wait(hours=1)
+    await node.killed()
+    await node.begin(mild)
+    await node.wait(hours=1)
+    node.see(Assertion.RECOVER, AIC)
+    await node.end()
+    found = played(tmp_path, catalogue_of(FaultTexts()))
+    assert found.deviation_count == 0
+    day = day_of(found, "2027-01-15")
+    assert day.recorded is not None
+    assert day.replayed is not None
+    assert day.recorded.seconds == {"SeparateNPU": 3600, "SubHealthFault": 7200}
+    assert day.replayed.seconds == {"SeparateNPU": 3 * 3600}
+    (difference,) = day.differences
+    assert difference.recorded_level == "SubHealthFault"
+    assert difference.seconds == 7200
+
+
+async def test_an_operator_releases_in_both_runs(tmp_path: Path) -> None:
+    node = NodeHistory(tmp_path)
+    await node.begin()
+    node.answer()
+    for _ in range(2):
+        node.see(Assertion.OCCUR, "80E01801")
+        node.see(Assertion.RECOVER, "80E01801")
+    await node.wait(hours=1)
+    node.take(Released(chip_subject(3), node.now_ms))
+    await node.wait(hours=1)
+    await node.end()
+    day = day_of(played(tmp_path, catalogue_of(FaultTexts())), "2027-01-15")
+    assert day.recorded == day.replayed
+    assert day.recorded is not None
+    assert day.recorded.isolated_seconds == 3600
+    assert day.recorded.releases == 1
