@@ -49,9 +49,10 @@ from service.pages import serving
 from service.stalls import Stalls
 from service.tasks import leaves, on_stop
 from stores.address import open_store
+from stores.read_only import ReadOnly
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
@@ -111,6 +112,9 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
     for warning in library.warnings:
         log.warning("driver: %s", warning)
     store = open_store(configuration.store, configuration.kubeconfig)
+    if configuration.shadow:
+        log.warning("in shadow: nothing is written, what others write is compared")
+        store = ReadOnly(store)
     settings = DriverSettings(
         call_seconds=configuration.driver.call_deadline_seconds,
         probe_seconds=configuration.driver.probe_period_seconds,
@@ -165,7 +169,7 @@ class Agent:
             heartbeat.Edges(
                 stalled=self._progress.stalled,
                 on_permitted=lambda: self._documents.wake(_wall_clock()),
-                progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
+                progress=self._heartbeat_progress(),
                 wall_clock=_wall_clock,
             ),
             annotates=configuration.heartbeat.annotations,
@@ -182,6 +186,7 @@ class Agent:
                 may_publish=lambda: self._heartbeat.may_publish,
                 look_around=self._heartbeat.look_around,
             ),
+            shadowed=configuration.shadow,
         )
         self._device_info = self._documents.device_info
 
@@ -217,7 +222,10 @@ class Agent:
                 root("driver", self._driver.run())
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", publisher.run())
-                root("heartbeat", self._beat())
+                if self._documents.shadow is None:
+                    root("heartbeat", self._beat())
+                else:
+                    root("shadow", self._documents.shadow.run())
                 root(
                     "service manager",
                     keep_told(
@@ -247,9 +255,13 @@ class Agent:
 
     async def _beat(self) -> NoReturn:
         owned = owned_by(self._configuration.node_name, self._configuration.documents)
-        progress = self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
-        await refuse_beside_others(self._store, owned, _wall_clock, progress)
+        await refuse_beside_others(self._store, owned, _wall_clock, self._heartbeat_progress())
         await self._heartbeat.run()
+
+    def _heartbeat_progress(self) -> Callable[[], None]:
+        if self._configuration.shadow:
+            return lambda: None  # it does not run
+        return self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
@@ -358,6 +370,7 @@ class Agent:
             self._driver.stuck_calls(),
         )
         publications = self._documents.statuses()
+        shadow = None if self._documents.shadow is None else self._documents.shadow.status()
         chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
         node = state.of(NODE)
         return status.Status(
@@ -366,7 +379,9 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publications, chips, driver, self._heartbeat.conflict),
+            not_ready=status.not_ready(
+                publications, chips, driver, self._heartbeat.conflict, shadow
+            ),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),
@@ -376,6 +391,7 @@ class Agent:
             publications=publications,
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
+            shadow=shadow,
         )
 
 

@@ -55,6 +55,7 @@ class Kind(StrEnum):
     PUBLICATION = "publication"
     ISOLATION = "isolation"
     GAP = "gap"
+    SHADOW = "shadow"
 
 
 class Row(msgspec.Struct, frozen=True):

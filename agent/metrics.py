@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
+    from agent.shadow_ledger import ShadowStatus
     from agent.status import Status
 
 
@@ -44,6 +45,8 @@ class _Picture(Collector):
         yield from _publications(status, self._records)
         yield from _heartbeat(status)
         yield from _journal(status)
+        if status.shadow is not None:
+            yield from _shadow(status.shadow)
         if self._cards is not None:
             yield from npu_exporter.families(self._cards)
 
@@ -245,6 +248,25 @@ def _journal(status: Status) -> Iterator[Metric]:
         "npu_vigil_journal_rows_lost", "Rows the journal lost.", value=journal.rows_dropped
     )
     yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
+
+
+def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
+    writes = CounterMetricFamily(
+        "npu_vigil_shadow_writes",
+        "What came of comparing each write of a real Device Plugin, and of waiting for one.",
+        labels=["result"],
+    )
+    for result, count in shadow.writes.items():
+        writes.add_metric([result.value], count)
+    yield writes
+    differences = CounterMetricFamily(
+        "npu_vigil_shadow_differences",
+        "Differences of those writes: the first field of each device, or of the node, that differs.",
+        labels=["field"],
+    )
+    for field, count in shadow.differences.items():
+        differences.add_metric([field.value], count)
+    yield differences
 
 
 def exposition(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal import JournalStatus
+from agent.shadow_ledger import ShadowStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
@@ -138,6 +139,7 @@ class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC.
+    ``shadow`` is what was compared by an agent that runs in shadow.
     """
 
     node: str
@@ -155,6 +157,7 @@ class Status(msgspec.Struct, frozen=True):
     publications: tuple[PublicationStatus, ...]
     heartbeat: HeartbeatStatus
     journal: JournalStatus
+    shadow: ShadowStatus | None = None
 
 
 def chip_statuses(
@@ -279,6 +282,7 @@ def not_ready(
     chips: Iterable[ChipStatus],
     driver: DriverStatus,
     conflict: str | None,
+    shadow: ShadowStatus | None = None,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
@@ -297,4 +301,6 @@ def not_ready(
             reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
         elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
             reasons.append(f"{publication.document} was not published yet")
+    if shadow is not None and shadow.trouble is not None:
+        reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
     return tuple(reasons)

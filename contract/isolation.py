@@ -116,10 +116,15 @@ def with_own_reasons(text: str, own: Mapping[str, list[UpgradeReason]]) -> str:
     )
 
 
+def read_reasons(text: str) -> dict[str, list[UpgradeReason]]:
+    """All reasons by device name. Raises ``DocumentError`` where the text makes no sense."""
+    return decode(text, dict[str, list[UpgradeReason]], "", UPGRADE_REASON_KEY)
+
+
 def _read(text: str) -> dict[str, list[UpgradeReason]]:
     """The reasons; none where the text makes no sense, as upstream has it."""
     try:
-        return decode(text, dict[str, list[UpgradeReason]], "", UPGRADE_REASON_KEY)
+        return read_reasons(text)
     except DocumentError:
         return {}
 
