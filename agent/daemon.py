@@ -112,9 +112,6 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
     for warning in library.warnings:
         log.warning("driver: %s", warning)
     store = open_store(configuration.store, configuration.kubeconfig)
-    if configuration.shadow:
-        log.warning("in shadow: nothing is written, what others write is compared")
-        store = ReadOnly(store)
     settings = DriverSettings(
         call_seconds=configuration.driver.call_deadline_seconds,
         probe_seconds=configuration.driver.probe_period_seconds,
@@ -129,6 +126,9 @@ class Agent:
     def __init__(
         self, configuration: AgentConfiguration, store: Store, driver: Driver, leaving: Leaving
     ) -> None:
+        if configuration.shadow:
+            log.warning("in shadow: nothing is written, what others write is compared")
+            store = ReadOnly(store)
         self._configuration = configuration
         self._store = store
         self._driver = driver

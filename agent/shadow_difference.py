@@ -127,6 +127,8 @@ class Fact(NamedTuple):
 Facts: TypeAlias = "Mapping[Fact, str]"
 """What a document says; a fact that is not in it is absent."""
 
+_CAUSES = {Field.FAULT_CODE, Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON, Field.SWITCH_FAULT}
+_CAUSE_WEIGHT = 20
 _LISTED = "listed"
 _SORTED, _UNSORTED = "sorted", "not sorted"
 
@@ -163,6 +165,12 @@ def differences(theirs: Facts, ours: Facts) -> list[Difference]:
         for fact in {**theirs, **ours}
         if theirs.get(fact) != ours.get(fact)
     )
+
+
+def distance(theirs: Facts, ours: Facts) -> int:
+    """How far apart they are: causes count for more than what follows from them."""
+    fields = (one.fact.field for one in differences(theirs, ours))
+    return sum(_CAUSE_WEIGHT if field in _CAUSES else 1 for field in fields)
 
 
 def unreadable(error: DocumentError) -> Difference:

@@ -24,6 +24,7 @@ from agent.shadow_difference import (
     Facts,
     Field,
     differences,
+    distance,
     facts_of,
     in_order,
     unreadable,
@@ -70,7 +71,7 @@ class Result(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """``differences`` of the write at ``at_ms``, or what had not been written by then."""
+    """``differences`` of the write at ``at_ms``, or what is not written since then."""
 
     result: Result
     at_ms: int
@@ -99,6 +100,19 @@ class _Write:
     at_ms: int
     from_ms: int
     facts: Facts
+
+
+@dataclass
+class _Missing:
+    """What we want and nobody writes, since when, and for how long that is no wonder."""
+
+    difference: Difference
+    since_ms: int
+    patience_ms: int
+
+    @property
+    def due_ms(self) -> int:
+        return self.since_ms + self.patience_ms
 
 
 @dataclass
@@ -178,7 +192,7 @@ class Judge:
             return None
         deadlines = [self._due_ms(self._pending[0])] if self._pending else []
         if self._dark_since_ms is None and self._is_comparable:
-            deadlines += [due_ms for due_ms, _ in self._missing()]
+            deadlines += [one.due_ms for one in self._missing()]
         return min(deadlines, default=None)
 
     # A write.
@@ -196,7 +210,7 @@ class Judge:
             return Verdict(Result.SAME, write.at_ms)
         if now_ms < until_ms:
             return None
-        nearest = min(reversed(window), key=lambda ours: len(differences(write.facts, ours)))
+        nearest = min(reversed(window), key=lambda ours: distance(write.facts, ours))
         found = (Difference(fact, write.facts.get(fact), nearest.get(fact)) for fact in wrong)
         return Verdict(Result.DIFFERENT, write.at_ms, tuple(in_order(found)))
 
@@ -218,21 +232,27 @@ class Judge:
         if self._dark_since_ms is not None or not self._is_comparable or not self._wishes:
             return
         self._told = {one for one in self._told if not self.agrees(one.fact)}
-        due = [found for due_ms, found in self._missing() if due_ms <= now_ms]
+        due = [one for one in self._missing() if one.due_ms <= now_ms]
         if due:
-            self._tell(Result.NOT_WRITTEN, now_ms, in_order(due))
+            since_ms = min(one.since_ms for one in due)
+            self._tell(Result.NOT_WRITTEN, since_ms, in_order(one.difference for one in due))
 
-    def _missing(self) -> list[tuple[int, Difference]]:
-        """What differs now and was not told, each with the time when it is to be told."""
+    def _missing(self) -> list[_Missing]:
+        """What differs now and was not told."""
         if not self._shown:
-            found = [(max(self._wishes[0].since_ms, self._shown_at_ms) + MISSING_MS, _ABSENT)]
+            since_ms = max(self._wishes[0].since_ms, self._shown_at_ms)
+            found = [_Missing(_ABSENT, since_ms, MISSING_MS)]
         else:
             found = [
-                (max(self._differs_since_ms(one.fact), self._shown_at_ms) + _patience_ms(one), one)
+                _Missing(
+                    one,
+                    max(self._differs_since_ms(one.fact), self._shown_at_ms),
+                    REFRESH_MS if one.fact.field in _ONLY_REFRESHED else MISSING_MS,
+                )
                 for one in differences(self._shown, self._wishes[-1].facts)
             ]
-            found.append((self._shown_at_ms + REFRESH_MS, _OLD))
-        return [(due_ms, one) for due_ms, one in found if one not in self._told]
+            found.append(_Missing(_OLD, self._shown_at_ms, REFRESH_MS))
+        return [one for one in found if one.difference not in self._told]
 
     def _differs_since_ms(self, fact: Fact) -> int:
         """Since when what we want of ``fact`` is not what is shown."""
@@ -260,7 +280,3 @@ def _all_facts(theirs: Facts, window: list[Facts]) -> dict[Fact, None]:
 def _is_wrong(fact: Fact, write: _Write, window: list[Facts]) -> bool:
     value = write.facts.get(fact)
     return all(ours.get(fact) != value for ours in window)
-
-
-def _patience_ms(difference: Difference) -> int:
-    return REFRESH_MS if difference.fact.field in _ONLY_REFRESHED else MISSING_MS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -150,8 +151,9 @@ class Ledger:
         if told.also:
             more = len(told.also) - _ALSO
             also = f"; also {', '.join(told.also[:_ALSO])}" + (f" and {more} more" * (more > 0))
-        what = "is not written" if told.result is Result.NOT_WRITTEN else "was written"
-        log.warning("the Device Plugin differs (%s): %s%s", what, told.told, also)
+        what = "has not followed us" if told.result is Result.NOT_WRITTEN else "wrote otherwise"
+        since = datetime.fromtimestamp(told.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        log.warning("the Device Plugin %s since %s: %s%s", what, since, told.told, also)
 
 
 def _by_device(differences: Iterable[Difference]) -> list[list[Difference]]:
