@@ -261,7 +261,7 @@ def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
     yield writes
     differences = CounterMetricFamily(
         "npu_vigil_shadow_differences",
-        "Differences of those writes: the first field of each device, or of the node, that differs.",
+        "Differences of those writes, by the first field of a device or of the node.",
         labels=["field"],
     )
     for field, count in shadow.differences.items():

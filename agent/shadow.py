@@ -63,6 +63,8 @@ class Shadow:
         self._shown: Document | None = None
         self._was_read = False
         self._trouble: str | None = None
+        self._loop = asyncio.get_running_loop()
+        self._began_ms = edges.wall_clock() - self._loop.time() * 1000
 
     def wake(self) -> None:
         """What we want may have changed."""
@@ -83,11 +85,15 @@ class Shadow:
                 self._look()
                 await asyncio.sleep(_COALESCE_SECONDS)
 
+    def _now_ms(self) -> int:
+        """Epoch milliseconds that only grow, whoever sets the host's clock."""
+        return round(self._began_ms + self._loop.time() * 1000)
+
     async def _wait(self) -> None:
         deadline_ms = self._judge.next_deadline_ms()
         seconds = _MARK_SECONDS
         if deadline_ms is not None:
-            seconds = min(seconds, max(0.0, (deadline_ms - self._edges.wall_clock()) / 1000))
+            seconds = min(seconds, max(0.0, (deadline_ms - self._now_ms()) / 1000))
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -96,7 +102,7 @@ class Shadow:
 
     def _look(self) -> None:
         """Take in what we want now, and tell what is decided."""
-        now_ms = self._edges.wall_clock()
+        now_ms = self._now_ms()
         wanted = self._edges.wanted()
         if wanted is not None and wanted.stamped is not None and wanted.content != self._content:
             self._content = wanted.content
@@ -135,17 +141,17 @@ class Shadow:
         # What we wanted until now belongs to the time before this write.
         self._look()
         self._take(shown)
-        self._judge.sees_again(self._edges.wall_clock())
+        self._judge.sees_again(self._now_ms())
         self._woken.set()
 
     def _blind(self, reason: str) -> None:
         if self._trouble is None:
             log.error("%s: cannot be watched: %s", self.name, reason)
         self._trouble = reason
-        self._judge.interrupted(self._edges.wall_clock())
+        self._judge.interrupted(self._now_ms())
 
     def _take(self, shown: Document | None) -> None:
-        now_ms = self._edges.wall_clock()
+        now_ms = self._now_ms()
         before, self._shown = self._shown, shown
         if not self._was_read:
             self._was_read = True

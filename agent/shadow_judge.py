@@ -43,6 +43,8 @@ MISSING_MS = 15_000
 REFRESH_MS = 330_000
 """It writes what did not change again every five minutes."""
 _KEPT_MS = 30_000
+_PENDING = 100
+"""With more writes than that in a few seconds the oldest is judged before its time."""
 
 _ONLY_REFRESHED = frozenset(
     {
@@ -100,6 +102,7 @@ class _Write:
     at_ms: int
     from_ms: int
     facts: Facts
+    decided: Verdict | None = None
 
 
 @dataclass
@@ -144,21 +147,19 @@ class Judge:
     def wrote(self, at_ms: int, document: Document) -> None:
         """Somebody wrote ``document``; it was seen at ``at_ms``."""
         dark = at_ms if self._dark_since_ms is None else self._dark_since_ms
+        if not self._wishes:
+            self._pending.clear()  # by the time we know anything it will be long ago
         try:
             facts = facts_of(document)
         except DocumentError as error:
-            found = unreadable(error)
-            self._shows(at_ms, {}, comparable=False)
-            self._tell(Result.UNREADABLE, at_ms, [found])
+            self._shows_nothing(Verdict(Result.UNREADABLE, at_ms, (unreadable(error),)))
             return
         self._shows(at_ms, facts, comparable=True)
         self._pending.append(_Write(at_ms, dark - BEFORE_MS, facts))
 
     def deleted(self, at_ms: int) -> None:
         """Somebody deleted the document."""
-        self._shows(at_ms, {}, comparable=False)
-        if self._wishes:
-            self._tell(Result.DELETED, at_ms, [_ABSENT])
+        self._shows_nothing(Verdict(Result.DELETED, at_ms, (_ABSENT,)))
 
     def interrupted(self, at_ms: int) -> None:
         """From ``at_ms`` on writes may happen unseen, until the next one that is seen."""
@@ -201,14 +202,14 @@ class Judge:
         return max(write.at_ms, self._wishes[0].since_ms) + AFTER_MS
 
     def _judged(self, write: _Write, now_ms: int) -> Verdict | None:
-        if not self._wishes:
-            return None
+        if write.decided is not None or not self._wishes:
+            return write.decided
         until_ms = self._due_ms(write)
         window = self._wanted_between(write.from_ms, until_ms)
         wrong = [fact for fact in _all_facts(write.facts, window) if _is_wrong(fact, write, window)]
         if not wrong:
             return Verdict(Result.SAME, write.at_ms)
-        if now_ms < until_ms:
+        if now_ms < until_ms and len(self._pending) <= _PENDING:
             return None
         nearest = min(reversed(window), key=lambda ours: distance(write.facts, ours))
         found = (Difference(fact, write.facts.get(fact), nearest.get(fact)) for fact in wrong)
@@ -238,7 +239,7 @@ class Judge:
             self._tell(Result.NOT_WRITTEN, since_ms, in_order(one.difference for one in due))
 
     def _missing(self) -> list[_Missing]:
-        """What differs now and was not told."""
+        """What differs now, of whom nothing was told."""
         if not self._shown:
             since_ms = max(self._wishes[0].since_ms, self._shown_at_ms)
             found = [_Missing(_ABSENT, since_ms, MISSING_MS)]
@@ -252,7 +253,8 @@ class Judge:
                 for one in differences(self._shown, self._wishes[-1].facts)
             ]
             found.append(_Missing(_OLD, self._shown_at_ms, REFRESH_MS))
-        return [one for one in found if one.difference not in self._told]
+        told = {_whose(one.fact) for one in self._told}
+        return [one for one in found if _whose(one.difference.fact) not in told]
 
     def _differs_since_ms(self, fact: Fact) -> int:
         """Since when what we want of ``fact`` is not what is shown."""
@@ -268,9 +270,18 @@ class Judge:
         self._dark_since_ms = None
         self._told.clear()
 
+    def _shows_nothing(self, verdict: Verdict) -> None:
+        self._shows(verdict.at_ms, {}, comparable=False)
+        self._pending.append(_Write(verdict.at_ms, verdict.at_ms, {}, verdict))
+
     def _tell(self, result: Result, at_ms: int, found: list[Difference]) -> None:
         self._told.update(found)
         self._verdicts.append(Verdict(result, at_ms, tuple(found)))
+
+
+def _whose(fact: Fact) -> tuple[str, Field | None]:
+    """What is told of one device is told once; the rest of it follows from that."""
+    return (fact.device, None if fact.device else fact.field)
 
 
 def _all_facts(theirs: Facts, window: list[Facts]) -> dict[Fact, None]:
