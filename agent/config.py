@@ -5,22 +5,17 @@ Every option is described in ``docs/configuration.md``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from contract import catalogue
-from contract.codes import LINK_DOWN
 from contract.configuration import ListenAddress, Section, StoreAddress, load
 from contract.names import node_name_problem
 from service.files import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from contract.catalogue import Catalogue
 
 
 def _node_name(text: str) -> str:
@@ -64,13 +59,6 @@ class Links(Section):
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
-class LinkDown(Section):
-    """How long a network link may be down, and must be up again (``spec/device-plugin.md`` 3.5)."""
-
-    fault_timeout_seconds: float = Field(default=20.0, ge=0, le=600)
-    recover_timeout_seconds: float = Field(default=60.0, ge=0, le=86_400)
-
-
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -103,6 +91,7 @@ class AgentConfiguration(Section):
     driver_root: Path | None = None
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
+    fault_config_dir: Path | None = None
     listen: ListenAddress | None = None
     documents: Annotated[tuple[DocumentKind, ...], Field(min_length=1)] = (
         "device-info",
@@ -114,7 +103,6 @@ class AgentConfiguration(Section):
     bmc: BmcAlarms = BmcAlarms()
     switch: Switch = Switch()
     links: Links = Links()
-    link_down: LinkDown = LinkDown()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()
@@ -137,17 +125,6 @@ def load_agent(
         command_line=command_line,
         source="vigil agent" if file is None else str(file),
     )
-
-
-def tables_of(configuration: AgentConfiguration) -> Catalogue:
-    """The shipped tables, with the times that the configuration gives."""
-    shipped, told = catalogue.shipped(), configuration.link_down
-    link_down = replace(
-        shipped.durations[LINK_DOWN],
-        fault_timeout_ms=round(told.fault_timeout_seconds * 1000),
-        recover_timeout_ms=round(told.recover_timeout_seconds * 1000),
-    )
-    return replace(shipped, durations={**shipped.durations, LINK_DOWN: link_down})
 
 
 def check_agent_file(file: Path) -> None:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent import heartbeat, status
-from agent.config import tables_of
 from agent.device_info import PATIENCE_SECONDS
 from agent.documents import Desk, Documents
+from agent.fault_configuration import Edges, FaultConfiguration
 from agent.holder import boot_id, this_holder
 from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
@@ -30,7 +30,8 @@ from agent.npu_exporter import Cards, keep_names
 from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
 from agent.state_dir import claimed, remember
-from agent.verdicts import Verdicts, restore
+from agent.usage import Usage
+from agent.verdicts import Verdicts, configured_by, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
@@ -38,7 +39,9 @@ from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
 from collectors.table import COLLECTORS
+from contract import catalogue
 from contract.errors import StoreError, VigilError
+from contract.fault_configuration import catalogue_of
 from contract.observation import NODE, Gap, SourceBlind
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
@@ -150,16 +153,27 @@ class Agent:
         self._listeners: list[Sink] = []
         self._gap = asyncio.Event()
         self._gaps = 0
-        tables = tables_of(configuration)
         remembered = remember(configuration.state_dir, self._started_at_ms)
         self._remembered = remembered
-        state = restore(remembered, configuration.node_name, boot_id(), tables)
-        self._verdicts = Verdicts(state, tables, _wall_clock, self._changed)
+        state = restore(remembered, configuration.node_name, boot_id(), catalogue.shipped())
+        texts = configured_by(remembered)
+        self._verdicts = Verdicts(state, catalogue_of(texts), _wall_clock, self._changed, texts)
+        self._fault_configuration = FaultConfiguration(
+            store,
+            configuration.fault_config_dir,
+            configuration.state_dir,
+            texts,
+            Edges(
+                configure=self._verdicts.configure,
+                post=lambda event: log.warning("%s: %s", event.reason, event.message),
+                wall_clock=_wall_clock,
+            ),
+        )
         self._journal = Journal(
             configuration.state_dir,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=_wall_clock,
-            on_recovered=self._verdicts.snapshot,
+            on_recovered=self._verdicts.recovered,
         )
         self._heartbeat = heartbeat.Heartbeat(
             store,
@@ -189,6 +203,7 @@ class Agent:
             shadowed=configuration.shadow,
         )
         self._device_info = self._documents.device_info
+        self._usage = self._usage_of_chips()
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
@@ -196,6 +211,7 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
+        self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
         pages = application(self._picture, self._documents.records, cards)
@@ -220,6 +236,7 @@ class Agent:
                 tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", self._driver.run())
+                root("fault configuration", self._fault_configuration.run())
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", publisher.run())
                 if self._documents.shadow is None:
@@ -232,6 +249,8 @@ class Agent:
                         self._progress.stalled, lambda: self._picture().not_ready, os.environ
                     ),
                 )
+                if self._usage is not None:
+                    root("pods", self._usage.run())
                 if self._configuration.metrics.npu_exporter_names:
                     root("card names", keep_names(self._driver, self._names))
                 for name, make in COLLECTORS.items():
@@ -277,6 +296,27 @@ class Agent:
                 asyncio.get_running_loop().call_later(seconds, self._documents.wake, now_ms)
             await self._gap.wait()
 
+    def _usage_of_chips(self) -> Usage | None:
+        """What tells which chips pods use, if anything does and somebody wants to know."""
+        shows_cards = self._configuration.metrics.npu_exporter_names
+        if "device-info" not in self._configuration.documents and not shows_cards:
+            return None
+        node = self._configuration.node_name
+        events = self._store.usage(node)
+        if events is None:
+            return None
+        usage = Usage(node, events, self._journal, _wall_clock, self._occupied)
+        usage.remember(self._remembered.usage)
+        self._device_info.in_use = usage.chips
+        self._device_info.awaits_usage = True
+        return usage
+
+    def _occupied(self, now_ms: int) -> None:
+        assert self._usage is not None
+        self._device_info.in_use = self._usage.chips
+        self._device_info.awaits_usage = False
+        self._documents.wake(now_ms)
+
     def _report(self, reports: Sequence[Report]) -> None:
         gaps = sum(isinstance(report, Gap) for report in reports)
         if gaps:
@@ -293,7 +333,7 @@ class Agent:
             self._readings[subject, name] = value
 
     async def _collect(self, collector: Collector) -> NoReturn:
-        await self._documents.remembered()
+        await asyncio.gather(self._documents.remembered(), self._fault_configuration.known())
         await collector.run(self._surroundings(collector))
 
     def _surroundings(self, collector: Collector) -> Surroundings:
@@ -356,7 +396,8 @@ class Agent:
     def _cards(self) -> Cards:
         device_info = self._device_info
         faults = status.fault_statuses(self._verdicts.state, device_info.device_type)
-        return Cards(device_info.inventory, self._names, faults, self._readings)
+        pods = () if self._usage is None else self._usage.pods
+        return Cards(device_info.inventory, self._names, faults, self._readings, pods)
 
     def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
@@ -372,7 +413,8 @@ class Agent:
         publications = self._documents.statuses()
         shadow = None if self._documents.shadow is None else self._documents.shadow.status()
         chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
-        node = state.of(NODE)
+        node, usage = state.of(NODE), self._usage
+        unseen = () if usage is None or usage.blind is None else (usage.blind,)
         return status.Status(
             node=self._configuration.node_name,
             version=_version(),
@@ -386,11 +428,15 @@ class Agent:
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),
             answered=node.answered,
-            blind=status.blind_sources(node),
+            blind=(*status.blind_sources(node), *unseen),
             driver=driver,
             publications=publications,
+            fault_configuration=status.fault_configuration_status(
+                self._fault_configuration.judged, self._fault_configuration.trouble
+            ),
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
+            usage=None if usage is None else usage.status,
             shadow=shadow,
         )
 

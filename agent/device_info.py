@@ -13,6 +13,7 @@ from agent.publisher import Wanted
 from agent.render import family_of, render
 from agent.state import CHIP_SOURCE, Adopted
 from agent.switch_info import is_told, remembered_ports, switch_info_text
+from agent.usage import ChipsInUse
 from contract.codes import is_code
 from contract.device_info import decode, encode, verify_published
 from contract.errors import DocumentError
@@ -50,7 +51,7 @@ log = logging.getLogger("agent.device_info")
 REFRESH_SECONDS = 300.0
 """An unchanged document is written again so that its readers see its age (spec 1.7)."""
 PATIENCE_SECONDS = 1.5
-"""How long the first document waits for chips and switches of which nothing is known yet."""
+"""How long the first document waits for chips, switches and pods of which nothing is known yet."""
 
 
 class DeviceInfoDocument:
@@ -62,6 +63,9 @@ class DeviceInfoDocument:
         self._state = state
         self._tables = tables
         self.isolation = Isolation()
+        self.in_use = ChipsInUse()
+        self.awaits_usage = False
+        """Whether a store that knows of pods has not told yet which chips they use."""
         self._inventory: Inventory | None = None
         self._made_of: tuple[object, ...] = ()
         self._made: Wanted | None = None
@@ -88,15 +92,17 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or not self._is_told(inventory, state):
             return None
-        made_of = state, inventory, self.isolation
+        made_of = state, inventory, self.isolation, self.in_use
         if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
-            # All three are immutable, and one event asks more than once.
+            # All four are immutable, and one event asks more than once.
             self._made_of, self._made = made_of, self._make(*made_of)
         return self._made
 
-    def _make(self, state: State, inventory: Inventory, isolation: Isolation) -> Wanted:
+    def _make(
+        self, state: State, inventory: Inventory, isolation: Isolation, in_use: ChipsInUse
+    ) -> Wanted:
         family = family_of(inventory)
-        content = render(state, inventory, 0, isolation=isolation)
+        content = render(state, inventory, 0, in_use.used, isolation, in_use.assigned)
 
         def stamped(stamp: int) -> Document:
             info = replace(
@@ -109,15 +115,15 @@ class DeviceInfoDocument:
         return Wanted(state.revision, content, stamped, REFRESH_SECONDS)
 
     def _is_told(self, inventory: Inventory, state: State) -> bool:
-        """Whether each chip and the switches answered or are known to be silent, so that lists are
-        not in parts; after a moment those that answered are enough."""
+        """Whether each chip, the switches and the store of pods answered or are known to be silent,
+        so that lists are not in parts; after a moment those that answered are enough."""
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
         if not any(chip is not None and chip.was_read for chip in known):
             return False
         if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
             return True
         chips = all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known)
-        return chips and is_told(state, family_of(inventory))
+        return chips and not self.awaits_usage and is_told(state, family_of(inventory))
 
     def take_over(self, existing: Document | None) -> tuple[Input, ...]:
         """Keep what operators and earlier writers isolated in the document that is there.

@@ -202,8 +202,11 @@ class Heartbeat:
         }
         trouble = None
         try:
+            objects = self._store.objects
+            if objects is None:
+                raise StoreRefused(f"{self._store.url} has no Node objects")
             async with asyncio.timeout(_REQUEST_SECONDS):
-                await self._store.annotate_node(self.node, annotations)
+                await objects.set_node(self.node, {}, annotations)
         except (StoreError, TimeoutError) as error:
             self.failures += 1
             trouble = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"

@@ -39,21 +39,35 @@ CREATE TABLE IF NOT EXISTS rows (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
+CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
+CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
+    WHERE kind = 'fault-configuration';
 """
+
+_IN_FORCE_AT_SNAPSHOT = (
+    "SELECT max(sequence) FROM rows WHERE kind = 'fault-configuration' AND sequence <"
+    " (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+)
 
 
 class Kind(StrEnum):
-    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy."""
+    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
+
+    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
+    first one.
+    """
 
     START = "start"
     STOP = "stop"
     CONFIGURATION = "configuration"
+    FAULT_CONFIGURATION = "fault-configuration"
     SNAPSHOT = "snapshot"
     REPORTS = "reports"
     ACKNOWLEDGED = "acknowledged"
     CHANGES = "changes"
     PUBLICATION = "publication"
     ISOLATION = "isolation"
+    USAGE = "usage"
     GAP = "gap"
     SHADOW = "shadow"
 
@@ -68,12 +82,17 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What a start needs: the last snapshot, the policy's inputs since, the last sequence."""
+    """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
+
+    ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
+    """
 
     snapshot: Row | None = None
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
+    usage: Row | None = None
+    fault_configurations: tuple[Row, ...] = ()
 
 
 def is_damaged(error: Exception) -> bool:
@@ -145,8 +164,8 @@ class JournalFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot, inputs since, last configuration) stays. Returns whether
-        there may be more to delete.
+        What a start needs (last snapshot, the fault configuration in force then, all since, last
+        configuration, last usage) stays. Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -159,6 +178,8 @@ class JournalFile:
             "  SELECT sequence FROM rows"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'usage')"
+            f"  AND sequence IS NOT ({_IN_FORCE_AT_SNAPSHOT})"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
             (_PRUNE_ROWS, too_large, older_than_ms),
@@ -200,7 +221,12 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     )
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
-    return Remembered(snapshot, inputs, configuration, last)
+    usage = next(iter(rows(latest.format(Kind.USAGE))), None)
+    configured = rows(
+        f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
+        " ORDER BY sequence"
+    )
+    return Remembered(snapshot, inputs, configuration, last, usage, configured)
 
 
 def read_remembered(path: Path) -> Remembered:

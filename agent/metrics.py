@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -41,8 +42,12 @@ class _Picture(Collector):
         build.add_metric([], {"version": status.version, "node": status.node})
         yield build
         yield from _chips(status)
+        if status.usage is not None:
+            used = len(status.usage.used)
+            yield _gauge("npu_vigil_chips_in_use", "Chips that pods have, as last known.", used)
         yield from _driver(status)
         yield from _publications(status, self._records)
+        yield from _fault_configuration(status)
         yield from _heartbeat(status)
         yield from _journal(status)
         if status.shadow is not None:
@@ -201,6 +206,34 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
         total += count
         buckets.append((bound, total))
     return buckets
+
+
+def _fault_configuration(status: Status) -> Iterator[Metric]:
+    """By ``document``: the key in the ConfigMap and name of the file."""
+    configuration = status.fault_configuration
+    problems = GaugeMetricFamily(
+        "npu_vigil_fault_configuration_problems",
+        "Parts of the fault configuration that have not the effect they seem to have.",
+        labels=["document"],
+    )
+    source = GaugeMetricFamily(
+        "npu_vigil_fault_configuration_source",
+        "Where a document in force is from: configmap, file, shipped, or kept from before (1).",
+        labels=["document", "source"],
+    )
+    counts = Counter(problem.document for problem in configuration.problems)
+    for document in configuration.documents:
+        counts.setdefault(document.document, 0)
+        source.add_metric([document.document, "kept" if document.kept else document.source], 1)
+    for name, count in sorted(counts.items()):
+        problems.add_metric([name], count)
+    yield problems
+    yield source
+    yield _gauge(
+        "npu_vigil_fault_configuration_trouble",
+        "Whether a change of the fault configuration would not be noticed.",
+        configuration.trouble is not None,
+    )
 
 
 def _heartbeat(status: Status) -> Iterator[Metric]:

@@ -4,6 +4,9 @@ Names, types, help texts and labels are those of NPU exporter (``spec/dcmi.md`` 
 dashboards and alerts built on it go on working. What has no answer has no sample. Error codes are
 those that the driver says hold; its link-down is among them, what only the tool finds is not, nor
 is a dropped card, of which the driver lists nothing.
+
+Whose a chip is, NPU exporter is told by the container runtime, this agent by the annotations of
+pods. The container is the one that asks for chips; where several do, nobody knows which has it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from prometheus_client.core import GaugeMetricFamily
 
 from agent.npu_exporter_names import SHOWN
+from agent.render import family_of
 from collectors.chip_faults import HEALTH, ChipFaults
 from contract.codes import CARD_DROP
 from contract.errors import DriverGone
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from contract.observation import Subject
     from dcmi_shim.driver import Driver
     from dcmi_shim.types import Chip, Inventory
+    from stores.base import PodUsage
 
 log = logging.getLogger("agent.npu_exporter")
 
@@ -50,6 +55,7 @@ _LABELS = (
 )
 _CODES = 10
 _UNNAMED = ChipNames("", "", "")
+_SEVERAL = "not_displayed_for_multi_pod"
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Cards:
     names: Mapping[int, ChipNames]
     faults: Sequence[FaultStatus]
     readings: Readings
+    pods: Sequence[PodUsage] = ()
 
 
 async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> NoReturn:
@@ -84,7 +91,7 @@ def families(cards: Cards) -> Iterator[Metric]:
     if cards.inventory is None:
         return
     yield from _machine(cards, cards.inventory)
-    labels = {chip: _labels(cards, chip) for chip in cards.inventory.chips}
+    labels = {chip: _labels(cards, cards.inventory, chip) for chip in cards.inventory.chips}
     health: dict[Chip, float] = {}
     for chip in cards.inventory.chips:
         word = _reading(cards, chip, HEALTH)
@@ -106,9 +113,22 @@ def _reading(cards: Cards, chip: Chip, name: str) -> float | None:
     return cards.readings.get((chip_subject(chip.physical_id), name))
 
 
-def _labels(cards: Cards, chip: Chip) -> tuple[str, ...]:
+def _labels(cards: Cards, inventory: Inventory, chip: Chip) -> tuple[str, ...]:
     names = cards.names.get(chip.physical_id, _UNNAMED)
-    return ("", str(chip.physical_id), names.model, "", names.pcie_address, "", names.vdie)
+    namespace, pod, container = _owner(cards, family_of(inventory).device_name(chip.physical_id))
+    number = str(chip.physical_id)
+    return (container, number, names.model, namespace, names.pcie_address, pod, names.vdie)
+
+
+def _owner(cards: Cards, device: str) -> tuple[str, str, str]:
+    """Namespace, pod and container that have ``device``, as NPU exporter writes them."""
+    owners = [pod for pod in cards.pods if device in pod.chips]
+    match owners:
+        case []:
+            return "", "", ""
+        case [pod]:
+            return pod.namespace, pod.name, pod.container
+    return _SEVERAL, _SEVERAL, _SEVERAL
 
 
 def _gauge(

@@ -25,6 +25,7 @@ from agent.state import (
     Change,
     ChangeKind,
     ChipState,
+    Configured,
     Ended,
     Fault,
     State,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     from contract.catalogue import Catalogue
 
-Input: TypeAlias = Report | Acknowledged | Adopted
+Input: TypeAlias = Report | Acknowledged | Adopted | Configured
 
 
 def step(
@@ -72,7 +73,7 @@ def step(
             }
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
             continue
-        if isinstance(item, Gap):
+        if isinstance(item, (Gap, Configured)):
             continue  # an audit repairs what was missed
         before = subjects.get(item.subject) or state.of(item.subject)
         after = _apply(before, item, draft)

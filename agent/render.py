@@ -53,12 +53,15 @@ def render(
     update_time: int,
     used: frozenset[str] = frozenset(),
     isolation: Isolation = _NO_ISOLATION,
+    assigned: frozenset[str] = frozenset(),
 ) -> DeviceInfo:
     """The document that ``state`` deserves, stamped ``update_time`` (epoch seconds).
 
-    ``used`` are the names of devices that pods use. A chip that never answered and has no fault
-    is in no list; a blind one keeps its last state.
+    ``used`` are the names of devices that pods have, ``assigned`` of those that a scheduler chose
+    for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
+    answered and has no fault is in no list; a blind one keeps its last state.
     """
+    in_use = used | assigned
     family = family_of(inventory)
     free: list[str] = []
     unhealthy: list[str] = []
@@ -68,14 +71,14 @@ def render(
         known = state.chips.get(chip.physical_id, _NEVER_SEEN)
         name = family.device_name(chip.physical_id)
         isolated = isolation.chips.get(name)
-        network, own, bare = _entries(name, known, isolated, name in used)
+        network, own, bare = _entries(name, known, isolated, name in in_use)
         faults += [entry for entry in (network, bare, own) if entry is not None]
         if network is not None and network.fault_level not in _NETWORK_HEALTHY:
             network_unhealthy.append(name)
         level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
-        if not _is_healthy(level, name in used):
+        if not _is_healthy(level, name in in_use):
             unhealthy.append(name)
-        elif known.was_read and name not in used:
+        elif known.was_read and name not in used and level is not ChipLevel.PRE_SEPARATE_NPU:
             free.append(name)
     super_pod_id, server_index, rack_id = _super_pod(inventory.super_pod, family)
     return DeviceInfo(

@@ -14,6 +14,7 @@ from agent.shadow_ledger import ShadowStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
+from contract.fault_configuration import DOCUMENTS
 from contract.observation import chip_subject
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from agent.heartbeat import Heartbeat
     from agent.publication import Publication
     from agent.state import State, SubjectState
+    from contract.fault_configuration import Judged
     from contract.observation import Subject
     from dcmi_shim.types import Inventory, StuckCall
 
@@ -118,6 +120,39 @@ class PublicationStatus(msgspec.Struct, frozen=True):
     foreign_writes: int
 
 
+class FaultDocumentStatus(msgspec.Struct, frozen=True):
+    """One document of the fault configuration.
+
+    ``source`` is where the text in force was found: ``configmap``, ``file`` or ``shipped``.
+    ``kept``: what is there now cannot be used, or nobody can say what is there.
+    """
+
+    document: str
+    source: str
+    kept: bool
+
+
+class FaultProblemStatus(msgspec.Struct, frozen=True):
+    """What has not the effect it seems to have, at the path ``where`` of a document."""
+
+    document: str
+    source: str
+    where: str
+    what: str
+
+
+class FaultConfigurationStatus(msgspec.Struct, frozen=True):
+    """What faults are judged by. ``digest`` names it in the journal.
+
+    ``trouble`` says why a change would not be noticed now.
+    """
+
+    digest: str
+    documents: tuple[FaultDocumentStatus, ...]
+    problems: tuple[FaultProblemStatus, ...]
+    trouble: str | None
+
+
 class HeartbeatStatus(msgspec.Struct, frozen=True):
     """The heartbeat. ``standing`` says whose the node name is; ``conflict`` who has it instead.
 
@@ -135,11 +170,20 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
     withheld: str | None
 
 
+class UsageStatus(msgspec.Struct, frozen=True):
+    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
+
+    pods: int
+    used: tuple[str, ...]
+    assigned: tuple[str, ...]
+
+
 class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
-    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC.
-    ``shadow`` is what was compared by an agent that runs in shadow.
+    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods. ``shadow`` is what was
+    compared by an agent that runs in shadow.
     """
 
     node: str
@@ -155,8 +199,10 @@ class Status(msgspec.Struct, frozen=True):
     blind: tuple[Blind, ...]
     driver: DriverStatus
     publications: tuple[PublicationStatus, ...]
+    fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
+    usage: UsageStatus | None
     shadow: ShadowStatus | None = None
 
 
@@ -259,6 +305,22 @@ def publication_status(
         conflict_since_ms=record.conflict_since_ms,
         watch_trouble=record.watch_trouble,
         foreign_writes=record.foreign_writes,
+    )
+
+
+def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConfigurationStatus:
+    """What faults are judged by."""
+    return FaultConfigurationStatus(
+        digest=judged.in_force.texts.digest,
+        documents=tuple(
+            FaultDocumentStatus(key, judged.in_force.place_of(key).value, key in judged.kept)
+            for key in DOCUMENTS
+        ),
+        problems=tuple(
+            FaultProblemStatus(one.document, one.place.value, one.problem.where, one.problem.what)
+            for one in judged.problems
+        ),
+        trouble=trouble,
     )
 
 

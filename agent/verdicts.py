@@ -6,14 +6,18 @@ What goes in is journaled in the same turn of the loop, so that a start can go t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import operator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from agent.journal_file import Kind
 from agent.policy import Input, next_deadline_ms, step
-from agent.state import Acknowledged, State
+from agent.state import Acknowledged, Configured, State
+from contract.errors import ConfigurationError
+from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.observation import NODE, Observation
 
 if TYPE_CHECKING:
@@ -29,29 +33,49 @@ log = logging.getLogger("agent.verdicts")
 SETTLE_MS = 5_000
 """How long after a start no rule fires: the first audits are asked at once and answered by then."""
 
+SHIPPED = FaultTexts()
+"""The fault configuration before any was given."""
+
 _INPUTS_PER_SNAPSHOT = 256
 
 _inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
 _state_decoder = msgspec.json.Decoder(State)
+_texts_decoder = msgspec.json.Decoder(FaultTexts)
+_sequence = operator.attrgetter("sequence")
 
 
 def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def restore(remembered: Remembered, node: str, boot_id: str, tables: Catalogue) -> State:
+def configured_by(remembered: Remembered) -> FaultTexts:
+    """The fault configuration that was in force when the journal ends."""
+    for row in reversed(remembered.fault_configurations):
+        with contextlib.suppress(msgspec.DecodeError, ConfigurationError):
+            texts = _texts_decoder.decode(row.body)
+            catalogue_of(texts)
+            return texts
+    return SHIPPED
+
+
+def restore(remembered: Remembered, node: str, boot_id: str, shipped: Catalogue) -> State:
     """The state in which the last process of this node was, as far as the journal knows it.
 
-    A journal of another node, or one that cannot be understood, is history but no state.
+    Each input is judged by the tables that were in force then; ``shipped`` are those before the
+    first fault configuration. A journal of another node, or one that cannot be understood, is
+    history but no state.
     """
     fresh = State(node=node, boot_id=boot_id)
-    state = fresh
+    state, tables = fresh, shipped
     try:
         if remembered.snapshot is not None:
             state = _state_decoder.decode(remembered.snapshot.body)
-        for row in remembered.inputs:
-            state, _ = step(state, _inputs_decoder.decode(row.body), row.at_ms, tables)
-    except msgspec.DecodeError as error:
+        for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+            if row.kind is Kind.FAULT_CONFIGURATION:
+                tables = catalogue_of(_texts_decoder.decode(row.body))
+            else:
+                state, _ = step(state, _inputs_decoder.decode(row.body), row.at_ms, tables)
+    except (msgspec.DecodeError, ConfigurationError) as error:
         log.error("the journal cannot be understood (%s); starting from audits alone", error)
         return fresh
     if state.node != node:
@@ -64,7 +88,10 @@ def restore(remembered: Remembered, node: str, boot_id: str, tables: Catalogue) 
 
 
 class Verdicts:
-    """Holds the state. ``on_change`` is called with the time of what changed it."""
+    """Holds the state, and the fault configuration it is judged by.
+
+    ``tables`` are those of ``texts``. ``on_change`` is called with the time of what changed it.
+    """
 
     def __init__(
         self,
@@ -72,9 +99,11 @@ class Verdicts:
         tables: Catalogue,
         wall_clock: Callable[[], int],
         on_change: Callable[[int], None],
+        texts: FaultTexts = SHIPPED,
     ) -> None:
         self.state = state
         self.tables = tables
+        self.texts = texts
         self._wall_clock = wall_clock
         self._on_change = on_change
         self._journal: Journal | None = None
@@ -116,6 +145,23 @@ class Verdicts:
                 change.new_level,
                 change.because,
             )
+
+    def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
+        """From now on judge by ``tables``, which are those of ``texts``; all that is known, too."""
+        if texts == self.texts:
+            return
+        self.texts, self.tables = texts, tables
+        self._journal_texts()
+        self.take([Configured(texts.digest, self._wall_clock())])
+
+    def recovered(self) -> None:
+        """Make the journal whole after a gap: nothing from before it is needed any more."""
+        self._journal_texts()
+        self.snapshot()
+
+    def _journal_texts(self) -> None:
+        assert self._journal is not None
+        self._journal.append([(Kind.FAULT_CONFIGURATION, _text(self.texts))], self._wall_clock())
 
     def snapshot(self) -> None:
         """Journal the whole state, so that a start needs nothing from before."""

@@ -15,7 +15,10 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Usage:
-    """Keeps only who uses what; before the first list nobody knows."""
+    """Keeps only who uses what; before the first list nobody knows.
+
+    What a scheduler chose and no pod has yet does not count (``GetUsedDevicesByNodeName``).
+    """
 
     def __init__(self) -> None:
         self.interrupted: str | None = None
@@ -75,6 +78,8 @@ class Usage:
         return frozenset(both)
 
     def _put(self, pod: PodUsage) -> frozenset[str]:
+        if not pod.chips:
+            return self._drop(pod.uid)
         if self._pods.get(pod.uid) == pod:
             return _NONE
         left = self._drop(pod.uid)

@@ -7,7 +7,7 @@ The tables under ``contract/data`` hold the facts that MindCluster 26.x ships. S
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, TypeVar
 
@@ -90,6 +90,13 @@ class Catalogue:
     node_levels: Mapping[str, NodeLevel]
     durations: Mapping[str, DurationPolicy] = field(default_factory=dict)
     frequencies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
+
+    @cached_property
+    def autofill_release_ms(self) -> int | None:
+        """How long an isolation without a known reason lasts: the longest that a frequency rule
+        gives; ``None``: until an operator ends it (``spec/device-plugin.md`` 3.6)."""
+        windows = (policy.release_ms for policy in self.frequencies.values())
+        return max((window for window in windows if window is not None), default=None)
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
         """The level of a chip's code and the rule that decided.

@@ -54,3 +54,23 @@ def is_code(text: str) -> bool:
 def is_network(code: str) -> bool:
     """Whether ``code`` tells of the network of a chip instead of the chip."""
     return code in NETWORK_FAULT_CODES
+
+
+_MADE_UP = {
+    int(code, 16): code
+    for code in (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE, UB_SEPARATE, UB_SUB_HEALTH, HANG)
+}
+
+
+def code_of(number: int) -> str:
+    """The text of a code that a configuration names by its number, however it wrote that.
+
+    ``020001002`` keeps the zero that is part of its name (``spec/device-plugin.md`` 2.5). Raises
+    ``ValueError`` for a number that no code has.
+    """
+    if number in _MADE_UP:
+        return _MADE_UP[number]
+    code = f"{number:08X}"
+    if not is_code(code):
+        raise ValueError("no fault code is negative or has more than 9 digits")
+    return code

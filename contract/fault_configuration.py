@@ -6,15 +6,37 @@ Source: ``spec/device-plugin.md`` 3.1.
 from __future__ import annotations
 
 import hashlib
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract import catalogue
+from contract.customization import CUSTOMIZATION_KEY, read_customization
+from contract.errors import ConfigurationError, DocumentError, Problem, quoted
+from contract.fault_codes import FAULT_CODE_KEY, read_fault_codes
+from contract.switch_levels import SWITCH_FAULT_CODE_KEY, read_switch_levels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from contract.catalogue import Catalogue
+
 FAULT_CONFIG_NAMESPACE = "kube-system"
 FAULT_CONFIG_NAME = "mindx-dl-fault-config"
-FAULT_CODE_KEY = "faultCode.json"
-CUSTOMIZATION_KEY = "faultCustomization.json"
-SWITCH_FAULT_CODE_KEY = "SwitchFaultCode.json"
 POLL_INTERVAL_KEY = "PollInterval"
+_POLL_SECONDS = (30, 3600)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+DOCUMENTS = {
+    FAULT_CODE_KEY: "fault_code",
+    CUSTOMIZATION_KEY: "customization",
+    SWITCH_FAULT_CODE_KEY: "switch_fault_code",
+}
+"""Key of a document in the ConfigMap, and name of its file: its member in ``FaultTexts``."""
 
 
 class FaultTexts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,3 +53,171 @@ class FaultTexts(msgspec.Struct, frozen=True, omit_defaults=True):
     def digest(self) -> str:
         """What names this configuration in the journal."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+class Place(StrEnum):
+    """Where a document in force was found."""
+
+    CONFIG_MAP = "configmap"
+    FILE = "file"
+    SHIPPED = "shipped"
+
+
+class InForce(msgspec.Struct, frozen=True):
+    """The documents in force and the place where each was found, by its key."""
+
+    texts: FaultTexts = FaultTexts()
+    places: dict[str, Place] = {}
+
+    def place_of(self, key: str) -> Place:
+        """Where the document ``key`` in force was found."""
+        return self.places.get(key, Place.SHIPPED)
+
+
+@dataclass(frozen=True)
+class FaultProblem:
+    """Something in ``document`` (its key) as found at ``place`` that has not the effect it seems
+    to have."""
+
+    document: str
+    place: Place
+    problem: Problem
+
+    def __str__(self) -> str:
+        where = "ConfigMap" if self.place is Place.CONFIG_MAP else self.place.value
+        return f"{self.document} ({where}): {self.problem}"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is in force from now on.
+
+    ``kept`` are the keys of documents that stay in force though there is another text in their
+    place, which cannot be decoded or read, or nobody can say what is there.
+    """
+
+    in_force: InForce
+    kept: frozenset[str]
+    catalogue: Catalogue
+    problems: tuple[FaultProblem, ...]
+
+
+def catalogue_of(texts: FaultTexts) -> Catalogue:
+    """The tables that ``texts`` make.
+
+    Raises ``ConfigurationError`` for texts that cannot be decoded.
+    """
+    try:
+        return _read(texts)[0]
+    except DocumentError as error:
+        raise ConfigurationError(error.document, [Problem(error.where, error.what)]) from None
+
+
+def _read(texts: FaultTexts) -> tuple[Catalogue, dict[str, tuple[Problem, ...]]]:
+    """The tables and what is wrong in each document. Raises ``DocumentError``."""
+    tables = catalogue.shipped()
+    problems: dict[str, tuple[Problem, ...]] = {}
+    # As the shipped table is loaded first, its spellings are known first (2.5).
+    spellings = {int(code, 16): code.lower() for code in tables.chip_levels}
+    if texts.fault_code is not None:
+        codes = read_fault_codes(texts.fault_code)
+        problems[FAULT_CODE_KEY] = codes.problems
+        tables = replace(tables, chip_levels=codes.levels)
+        spellings = {**codes.spellings, **spellings}
+    if texts.customization is not None:
+        rules = read_customization(texts.customization, spellings)
+        problems[CUSTOMIZATION_KEY] = rules.problems
+        tables = replace(tables, frequencies=rules.frequencies, durations=rules.durations)
+    if texts.switch_fault_code is not None:
+        switches = read_switch_levels(texts.switch_fault_code)
+        problems[SWITCH_FAULT_CODE_KEY] = switches.problems
+        tables = replace(tables, switch_levels=switches.levels)
+    return tables, problems
+
+
+def check(key: str, text: str) -> None:
+    """Raises ``DocumentError`` if the document ``key`` cannot be decoded from ``text``."""
+    _read(msgspec.structs.replace(FaultTexts(), **{DOCUMENTS[key]: text}))
+
+
+def judge_texts(
+    data: Mapping[str, str] | None,
+    files: Mapping[str, str],
+    before: InForce,
+    unreadable: Mapping[str, str] | None = None,
+) -> Judged:
+    """Which documents are in force, each by itself, after ``before``.
+
+    ``data`` is that of the ConfigMap, empty where there is none, ``None`` while nobody can say:
+    what it gave once stays. ``files`` are texts by file name; ``unreadable`` says why a file that
+    is there could not be read. The first of ConfigMap, file and package that has a document
+    decides; what it has and cannot be decoded changes nothing.
+    """
+    members = {}
+    places = {}
+    kept = set()
+    problems: list[FaultProblem] = []
+    for key, member in DOCUMENTS.items():
+        place, text = _found(key, data, files, unreadable or {}, before)
+        bad = None
+        if place is Place.FILE and text is None:
+            assert unreadable is not None
+            bad = Problem("(file)", f"cannot be read: {unreadable[key]}")
+        elif text is not None:
+            text = _SURROGATE.sub("\ufffd", text)
+            try:
+                check(key, text)
+            except DocumentError as error:
+                bad = Problem(error.where, error.what)
+        if bad is None:
+            members[member], places[key] = text, place
+            if data is None and place is Place.CONFIG_MAP:
+                kept.add(key)
+            continue
+        what = f"{bad.what}; what was in force before stays"
+        problems.append(FaultProblem(key, place, Problem(bad.where, what)))
+        kept.add(key)
+        members[member], places[key] = getattr(before.texts, member), before.place_of(key)
+    texts = FaultTexts(**members)
+    tables, found = _read(texts)
+    for key, within in found.items():
+        if not any(problem.document == key for problem in problems):
+            problems += [FaultProblem(key, places[key], problem) for problem in within]
+    for place, given in ((Place.CONFIG_MAP, data or {}), (Place.FILE, files)):
+        problems += (FaultProblem(key, place, problem) for key, problem in _others(given))
+    in_force = InForce(texts, {key: p for key, p in places.items() if p is not Place.SHIPPED})
+    return Judged(in_force, frozenset(kept), tables, tuple(problems))
+
+
+def _found(
+    key: str,
+    data: Mapping[str, str] | None,
+    files: Mapping[str, str],
+    unreadable: Mapping[str, str],
+    before: InForce,
+) -> tuple[Place, str | None]:
+    """Where the document is now, and its text; ``None`` for the shipped or an unreadable one."""
+    if data is None and before.place_of(key) is Place.CONFIG_MAP:
+        return Place.CONFIG_MAP, getattr(before.texts, DOCUMENTS[key])
+    if data is not None and key in data:
+        return Place.CONFIG_MAP, data[key]
+    if key in files:
+        return Place.FILE, files[key]
+    return (Place.FILE if key in unreadable else Place.SHIPPED), None
+
+
+def _others(given: Mapping[str, str]) -> Iterator[tuple[str, Problem]]:
+    """What is wrong with keys that are no document. ``PollInterval`` has no effect: what is here is
+    watched, not polled."""
+    low, high = _POLL_SECONDS
+    for key, text in given.items():
+        if key == POLL_INTERVAL_KEY:
+            if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+                what = (
+                    f"{quoted(text)!r} is no number of seconds from {low} to {high} (without "
+                    "effect: changes are watched)"
+                )
+                yield key, Problem("$", what)
+        elif key not in DOCUMENTS:
+            known = ", ".join([*DOCUMENTS, POLL_INTERVAL_KEY])
+            yield key, Problem("$", f"is not known and has no effect; known here: {known}")

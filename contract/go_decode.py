@@ -52,7 +52,7 @@ def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         pass  # not necessarily wrong: the careful reader decides
     try:
-        tree = _parse(text)
+        tree = parse(text)
     except RecursionError:
         raise DocumentError(document, where, "is nested too deeply") from None
     except ValueError as error:
@@ -69,8 +69,8 @@ def _fast(model: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(model)
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """An object with its members in order, duplicates included."""
+class Pairs(list[tuple[str, Any]]):
+    """An object as ``parse`` gives it: its members in order, duplicates included."""
 
 
 class _Number(str):
@@ -83,8 +83,8 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
-_parse = json.JSONDecoder(
-    object_pairs_hook=_Pairs, parse_float=_Number, parse_constant=_refuse_constant
+parse = json.JSONDecoder(
+    object_pairs_hook=Pairs, parse_float=_Number, parse_constant=_refuse_constant
 ).decode
 
 
@@ -105,7 +105,7 @@ def _describe(value: Any) -> str:
             return f"the number {value}" if abs(value) < 10**40 else "a very large number"
         case str():
             return f"the text {value[:40]!r}"
-        case _Pairs():
+        case Pairs():
             return "an object"
         case list():
             return "an array"
@@ -119,8 +119,11 @@ def _text(value: str) -> str:
     return _SURROGATE.sub("\ufffd", value)
 
 
-def _folded(name: str) -> str:
-    """Go folds two letters outside ASCII onto ASCII ones: the Kelvin sign and the long s."""
+def folded(name: str) -> str:
+    """What two names have in common that Go takes for one.
+
+    Go folds two letters outside ASCII onto ASCII ones: the Kelvin sign and the long s.
+    """
     return name.lower().replace("\u017f", "s")
 
 
@@ -175,7 +178,7 @@ def _list(item: _Read) -> _Read:
     def read(value: Any, where: str) -> list[Any]:
         if value is None:
             return []
-        if not isinstance(value, list) or isinstance(value, _Pairs):
+        if not isinstance(value, list) or isinstance(value, Pairs):
             raise _WrongTypeError(where, "an array", value)
         return [item(element, f"{where}[{index}]") for index, element in enumerate(value)]
 
@@ -186,7 +189,7 @@ def _map(item: _Read) -> _Read:
     def read(value: Any, where: str) -> dict[str, Any]:
         if value is None:
             return {}
-        if not isinstance(value, _Pairs):
+        if not isinstance(value, Pairs):
             raise _WrongTypeError(where, "an object", value)
         return {_text(key): item(element, f"{where}[{key!r}]") for key, element in value}
 
@@ -195,21 +198,30 @@ def _map(item: _Read) -> _Read:
 
 def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
     members = {
-        _folded(field.encode_name): (field.name, field.encode_name, _of_type(field.type))
+        folded(field.encode_name): (
+            field.name,
+            field.encode_name,
+            _of_type(field.type),
+            isinstance(field.type, (inspect.UnionType, inspect.ListType, inspect.DictType)),
+        )
         for field in kind.fields
     }
 
     def read(value: Any, where: str) -> Any:
         if value is None:
             return cls()
-        if not isinstance(value, _Pairs):
+        if not isinstance(value, Pairs):
             raise _WrongTypeError(where, "an object", value)
         found = {}
         for key, element in value:
-            member = members.get(_folded(key))
-            if member is not None and element is not None:
-                name, wire, reader = member
+            member = members.get(folded(key))
+            if member is None:
+                continue
+            name, wire, reader, can_be_nil = member
+            if element is not None:
                 found[name] = reader(element, f"{where}.{wire}")
+            elif can_be_nil:
+                found.pop(name, None)
         return cls(**found)
 
     return read

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -89,16 +89,22 @@ class Writer(msgspec.Struct, frozen=True):
 class PodUsage(msgspec.Struct, frozen=True):
     """A pod that is neither done nor failed and uses chips of a node (``spec/clusterd.md`` 1.8).
 
-    ``uid`` names it; ``chips`` are device names.
+    ``uid`` names it; ``chips`` are names of devices that it has, ``assigned`` of those that a
+    scheduler chose for it. ``namespace``, ``name`` and ``container`` (the one that asks for chips,
+    if it is one) are told only where the pods of one node are followed.
     """
 
     uid: str
     node: str
     chips: tuple[str, ...]
+    assigned: tuple[str, ...] = ()
+    namespace: str = ""
+    name: str = ""
+    container: str = ""
 
 
 class UsageListed(msgspec.Struct, frozen=True):
-    """All pods that use chips, at the start and after each interruption."""
+    """All pods that use chips or will, at the start and after each interruption."""
 
     pods: tuple[PodUsage, ...]
 
@@ -125,7 +131,8 @@ class Event(msgspec.Struct, frozen=True):
     """A Kubernetes Event (``spec/device-plugin.md`` 6.1).
 
     ``name`` is the object's own, unique one; ``normal`` tells its type (Normal, else Warning).
-    ``count`` is how many like it this one stands for, the first seen at ``first_ms``.
+    ``count`` is how many like it this one stands for, the first seen at ``first_ms``. ``instance``
+    of ``component`` on ``host`` reports it.
     """
 
     namespace: str
@@ -138,10 +145,13 @@ class Event(msgspec.Struct, frozen=True):
     first_ms: int
     last_ms: int
     count: int = 1
+    component: str = "npu-vigil"
+    host: str = ""
+    instance: str = ""
 
 
 class NodeObject(msgspec.Struct, frozen=True):
-    """What a Node object says now."""
+    """What a Node object says now; ``version`` is empty where there is no such Node."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -158,9 +168,9 @@ class ClusterObjects(Protocol):
         """Read a Node; ``StoreRefused`` where there is none."""
 
     async def set_node(
-        self, node: str, labels: dict[str, str], annotations: dict[str, str]
+        self, node: str, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
     ) -> None:
-        """Set these labels and annotations of a Node; all others stay."""
+        """Set these labels and annotations of a Node, ``None`` removes one; all others stay."""
 
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """Follow the labels and annotations of a Node for ever, beginning with how they are."""
@@ -172,6 +182,10 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """The store's address as the operator gave it."""
+
+    @property
+    def objects(self) -> ClusterObjects | None:
+        """Events and Nodes; ``None`` where a store has none."""
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""
@@ -198,10 +212,11 @@ class Store(Protocol):
         ``StoreRefused`` ends it only when waiting cannot help.
         """
 
-    def usage(self) -> AsyncIterator[UsageEvent] | None:
-        """Follow which chips pods use, for ever; ``None`` where the store knows nothing of pods.
+    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent] | None:
+        """Follow which chips pods use, of one node or of all, for ever.
 
-        The first event is ``UsageListed`` or ``Interrupted``.
+        ``None`` where the store knows nothing of pods. The first event is ``UsageListed`` or
+        ``Interrupted``.
         """
 
     async def beat(self, beat: Beat) -> None:
@@ -223,9 +238,6 @@ class Store(Protocol):
 
         Sets the annotation ``npu-vigil/touched``. A document that is not there is no error.
         """
-
-    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
-        """Set annotations of a Node object; ``StoreRefused`` where a store has none."""
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """Who wrote the data of a document last; ``None`` where the store does not know."""

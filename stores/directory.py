@@ -47,6 +47,11 @@ class DirectoryStore:
         """See ``Store``."""
         return self._url
 
+    @property
+    def objects(self) -> None:
+        """See ``Store``. A directory has neither Events nor Nodes."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         _check(namespace, name)
@@ -67,7 +72,7 @@ class DirectoryStore:
         _check(namespace, name)
         await asyncio.to_thread(self._delete, namespace, name)
 
-    def usage(self) -> None:
+    def usage(self, node: str | None = None) -> None:  # noqa: ARG002
         """See ``Store``. A directory knows nothing of pods."""
         return
 
@@ -87,11 +92,6 @@ class DirectoryStore:
         """See ``Store``."""
         _check(namespace, name)
         await asyncio.to_thread(self._touch, namespace, name)
-
-    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
-        """See ``Store``."""
-        del annotations
-        raise StoreRefused(f"a directory has no Node object for {node}")
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``. A file does not tell who wrote it."""

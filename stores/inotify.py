@@ -78,8 +78,10 @@ class Inotify:
                     everything = True
                     if mask & (_GONE & ~_MOVE_SELF):
                         self._directories.pop(watch, None)
-                elif not mask & _CREATE:
-                    files.add((directory, os.fsdecode(name.rstrip(b"\0"))))
+                else:
+                    file = os.fsdecode(name.rstrip(b"\0"))
+                    if not mask & _CREATE or _is_link(directory / file):
+                        files.add((directory, file))
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +98,11 @@ class Inotify:
             await readable.wait()
         finally:
             loop.remove_reader(self._descriptor)
+
+
+def _is_link(path: Path) -> bool:
+    """A link is there at once: unlike a file that was made, nobody writes and closes it."""
+    return path.is_symlink()
 
 
 def _os_error(what: str) -> OSError:

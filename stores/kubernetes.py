@@ -10,8 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
-from contract.names import node_name_problem
+from contract.errors import StoreConflict, StoreUnavailable
 from stores import kubernetes_wire as wire
 from stores import kubernetes_writers as writers
 from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
@@ -19,6 +18,7 @@ from stores.document_names import check_names
 from stores.kubernetes_beats import Heartbeats
 from stores.kubernetes_connection import Connection
 from stores.kubernetes_namespaces import create_namespace
+from stores.kubernetes_objects import KubernetesObjects
 from stores.kubernetes_pods import follow_pods
 from stores.kubernetes_watch import Page, listed, watched
 from stores.touch import TOUCHED, touched_now
@@ -46,11 +46,17 @@ class KubernetesStore:
         self._url = url
         self._connection = Connection(kubeconfig)
         self._heartbeats = Heartbeats(self._connection)
+        self._objects = KubernetesObjects(self._connection)
 
     @property
     def url(self) -> str:
         """See ``Store``."""
         return self._url
+
+    @property
+    def objects(self) -> KubernetesObjects:
+        """See ``Store``."""
+        return self._objects
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
@@ -116,9 +122,9 @@ class KubernetesStore:
         path, query = _path(selection.namespace), _query(selection)
         return watched(self._connection, path, query, _pages, "ConfigMaps", _everything, _event)
 
-    def usage(self) -> AsyncIterator[UsageEvent]:
+    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent]:
         """See ``Store``."""
-        return follow_pods(self._connection)
+        return follow_pods(self._connection, node)
 
     async def beat(self, beat: Beat) -> None:
         """See ``Store``."""
@@ -143,19 +149,6 @@ class KubernetesStore:
         )
         if status not in (_OK, _NOT_FOUND):
             raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
-
-    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
-        """See ``Store``. By way of the status, which is all that the right for it allows."""
-        if problem := node_name_problem(node):
-            raise StoreRefused(f"the node name {problem}")
-        status, answer = await self._connection.request(
-            "PATCH",
-            f"/api/v1/nodes/{quote(node, safe='')}/status?{wire.FIELD_MANAGER}",
-            msgspec.json.encode({"metadata": {"annotations": annotations}}),
-            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
-        )
-        if status != _OK:
-            raise wire.refusal(status, answer, f"annotate node {node}")
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``."""

@@ -75,12 +75,14 @@ class Connection:
             return response.status, await response.read()
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def stream(
+        self, path: str, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open a watch. A peer that is not there any more is noticed within 30 s.
 
         Raises ``StoreUnavailable``, also while the answer is read.
         """
-        async with self._ask("GET", path, None, _WATCH_TIMEOUT, {}) as response:
+        async with self._ask("GET", path, None, _WATCH_TIMEOUT, headers or {}) as response:
             _notice_dead_peer(response)
             yield response
 

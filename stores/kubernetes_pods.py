@@ -1,14 +1,19 @@
-"""Which chips pods use: their annotation ``huawei.com/AscendReal`` (``spec/clusterd.md`` 1.8, 3.8).
+"""Which chips pods use (``spec/clusterd.md`` 1.8, 3.8, ``spec/device-plugin.md`` 1.3, 2.8).
 
-The server leaves out pods that are done, failed or on no node: one that ends looks deleted.
+The annotation ``huawei.com/AscendReal`` names the chips that a pod has, one named after the
+resource those that Volcano chose for it. ``huawei.com/kltDev`` is what the kubelet believes, and
+no chip. The server leaves out pods that are done, failed or on no node: one that ends looks
+deleted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from contract.errors import StoreRefused
+from contract.names import node_name_problem
 from stores.base import PodUsage, UsageEnded, UsageListed
 from stores.kubernetes_watch import Page, watched
 
@@ -19,11 +24,16 @@ if TYPE_CHECKING:
     from stores.kubernetes_connection import Connection
 
 _PATH = "/api/v1/pods"
-_ALIVE = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="}
+_ALIVE = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName"
+_RESOURCE = "huawei.com/"
 
 
 class _Annotations(msgspec.Struct):
     real: str = msgspec.field(default="", name="huawei.com/AscendReal")
+    ascend910: str = msgspec.field(default="", name="huawei.com/Ascend910")
+    npu: str = msgspec.field(default="", name="huawei.com/npu")
+    ascend310p: str = msgspec.field(default="", name="huawei.com/Ascend310P")
+    ascend310: str = msgspec.field(default="", name="huawei.com/Ascend310")
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -41,28 +51,92 @@ class _Pod(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
+class _NamedMetadata(_Metadata, rename="camel"):
+    namespace: str = ""
+    name: str = ""
+
+
+class _Resources(msgspec.Struct):
+    limits: dict[str, msgspec.Raw] = {}
+
+
+class _Container(msgspec.Struct):
+    name: str
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+
+
+class _WholeSpec(_Spec, rename="camel"):
+    containers: list[_Container] = []
+
+
+class _NamedPod(_Pod):
+    """With what only the node itself wants to know: of a whole cluster it would be much."""
+
+    metadata: _NamedMetadata
+    spec: _WholeSpec = msgspec.field(default_factory=_WholeSpec)
+
+
+_AnyPod = TypeVar("_AnyPod", bound=_Pod)
+
 _pages: msgspec.json.Decoder[Page[_Pod]] = msgspec.json.Decoder(Page[_Pod])
 _pod = msgspec.json.Decoder(_Pod)
+_named_pages: msgspec.json.Decoder[Page[_NamedPod]] = msgspec.json.Decoder(Page[_NamedPod])
+_named_pod = msgspec.json.Decoder(_NamedPod)
 
 
-def follow_pods(connection: Connection) -> AsyncIterator[UsageEvent]:
-    """See ``Store.usage``."""
-    return watched(connection, _PATH, _ALIVE, _pages, "pods", _everything, _one)
+def follow_pods(connection: Connection, node: str | None = None) -> AsyncIterator[UsageEvent]:
+    """See ``Store.usage``. Raises ``StoreRefused`` for a name that no node can have.
+
+    The pods of one node are asked for as its kubelet does: from the server's cache, which has an
+    index of nodes. Without that each answer would cost a walk through all pods of the cluster.
+    """
+    if node is None:
+        return _follow(connection, {"fieldSelector": f"{_ALIVE}!="}, _pages, _pod)
+    if problem := node_name_problem(node):
+        raise StoreRefused(f"the node name {problem}")
+    query = {"fieldSelector": f"{_ALIVE}={node}", "resourceVersion": "0"}
+    return _follow(connection, query, _named_pages, _named_pod)
 
 
-def _everything(pods: list[_Pod]) -> UsageEvent:
+def _follow(
+    connection: Connection,
+    query: dict[str, str],
+    pages: msgspec.json.Decoder[Page[_AnyPod]],
+    decoder: msgspec.json.Decoder[_AnyPod],
+) -> AsyncIterator[UsageEvent]:
+    def one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent | None, str]:
+        pod = decoder.decode(content)
+        usage = None if kind == "DELETED" else _usage(pod)
+        return usage or UsageEnded(pod.metadata.uid), pod.metadata.resource_version
+
+    return watched(connection, _PATH, query, pages, "pods", _everything, one)
+
+
+def _everything(pods: list[_AnyPod]) -> UsageEvent:
     return UsageListed(tuple(one for pod in pods if (one := _usage(pod)) is not None))
 
 
-def _one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent | None, str]:
-    pod = _pod.decode(content)
-    usage = None if kind == "DELETED" else _usage(pod)
-    return usage or UsageEnded(pod.metadata.uid), pod.metadata.resource_version
-
-
 def _usage(pod: _Pod) -> PodUsage | None:
-    names = (name.strip() for name in pod.metadata.annotations.real.split(","))
-    chips = tuple(name for name in names if name)
-    if not chips or not pod.spec.node_name:
+    told = pod.metadata.annotations
+    chips = _names(told.real)
+    assigned = _names(",".join((told.ascend910, told.npu, told.ascend310p, told.ascend310)))
+    if not (chips or assigned) or not pod.spec.node_name:
         return None
-    return PodUsage(pod.metadata.uid, pod.spec.node_name, chips)
+    usage = PodUsage(pod.metadata.uid, pod.spec.node_name, chips, assigned)
+    if not isinstance(pod, _NamedPod):
+        return usage
+    asking = [one.name for one in pod.spec.containers if _asks_for_chips(one)]
+    return msgspec.structs.replace(
+        usage,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        container=asking[0] if len(asking) == 1 else "",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def _asks_for_chips(container: _Container) -> bool:
+    return any(resource.startswith(_RESOURCE) for resource in container.resources.limits)

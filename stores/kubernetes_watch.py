@@ -44,7 +44,7 @@ class Page(msgspec.Struct, Generic[Item]):
     """One page of a list."""
 
     metadata: wire.ListMetadata
-    items: list[Item]
+    items: list[Item] | None
 
 
 class _NoRights(StoreRefused):
@@ -57,20 +57,23 @@ async def listed(
     query: Mapping[str, str],
     pages: msgspec.json.Decoder[Page[Item]],
     what: str,
+    *,
+    only_metadata: bool = False,
 ) -> tuple[list[Item], str]:
     """All objects and the version of the whole, from which a watch can follow."""
     found: list[Item] = []
     asked = {**query, "limit": str(_PAGE)}
+    headers = wire.LIST_ONLY_METADATA if only_metadata else None
     while True:
         url = f"{path}?{urlencode(asked)}"
-        status, body = await connection.request("GET", url, seconds=_PAGE_SECONDS)
+        status, body = await connection.request("GET", url, seconds=_PAGE_SECONDS, headers=headers)
         if status != _OK:
             raise _refusal(status, body, f"list {what}")
         try:
             page = pages.decode(body)
         except msgspec.DecodeError as error:
             raise StoreUnavailable(f"the list of {what} is malformed: {error}") from error
-        found.extend(page.items)
+        found.extend(page.items or ())
         if not page.metadata.continue_token:
             return found, page.metadata.resource_version
         asked["continue"] = page.metadata.continue_token
@@ -84,8 +87,10 @@ async def watched(
     what: str,
     everything: Callable[[list[Item]], Event],
     one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
+    *,
+    only_metadata: bool = False,
 ) -> AsyncIterator[Event | Interrupted]:
-    """Follow objects for ever. Missing rights are waited for: they may come.
+    """Follow objects for ever, or ``only_metadata`` of them. Missing rights are waited for.
 
     ``everything`` makes an event of a list, ``one`` of a frame's type and object, with the version
     after it; it may raise ``msgspec.DecodeError``.
@@ -96,11 +101,15 @@ async def watched(
     while True:
         began = loop.time()
         try:
-            found, version = await listed(connection, path, query, pages, what)
+            found, version = await listed(
+                connection, path, query, pages, what, only_metadata=only_metadata
+            )
             yield everything(found)
             del found
             reason = ""
-            changes = _follow(connection, path, query, version, what, one)
+            changes = _follow(
+                connection, path, query, version, what, one, only_metadata=only_metadata
+            )
             async with contextlib.aclosing(changes):
                 async for event in changes:
                     yield event
@@ -120,6 +129,8 @@ async def _follow(
     version: str,
     what: str,
     one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
+    *,
+    only_metadata: bool,
 ) -> AsyncGenerator[Event, None]:
     """Changes after ``version``, for as long as none can be missed.
 
@@ -127,6 +138,7 @@ async def _follow(
     everything, like after any other failure.
     """
     loop = asyncio.get_running_loop()
+    headers = wire.ONLY_METADATA if only_metadata else None
     while True:
         asked = {
             **query,
@@ -136,7 +148,7 @@ async def _follow(
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),
         }
         began = loop.time()
-        async with connection.stream(f"{path}?{urlencode(asked)}") as response:
+        async with connection.stream(f"{path}?{urlencode(asked)}", headers) as response:
             if response.status != _OK:
                 body = await response.read()
                 raise _refusal(response.status, body, f"watch {what}")

@@ -77,6 +77,11 @@ ONLY_METADATA = {
 }
 """Asks for an answer that does not repeat the data."""
 
+LIST_ONLY_METADATA = {
+    "Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+}
+"""Asks the same of a list."""
+
 WRITE_HEADERS = {"Content-Type": "application/vnd.kubernetes.protobuf"} | ONLY_METADATA
 """What goes with a ``config_map_body``."""
 

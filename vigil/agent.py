@@ -33,6 +33,12 @@ def agent(
         Path | None,
         typer.Option(metavar="DIR", help="Journal and socket; default /var/lib/npu-vigil."),
     ] = None,
+    fault_config_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Fault configuration as files, where no ConfigMap has it."
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
@@ -78,6 +84,7 @@ def agent(
         "driver_root": driver_root,
         "trust_driver": trust_driver,
         "state_dir": state_dir,
+        "fault_config_dir": fault_config_dir,
         "listen": listen,
         "documents": documents,
         "shadow": shadow,

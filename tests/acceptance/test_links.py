@@ -9,8 +9,11 @@ import pytest
 
 from tests.acceptance.daemons import wait
 from tests.acceptance.reading import has
+from tests.parts.fault_config import link_rule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.acceptance.conftest import MakeAgent
     from tests.acceptance.daemons import Agent
     from tests.acceptance.places import Folder
@@ -21,14 +24,11 @@ BLIND = 'npu_vigil_blind{chip="",source="links"} 1.0'
 
 
 @pytest.fixture
-def agent(make_agent: MakeAgent, folder: Folder) -> Agent:
+def agent(make_agent: MakeAgent, folder: Folder, tmp_path: Path) -> Agent:
     """An agent that asks the tool often and isolates soon; not started."""
     made = make_agent(folder)
-    made.environment |= {
-        "VIGIL_LINKS_PERIOD_SECONDS": "1",
-        "VIGIL_LINK_DOWN_FAULT_TIMEOUT_SECONDS": "4",
-        "VIGIL_LINK_DOWN_RECOVER_TIMEOUT_SECONDS": "4",
-    }
+    made.environment |= {"VIGIL_LINKS_PERIOD_SECONDS": "1"}
+    made.environment |= link_rule(tmp_path / "fault-config", 4, 4)
     return made
 
 

@@ -15,6 +15,7 @@ from collectors.chip_faults import HEALTH
 from contract.codes import LINK_DOWN
 from contract.observation import Assertion, chip_subject
 from dcmi_shim.types import Chip, ChipNames, Inventory
+from stores.base import PodUsage
 from tests.parts.exposition import EXPORTER, EXPORTER_TOOL, RECORDED, listed, scraped
 from tests.policy.builders import T, after, healthy, seen
 
@@ -81,6 +82,31 @@ def test_error_codes_are_what_the_driver_says_whoever_said_it_first() -> None:
     assert codes([found, told]) == {"0": float(0x81078603)}
     not_listed = seen(Assertion.ABSENT, LINK_DOWN, at=T + 9_000)
     assert codes([told, found, not_listed]) == {}
+
+
+def test_a_chip_has_the_labels_of_the_pod_that_has_it() -> None:
+    pods = (
+        PodUsage("a", "n", ("Ascend910-0", "Ascend910-1"), (), "jobs", "train-0", "worker"),
+        PodUsage("b", "n", ("Ascend910-1",), (), "jobs", "train-1", "worker"),
+        PodUsage("c", "n", (), ("Ascend910-3",), "jobs", "soon", "worker"),
+        PodUsage("d", "n", ("Ascend910-2",), (), "jobs", "two-containers", ""),
+    )
+    readings = {(chip_subject(chip), HEALTH): 0.0 for chip in range(4)}
+    shown = {
+        family.name: family.samples
+        for family in text_string_to_metric_families(text(Cards(INVENTORY, {}, (), readings, pods)))
+    }
+    several = "not_displayed_for_multi_pod"
+    for name in ("npu_chip_info_health_status", "npu_chip_info_name"):
+        assert [
+            tuple(sample.labels[label] for label in ("namespace", "pod_name", "container_name"))
+            for sample in shown[name]
+        ] == [
+            ("jobs", "train-0", "worker"),
+            (several, several, several),
+            ("jobs", "two-containers", ""),
+            ("", "", ""),
+        ]
 
 
 def test_nothing_is_shown_before_the_driver_answered() -> None:

@@ -13,6 +13,7 @@ from agent.http import application
 from agent.journal import JournalStatus
 from agent.publication import Lag, Publication
 from agent.state import Blindness, ChipState, Fault, State, SubjectState
+from contract.fault_configuration import InForce, judge_texts
 from contract.levels import ChipLevel, NodeLevel, Severity
 from contract.observation import NODE, chip_subject, host_subject
 from dcmi_shim.types import Chip, Inventory, StuckCall
@@ -72,6 +73,7 @@ HEARTBEAT = status.HeartbeatStatus(
 CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
 
 
+JUDGED = judge_texts({"faultCode.json": "{", "PollInterval": "5m"}, {}, InForce())
 READINGS = {(chip_subject(3), "health"): 2.0, (chip_subject(3), "link_up"): 1.0}
 
 
@@ -99,8 +101,10 @@ def picture(
         answered=(),
         blind=status.blind_sources(STATE.of(NODE)),
         publications=publications,
+        fault_configuration=status.fault_configuration_status(JUDGED, None),
         heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
+        usage=status.UsageStatus(1, ("Ascend910-3",), ()),
     )
 
 

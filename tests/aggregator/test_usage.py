@@ -55,3 +55,14 @@ def test_a_later_list_names_the_nodes_that_differ() -> None:
     listed = UsageListed((pod("b", "n2", "x"), pod("c", "n4", "x"), pod("d", "n5", "x")))
     assert usage.observe(listed) == frozenset({"n1", "n3", "n4", "n5"})
     assert usage.interrupted is None
+
+
+def test_what_a_scheduler_chose_does_not_count_yet() -> None:
+    usage = Usage()
+    chosen = PodUsage("a", "n1", (), ("Ascend910-0",))
+    usage.observe(UsageListed((chosen,)))
+    assert (used(usage), usage.pods) == (set(), 0)
+    usage.observe(pod("a", "n1", "Ascend910-0"))
+    assert used(usage) == {"Ascend910-0"}
+    assert usage.observe(chosen) == frozenset({"n1"})
+    assert (used(usage), usage.pods) == (set(), 0)

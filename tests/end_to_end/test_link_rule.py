@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.codes import LINK_DOWN
+from tests.parts.fault_config import link_rule
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -29,8 +30,7 @@ def reasons(node: Node) -> list[dict[str, Any]]:
 @pytest.mark.timeout(60)
 def test_a_killed_agent_upgrades_and_releases_as_if_it_had_lived(folder_node: Node) -> None:
     node = folder_node
-    node.environment["VIGIL_LINK_DOWN_FAULT_TIMEOUT_SECONDS"] = "6"
-    node.environment["VIGIL_LINK_DOWN_RECOVER_TIMEOUT_SECONDS"] = "6"
+    node.environment |= link_rule(node.state_dir.parent / "fault-config", 6, 6)
     node.start()
     node.healthy()
     node.emulator.link(CHIP, up=False)

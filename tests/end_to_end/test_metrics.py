@@ -23,6 +23,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped
+from tests.parts.fault_config import link_rule
 from tests.parts.processes import Running, free_ports
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Troubled:
         self.node = Node(directory / "node", built, Folder(self._root))
         self.node.environment["VIGIL_METRICS_NPU_EXPORTER_NAMES"] = "true"
         self.node.environment["VIGIL_LINKS_PERIOD_SECONDS"] = "1"
-        self.node.environment["VIGIL_LINK_DOWN_FAULT_TIMEOUT_SECONDS"] = "0"
+        self.node.environment |= link_rule(directory / "fault-config", 0, 60)
         self.node.options = ["--listen", "127.0.0.1:0"]
         self.aggregator = Daemon(directory / "aggregator", "--store", f"directory:{self._root}")
         self.aggregator.program = IMPATIENT

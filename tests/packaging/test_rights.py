@@ -16,6 +16,7 @@ import pytest
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster
+from tests.parts import pods
 from tests.parts.controlplane import ControlPlane
 from tests.parts.kustomize import build
 
@@ -136,8 +137,9 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     def server() -> str | None:
         return read("mindx-dl-nodeinfo-node-1", "NodeInfo")
 
+    pods.make(plane, "train", "node-1", "Ascend910-0")
     node.start()
-    node.healthy()
+    node.until(lambda now: len(now.free) == 7, "all chips but the one in use are free", 20)
     node.emulator.occur(3, "80E3A201")
     node.wait(lambda: "80E3A201" in cluster("cluster-info-device-0"), "the fault is in the cluster")
     node.emulator.bmc.occur(BmcAlarm("2C000031", "System"))

@@ -16,6 +16,7 @@ RECORDED: dict[str, Any] = json.loads((VECTORS / "npu-exporter" / "a2.json").rea
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 AGENT, AGGREGATOR = "Agent", "Aggregator"
+ON_KUBERNETES = "Agent on Kubernetes"
 EXPORTER = "NPU exporter's names"
 EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
 

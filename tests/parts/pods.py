@@ -10,12 +10,28 @@ if TYPE_CHECKING:
 _PODS = "/api/v1/namespaces/default/pods"
 
 
-def make(plane: ControlPlane, name: str, node: str | None, chips: str = "") -> None:
-    """A pod on a node, or on none yet; ``chips`` are in its annotation if there are any."""
-    spec: dict[str, object] = {"containers": [{"name": "c", "image": "x"}]}
+def make(
+    plane: ControlPlane,
+    name: str,
+    node: str | None,
+    chips: str = "",
+    *,
+    annotations: dict[str, str] | None = None,
+    asking: tuple[str, ...] = (),
+) -> None:
+    """A pod on a node, or on none yet; ``chips`` are in its annotation if there are any.
+
+    ``asking`` names the containers that ask for a chip each.
+    """
+    containers: list[dict[str, object]] = [{"name": "c", "image": "x"}]
+    for container in asking:
+        resources = {"limits": {"huawei.com/Ascend910": "1"}}
+        containers.append({"name": container, "image": "x", "resources": resources})
+    spec: dict[str, object] = {"containers": containers}
     if node is not None:
         spec["nodeName"] = node
-    metadata = {"name": name, "annotations": {"huawei.com/AscendReal": chips} if chips else {}}
+    told = (annotations or {}) | ({"huawei.com/AscendReal": chips} if chips else {})
+    metadata = {"name": name, "annotations": told}
     plane.request("POST", _PODS, {"metadata": metadata, "spec": spec})
 
 

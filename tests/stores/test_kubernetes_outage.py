@@ -151,7 +151,7 @@ async def test_a_version_that_is_gone_leads_to_a_new_list(
     control_plane.compact()
     listed = kubernetes_watch.listed
 
-    async def forgotten_the_first_time(*asked: Any) -> tuple[list[Any], str]:
+    async def forgotten_the_first_time(*_: Any, **__: Any) -> tuple[list[Any], str]:
         monkeypatch.setattr(kubernetes_watch, "listed", listed)
         return [], "1"
 

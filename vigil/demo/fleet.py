@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import aiohttp
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from contract.catalogue import read_table
+from contract.customization import CUSTOMIZATION_KEY
+from contract.policies import PolicyTables
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers
@@ -56,11 +60,24 @@ device = "/nonexistent/ipmi0"
 
 [heartbeat]
 interval_seconds = {five}
-
-[link_down]
-fault_timeout_seconds = {twenty}
-recover_timeout_seconds = {sixty}
 """
+
+
+def _customization(speed: float) -> bytes:
+    """The shipped rules, with the times of those that wait divided by ``speed``.
+
+    As a file, because the ConfigMap may be the one of a real cluster.
+    """
+    shipped = read_table("policies.json", PolicyTables)
+    durations = [
+        msgspec.structs.replace(
+            entry,
+            fault_timeout=round(entry.fault_timeout / speed),
+            recover_timeout=round(entry.recover_timeout / speed),
+        )
+        for entry in shipped.duration
+    ]
+    return msgspec.json.encode({"FaultFrequency": shipped.frequency, "FaultDuration": durations})
 
 
 @dataclass
@@ -116,10 +133,10 @@ class Fleet:
                 one=round(1 / speed, 3),
                 two=round(2 / speed, 3),
                 five=round(5 / speed, 3),
-                twenty=round(20 / speed, 3),
-                sixty=round(60 / speed, 3),
             )
         )
+        self._fault_config = self._made("fault-config")
+        (self._fault_config / CUSTOMIZATION_KEY).write_bytes(_customization(speed))
         self.nodes = tuple(
             Node(
                 f"vigil-demo-{number + 1}",
@@ -165,6 +182,8 @@ class Fleet:
             "--trust-driver",
             "--state-dir",
             str(node.directory / "state"),
+            "--fault-config-dir",
+            str(self._fault_config),
             "--config",
             str(self._configuration),
             tools=node.driver_root / IPMITOOL.parent,

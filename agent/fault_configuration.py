@@ -1,0 +1,237 @@
+"""The operator's fault configuration: watched, judged, kept, and told of.
+
+It comes from the ConfigMap ``kube-system/mindx-dl-fault-config`` of the store and from a local
+directory; which document of which is in force is decided in ``contract.fault_configuration``.
+Source: ``spec/device-plugin.md`` 3.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from agent.fault_config_files import keep, read_files, read_kept, watch_files
+from contract.errors import StoreError
+from contract.fault_configuration import (
+    DOCUMENTS,
+    FAULT_CONFIG_NAME,
+    FAULT_CONFIG_NAMESPACE,
+    InForce,
+    Judged,
+    Place,
+    judge_texts,
+)
+from stores.base import Changed, Event, Interrupted, Involved, Listed, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from contract.catalogue import Catalogue
+    from contract.fault_configuration import FaultProblem, FaultTexts
+    from stores.base import Document, Store, WatchEvent
+
+log = logging.getLogger("agent.fault_configuration")
+
+_PATIENCE_SECONDS = 1.0
+_KEEP_SECONDS = 1.0
+_AGAIN_SECONDS = 30.0
+_LOGGED = 50
+_EVENT_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What this asks of its daemon and tells it; all return at once.
+
+    ``configure`` puts a configuration in force, ``post`` sends a Kubernetes Event some time.
+    """
+
+    configure: Callable[[FaultTexts, Catalogue], None]
+    post: Callable[[Event], None]
+    wall_clock: Callable[[], int]
+
+
+class FaultConfiguration:
+    """Follows the fault configuration of one node.
+
+    ``texts`` are those that the journal says were in force last; what is kept beside it in
+    ``state_dir`` is newer. Nothing is put in force before ``begin``.
+    """
+
+    def __init__(
+        self, store: Store, directory: Path | None, state_dir: Path, texts: FaultTexts, edges: Edges
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._state_dir = state_dir
+        self._edges = edges
+        self._data: Mapping[str, str] | None = None
+        self._version = ""
+        self._told: frozenset[str] = frozenset()
+        self._store_trouble: str | None = None
+        self._on_disk = read_kept(state_dir)
+        self._is_known = asyncio.Event()
+        self._kept = asyncio.Event()
+        self._to_keep = asyncio.Event()
+        if self._on_disk is not None:
+            self._is_known.set()
+        self._files = read_files(directory)
+        self._judged = self._judge(self._on_disk or _all_of_the_config_map(texts))
+
+    @property
+    def judged(self) -> Judged:
+        """What is in force now, and what is wrong with it."""
+        return self._judged
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a change would not be noticed now."""
+        return self._store_trouble or self._files.trouble
+
+    def begin(self) -> None:
+        """Put in force what is known without the store."""
+        self._put_in_force(self._judged)
+
+    async def known(self) -> None:
+        """Wait for the store to say what is in force, where that was never known, but not long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._is_known.wait()
+
+    async def run(self) -> NoReturn:
+        """Follow the ConfigMap and the directory until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_files(), name="fault configuration files")
+            tasks.create_task(self._keep_on_disk(), name="fault configuration on disk")
+            await self._follow_store()
+        raise AssertionError("a watch never ends")
+
+    async def _follow_store(self) -> NoReturn:
+        selection = Selection(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME)
+        while True:
+            try:
+                async for event in self._store.watch(selection):
+                    await self._watched(event)
+            except StoreError as error:
+                self._cannot_watch(str(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _watched(self, event: WatchEvent) -> None:
+        if isinstance(event, Interrupted):
+            self._cannot_watch(event.reason)
+            return
+        document: Document | None = None
+        if isinstance(event, Listed):
+            document = next(iter(event.documents), None)
+        elif isinstance(event, Changed):
+            document = event.document
+        if self._store_trouble is not None:
+            log.info("the fault configuration is watched again")
+            self._store_trouble = None
+        self._data = {} if document is None else document.data
+        self._version = "" if document is None else document.version
+        await self._changed()
+        self._is_known.set()
+
+    def _cannot_watch(self, reason: str) -> None:
+        if self._store_trouble is None:
+            log.warning("the fault configuration cannot be watched: %s; it stays", reason)
+        self._store_trouble = reason
+        self._is_known.set()
+
+    async def _follow_files(self) -> None:
+        if self._directory is None:
+            return
+        async for files in watch_files(self._directory):
+            if files.trouble is not None and files.trouble != self._files.trouble:
+                log.error("%s", files.trouble)
+            self._files = files
+            await self._changed()
+
+    async def _changed(self) -> None:
+        judged = self._judged = self._judge(self._judged.in_force)
+        if self._must_be_kept():
+            # Before it is in force: a start must not go back to what was replaced.
+            self._kept.clear()
+            self._to_keep.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_KEEP_SECONDS):
+                    await self._kept.wait()
+        if judged is self._judged:
+            self._put_in_force(judged)
+
+    def _judge(self, before: InForce) -> Judged:
+        return judge_texts(self._data, self._files.texts, before, self._files.unreadable)
+
+    def _must_be_kept(self) -> bool:
+        """What nobody but this node's own files has said yet is not kept."""
+        known = self._data is not None or self._on_disk is not None
+        return known and self._on_disk != self._judged.in_force
+
+    async def _keep_on_disk(self) -> NoReturn:
+        complained = False
+        while True:
+            await self._to_keep.wait()
+            self._to_keep.clear()
+            while self._must_be_kept():
+                in_force = self._judged.in_force
+                try:
+                    await asyncio.to_thread(keep, self._state_dir, in_force)
+                except OSError as error:
+                    if not complained:
+                        log.error("the fault configuration cannot be kept on disk: %s", error)
+                    complained = True
+                    self._kept.set()
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                else:
+                    complained = False
+                    self._on_disk = in_force
+            self._kept.set()
+
+    def _put_in_force(self, judged: Judged) -> None:
+        self._edges.configure(judged.in_force.texts, judged.catalogue)
+        problems = {str(problem): problem for problem in judged.problems}
+        new = [problem for text, problem in problems.items() if text not in self._told]
+        gone = len(self._told - problems.keys())
+        self._told = frozenset(problems)
+        if not new and not gone:
+            return
+        for problem in new[:_LOGGED]:
+            log.warning("%s", problem)
+        if len(new) > _LOGGED:
+            log.warning("fault configuration: %d more problems like these", len(new) - _LOGGED)
+        if not problems:
+            log.info("fault configuration: nothing is wrong with it any more")
+        if any(problem.place is Place.CONFIG_MAP for problem in new):
+            self._post([one for one in problems.values() if one.place is Place.CONFIG_MAP])
+
+    def _post(self, problems: Sequence[FaultProblem]) -> None:
+        """One Event for all nodes: they find the same, and so give it the same name."""
+        lines = [f"{problem.document}: {problem.problem}" for problem in problems]
+        message = f"{len(lines)} problem(s): {'; '.join(lines)}"
+        name = hashlib.sha256(f"{self._version} {message}".encode()).hexdigest()[:16]
+        now_ms = self._edges.wall_clock()
+        self._edges.post(
+            Event(
+                namespace=FAULT_CONFIG_NAMESPACE,
+                name=f"{FAULT_CONFIG_NAME}.{name}",
+                involved=Involved("ConfigMap", FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE),
+                normal=False,
+                reason="FaultConfigurationProblem",
+                action="ReadFaultConfiguration",
+                message=message.encode()[:_EVENT_BYTES].decode(errors="ignore"),
+                first_ms=now_ms,
+                last_ms=now_ms,
+            )
+        )
+
+
+def _all_of_the_config_map(texts: FaultTexts) -> InForce:
+    """``texts`` of which nobody knows any more where they were found."""
+    given = {key for key, member in DOCUMENTS.items() if getattr(texts, member) is not None}
+    return InForce(texts, dict.fromkeys(given, Place.CONFIG_MAP))

@@ -1,0 +1,201 @@
+"""``faultCustomization.json``: rules that raise the level of a code.
+
+Source: ``spec/device-plugin.md`` 3.3 to 3.5. What the Device Plugin skips without a word is a
+``Problem`` here, with the same effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from contract.codes import code_of
+from contract.errors import Problem, quoted
+from contract.fault_codes import number_of
+from contract.go_decode import GoStruct, Int64, decode
+from contract.go_dropped import dropped
+from contract.levels import ChipLevel
+from contract.policies import DurationPolicy, FrequencyPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CUSTOMIZATION_KEY = "faultCustomization.json"
+
+NEVER_SECONDS = 2**32
+"""The ``ReleaseTimeWindow`` that means that only an operator releases."""
+
+_DURATION_LEVELS = [
+    level.value
+    for level in ChipLevel
+    if level not in (ChipLevel.NORMAL_NPU, ChipLevel.MANUALLY_SEPARATE_NPU)
+]
+_FREQUENCY_LEVELS = [ChipLevel.MANUALLY_SEPARATE_NPU.value, *_DURATION_LEVELS]
+_GRACE_SECONDS = {
+    "WaitProcessReadCMTime": (5, 90, 30),
+    "WaitDeviceResetTime": (60, 180, 150),
+    "WaitFaultSelfHealingTime": (1, 30, 15),
+}
+
+
+class _Grace(GoStruct, frozen=True, rename="pascal"):
+    wait_process_read_c_m_time: Int64 = 0
+    wait_device_reset_time: Int64 = 0
+    wait_fault_self_healing_time: Int64 = 0
+
+
+class _Frequency(GoStruct, frozen=True, rename="pascal"):
+    event_id: list[str] | None = None
+    time_window: Int64 = 0
+    times: Int64 = 0
+    fault_handling: str = ""
+    release_time_window: Int64 = 0
+
+
+class _Duration(GoStruct, frozen=True, rename="pascal"):
+    event_id: list[str] | None = None
+    fault_timeout: Int64 = 0
+    recover_timeout: Int64 = 0
+    fault_handling: str = ""
+
+
+class _Customization(GoStruct, frozen=True, rename="pascal"):
+    grace_tolerance: _Grace = _Grace()
+    fault_frequency: list[_Frequency] | None = None
+    fault_duration: list[_Duration] | None = None
+
+
+@dataclass(frozen=True)
+class Customization:
+    """The rules by code as on the wire."""
+
+    frequencies: Mapping[str, FrequencyPolicy]
+    durations: Mapping[str, DurationPolicy]
+    problems: tuple[Problem, ...]
+
+
+def read_customization(text: str, spellings: Mapping[int, str]) -> Customization:
+    """Read a ``faultCustomization.json``.
+
+    ``spellings`` is how the level tables write the number of a code, in lower case: an id that is
+    written in another way never matches (2.5). Raises ``DocumentError`` for a text that cannot be
+    decoded, of which nothing counts.
+    """
+    read = decode(text, _Customization, CUSTOMIZATION_KEY)
+    problems = list(dropped(text, _Customization))
+    problems += _grace_problems(read.grace_tolerance)
+    known = dict(spellings)
+    frequencies: dict[str, FrequencyPolicy] = {}
+    owners: dict[str, str] = {}
+    for index, entry in enumerate(read.fault_frequency or ()):
+        where = f"$.FaultFrequency[{index}]"
+        wrong = list(_frequency_problems(entry, where))
+        problems += wrong
+        if not wrong:
+            policy = _frequency_policy(entry)
+            codes = _codes(entry.event_id, where, owners, known, problems)
+            frequencies.update(dict.fromkeys(codes, policy))
+    durations: dict[str, DurationPolicy] = {}
+    owners = {}
+    for index, rule in enumerate(read.fault_duration or ()):
+        where = f"$.FaultDuration[{index}]"
+        wrong = list(_duration_problems(rule, where))
+        problems += wrong
+        if not wrong:
+            level = ChipLevel(rule.fault_handling)
+            times_ms = (rule.fault_timeout * 1000, rule.recover_timeout * 1000)
+            codes = _codes(rule.event_id, where, owners, known, problems)
+            durations.update(dict.fromkeys(codes, DurationPolicy(*times_ms, level)))
+    return Customization(frequencies, durations, tuple(problems))
+
+
+def _frequency_policy(entry: _Frequency) -> FrequencyPolicy:
+    release_seconds = entry.release_time_window or NEVER_SECONDS
+    return FrequencyPolicy(
+        entry.time_window,
+        entry.times,
+        ChipLevel(entry.fault_handling),
+        None if release_seconds == NEVER_SECONDS else release_seconds * 1000,
+    )
+
+
+def _codes(
+    ids: list[str] | None,
+    where: str,
+    owners: dict[str, str],
+    spellings: dict[int, str],
+    problems: list[Problem],
+) -> list[str]:
+    """The codes that a valid entry comes to own."""
+    codes = []
+    for index, text in enumerate(ids or ()):
+        here, name = f"{where}.EventId[{index}]", text.lower()
+        if name in owners:
+            what = f"{quoted(text)!r} is in {owners[name]} already, which stays"
+            problems.append(Problem(here, what))
+            continue
+        owners[name] = f"{where}.EventId"
+        number = number_of(text)
+        written = None if number is None else spellings.setdefault(number, name)
+        try:
+            code = None if number is None else code_of(number)
+        except ValueError:
+            code = None
+        if code is None:
+            what = f"{quoted(text)!r} is no fault code (hexadecimal, without 0x): it never matches"
+            problems.append(Problem(here, what))
+        elif written != name:
+            what = f"{quoted(text)!r} never matches: this code is written {code}"
+            problems.append(Problem(here, what))
+        else:
+            codes.append(code)
+    return codes
+
+
+def _frequency_problems(entry: _Frequency, where: str) -> Iterator[Problem]:
+    yield from _id_problems(entry.event_id, where)
+    yield from _range_problems(entry.time_window, 60, 864_000, f"{where}.TimeWindow")
+    release_seconds = entry.release_time_window or NEVER_SECONDS
+    yield from _range_problems(release_seconds, 60, NEVER_SECONDS, f"{where}.ReleaseTimeWindow")
+    yield from _range_problems(entry.times, 1, 100, f"{where}.Times")
+    yield from _level_problems(entry.fault_handling, _FREQUENCY_LEVELS, where)
+    manual = entry.fault_handling == ChipLevel.MANUALLY_SEPARATE_NPU
+    if not manual and release_seconds == NEVER_SECONDS:
+        what = "is missing: only ManuallySeparateNPU may last for ever; the entry is skipped"
+        yield Problem(f"{where}.ReleaseTimeWindow", what)
+
+
+def _duration_problems(entry: _Duration, where: str) -> Iterator[Problem]:
+    yield from _id_problems(entry.event_id, where)
+    yield from _range_problems(entry.fault_timeout, 0, 600, f"{where}.FaultTimeout")
+    yield from _range_problems(entry.recover_timeout, 0, 86_400, f"{where}.RecoverTimeout")
+    yield from _level_problems(entry.fault_handling, _DURATION_LEVELS, where)
+
+
+def _id_problems(ids: list[str] | None, where: str) -> Iterator[Problem]:
+    if not ids:
+        yield Problem(f"{where}.EventId", "names no code; the entry is skipped")
+
+
+def _range_problems(value: int, low: int, high: int, where: str) -> Iterator[Problem]:
+    if not low <= value <= high:
+        yield Problem(where, f"{value} is not from {low} to {high}; the entry is skipped")
+
+
+def _level_problems(level: str, known: list[str], where: str) -> Iterator[Problem]:
+    if level not in known:
+        what = f"{quoted(level)!r} is none of {', '.join(known)}; the entry is skipped"
+        yield Problem(f"{where}.FaultHandling", what)
+
+
+def _grace_problems(grace: _Grace) -> Iterator[Problem]:
+    """Values out of their range are replaced; none of them has an effect (K27)."""
+    values = (
+        grace.wait_process_read_c_m_time,
+        grace.wait_device_reset_time,
+        grace.wait_fault_self_healing_time,
+    )
+    for value, (name, (low, high, default)) in zip(values, _GRACE_SECONDS.items(), strict=True):
+        if value and not low <= value <= high:
+            what = f"{value} is not from {low} to {high}; {default} is taken (without effect)"
+            yield Problem(f"$.GraceTolerance.{name}", what)

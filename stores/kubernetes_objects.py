@@ -1,0 +1,160 @@
+"""What only an API server has: Events, and the labels and annotations of Nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from contract.errors import StoreRefused, StoreUnavailable
+from contract.names import node_name_problem
+from stores import kubernetes_wire as wire
+from stores.base import NodeObject
+from stores.kubernetes_watch import Page, watched
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from stores.base import Event, Interrupted
+    from stores.kubernetes_connection import Connection
+
+_NODES = "/api/v1/nodes"
+_OK = 200
+_CREATED = 201
+_CONFLICT = 409
+_NOT_THERE = NodeObject({}, {})
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+
+
+_node = msgspec.json.Decoder(_Node)
+_pages: msgspec.json.Decoder[Page[_Node]] = msgspec.json.Decoder(Page[_Node])
+
+
+class KubernetesObjects:
+    """See ``ClusterObjects``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def record(self, event: Event) -> None:
+        """See ``ClusterObjects``."""
+        status, answer = await self._connection.request(
+            "POST",
+            f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events?{wire.FIELD_MANAGER}",
+            msgspec.json.encode(event_body(event)),
+            headers=wire.ONLY_METADATA,
+        )
+        if status not in (_OK, _CREATED, _CONFLICT):
+            raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
+
+    async def get_node(self, node: str) -> NodeObject:
+        """See ``ClusterObjects``."""
+        status, answer = await self._connection.request(
+            "GET", _path(node), headers=wire.ONLY_METADATA
+        )
+        if status != _OK:
+            raise wire.refusal(status, answer, f"read node {node}")
+        try:
+            return _object(_node.decode(answer))
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the answer for node {node} is no Node: {error}") from error
+
+    async def set_node(
+        self, node: str, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
+    ) -> None:
+        """See ``ClusterObjects``. By way of the status, which is all that the right allows."""
+        metadata = {"labels": labels, "annotations": annotations}
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{_path(node)}/status?{wire.FIELD_MANAGER}",
+            msgspec.json.encode(
+                {"metadata": {key: told for key, told in metadata.items() if told}}
+            ),
+            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+        )
+        if status != _OK:
+            raise wire.refusal(status, answer, f"write labels and annotations of node {node}")
+
+    def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
+        """See ``ClusterObjects``. Only metadata travels, not the status that kubelets write."""
+        _check(node)
+        query = {"fieldSelector": f"metadata.name={node}"}
+        return watched(
+            self._connection,
+            _NODES,
+            query,
+            _pages,
+            f"node {node}",
+            _everything,
+            _one,
+            only_metadata=True,
+        )
+
+
+def event_body(event: Event) -> dict[str, object]:
+    """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
+
+    Time stamps of an Event that stands for several are those of its first and last.
+    """
+    involved = event.involved
+    where = {"namespace": involved.namespace} if involved.namespace else {}
+    return {
+        "metadata": {"name": event.name, "namespace": event.namespace},
+        "involvedObject": {
+            "apiVersion": involved.api_version,
+            "kind": involved.kind,
+            "name": involved.name,
+            **where,
+        },
+        "type": "Normal" if event.normal else "Warning",
+        "reason": event.reason,
+        "action": event.action,
+        "message": event.message,
+        "eventTime": _time(event.first_ms, "microseconds"),
+        "firstTimestamp": _time(event.first_ms, "seconds"),
+        "lastTimestamp": _time(event.last_ms, "seconds"),
+        "count": event.count,
+        "source": {"component": event.component, "host": event.host},
+        "reportingComponent": event.component,
+        "reportingInstance": event.instance or event.host or event.component,
+    }
+
+
+def _time(at_ms: int, precision: str) -> str:
+    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=precision)
+    return text.replace("+00:00", "Z")
+
+
+def _path(node: str) -> str:
+    _check(node)
+    return f"{_NODES}/{quote(node, safe='')}"
+
+
+def _check(node: str) -> None:
+    if problem := node_name_problem(node):
+        raise StoreRefused(f"the node name {problem}")
+
+
+def _object(node: _Node) -> NodeObject:
+    metadata = node.metadata
+    return NodeObject(metadata.labels, metadata.annotations, metadata.resource_version)
+
+
+def _everything(found: list[_Node]) -> NodeObject:
+    return _object(found[0]) if found else _NOT_THERE
+
+
+def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
+    node = _object(_node.decode(content))
+    return _NOT_THERE if kind == "DELETED" else node, node.version

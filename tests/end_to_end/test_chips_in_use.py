@@ -1,0 +1,89 @@
+"""Chips that pods use, on a real API server: the free list, pre-separation, outages, restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parts import pods
+from tests.parts.exposition import ON_KUBERNETES, listed, scraped
+
+if TYPE_CHECKING:
+    from tests.end_to_end.node import Node
+    from tests.end_to_end.places import Cluster
+
+PRE_SEPARATE = "8118043C"
+VOLCANO = {"huawei.com/Ascend910": "Ascend910-0"}
+
+
+def is_blind(node: Node) -> bool:
+    return any(one["source"] == "pods" for one in node.status()["blind"])
+
+
+def name(*chips: int) -> set[str]:
+    return {f"Ascend910-{chip}" for chip in chips}
+
+
+@pytest.mark.apiserver
+def test_ex_32_pre_separation_spares_a_chip_in_use(cluster: Cluster, cluster_node: Node) -> None:
+    node = cluster_node
+    pods.make(cluster.plane, "train", node.name, "Ascend910-0", annotations=VOLCANO)
+    pods.make(cluster.plane, "elsewhere", "node-2", "Ascend910-5")
+    node.start()
+    node.until(lambda now: len(now.free) == 7, "all chips but the one in use", 20)
+    for chip in (0, 1):
+        node.emulator.occur(chip, PRE_SEPARATE)
+    node.until(lambda now: now.codes(0) == now.codes(1) == {PRE_SEPARATE}, "both are listed")
+    node.until(lambda now: now.unhealthy == name(1), "the idle one is unhealthy")
+    began = node.status()["usage"]
+    assert began == {"pods": 1, "used": ["Ascend910-0"], "assigned": ["Ascend910-0"]}
+    pods.end(cluster.plane, "train", "Succeeded")
+    node.until(lambda now: now.unhealthy == name(0, 1), "the end of the pod")
+    assert node.journal("usage")[-1] == {"node": "node-1", "used": [], "assigned": []}
+    metrics = node.ask("/metrics")[1]
+    assert "npu_vigil_chips_in_use 0.0" in metrics
+    assert listed(ON_KUBERNETES).items() <= scraped(metrics).items()
+
+
+@pytest.mark.apiserver
+def test_k38_either_annotation_says_that_a_chip_is_in_use(
+    cluster: Cluster, cluster_node: Node
+) -> None:
+    node = cluster_node
+    node.start()
+    node.healthy()
+    for chip in (0, 1, 2):
+        node.emulator.occur(chip, PRE_SEPARATE)
+    node.until(lambda now: now.unhealthy == name(0, 1, 2), "all are idle")
+    pods.make(cluster.plane, "without-volcano", node.name, "Ascend910-1")
+    node.until(lambda now: now.unhealthy == name(0, 2), "one is in use")
+    pods.make(cluster.plane, "soon", node.name, annotations=VOLCANO)
+    node.until(lambda now: now.unhealthy == name(2), "one is about to be")
+    shown = node.shown()
+    assert shown is not None
+    assert shown.free == name(3, 4, 5, 6, 7), "nothing that is to be separated is offered"
+
+
+@pytest.mark.apiserver
+def test_what_was_in_use_stays_over_an_outage_and_a_restart(
+    cluster: Cluster, cluster_node: Node
+) -> None:
+    node, plane = cluster_node, cluster.plane
+    pods.make(plane, "train", node.name, "Ascend910-0")
+    node.start()
+    node.until(lambda now: len(now.free) == 7, "one is in use", 20)
+    plane.stop_apiserver()
+    node.wait(lambda: is_blind(node), "it is blind")
+    assert 'npu_vigil_blind{chip="",source="pods"} 1.0' in node.ask("/metrics")[1]
+    node.kill()
+    node.start()
+    node.up()
+    node.wait(lambda: node.status()["usage"]["used"] == ["Ascend910-0"], "it remembers")
+    node.wait(
+        lambda: any(one["source"] == "pods" for one in node.status()["blind"]), "and is blind"
+    )
+    plane.start_apiserver()
+    pods.delete(plane, "train")
+    node.healthy()
+    assert not is_blind(node)

@@ -1,0 +1,182 @@
+"""Events and Nodes on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.errors import StoreRefused
+from stores.address import open_store
+from stores.base import Event, Interrupted, Involved, NodeObject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
+
+    from stores.base import ClusterObjects, Store
+    from tests.parts.controlplane import ControlPlane
+
+EVENTS = "/api/v1/namespaces/kube-system/events"
+POD = Involved("pod", "agent-abcde", "kube-system")
+
+
+def test_a_directory_has_no_objects(tmp_path: Path) -> None:
+    assert open_store(f"directory:{tmp_path}").objects is None
+
+
+@pytest.fixture
+def objects(kubernetes: Store) -> ClusterObjects:
+    found = kubernetes.objects
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def node(control_plane: ControlPlane) -> str:
+    control_plane.request(
+        "POST",
+        "/api/v1/nodes",
+        {"metadata": {"name": "n1", "labels": {"a": "1"}, "annotations": {"b": "2"}}},
+    )
+    return "n1"
+
+
+def event(name: str, involved: Involved = POD, message: str = "text") -> Event:
+    return Event(
+        namespace="kube-system",
+        name=name,
+        involved=involved,
+        normal=False,
+        reason="Occur",
+        action="SeparateNPU",
+        message=message,
+        first_ms=1_700_000_100_123,
+        last_ms=1_700_000_161_456,
+        count=3,
+        component="device-plugin",
+        host="n1",
+        instance="agent-abcde",
+    )
+
+
+def stored(control_plane: ControlPlane, name: str) -> Any:
+    return control_plane.request("GET", f"{EVENTS}/{name}")
+
+
+@pytest.mark.apiserver
+async def test_an_event_has_all_fields(
+    control_plane: ControlPlane, objects: ClusterObjects
+) -> None:
+    await objects.record(event("fields.1"))
+    got = stored(control_plane, "fields.1")
+    assert {key: got[key] for key in got if key not in ("kind", "apiVersion", "metadata")} == {
+        "involvedObject": {
+            "kind": "pod",
+            "namespace": "kube-system",
+            "name": "agent-abcde",
+            "apiVersion": "v1",
+        },
+        "type": "Warning",
+        "reason": "Occur",
+        "action": "SeparateNPU",
+        "message": "text",
+        "eventTime": "2023-11-14T22:15:00.123000Z",
+        "firstTimestamp": "2023-11-14T22:15:00Z",
+        "lastTimestamp": "2023-11-14T22:16:01Z",
+        "count": 3,
+        "source": {"component": "device-plugin", "host": "n1"},
+        "reportingComponent": "device-plugin",
+        "reportingInstance": "agent-abcde",
+    }
+
+
+@pytest.mark.apiserver
+async def test_an_event_that_is_there_already_stays(
+    control_plane: ControlPlane, objects: ClusterObjects
+) -> None:
+    await objects.record(event("twice.1"))
+    await objects.record(event("twice.1", message="other"))
+    assert stored(control_plane, "twice.1")["message"] == "text"
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize(
+    "involved",
+    [Involved("Node", "n1", "kube-system"), Involved("ConfigMap", "fault-config", "kube-system")],
+)
+async def test_an_event_may_be_about_other_objects(
+    control_plane: ControlPlane, objects: ClusterObjects, involved: Involved
+) -> None:
+    name = f"about-{involved.kind.lower()}"
+    await objects.record(event(name, involved))
+    assert stored(control_plane, name)["involvedObject"]["name"] == involved.name
+
+
+@pytest.mark.apiserver
+async def test_what_is_no_event_is_refused(objects: ClusterObjects) -> None:
+    with pytest.raises(StoreRefused, match="can have at most 1024"):
+        await objects.record(event("long.1", message="x" * 1025))
+
+
+@pytest.mark.apiserver
+async def test_labels_and_annotations_are_set_and_others_stay(
+    objects: ClusterObjects, node: str
+) -> None:
+    await objects.set_node(node, {"c": "3", "empty": ""}, {"d": "4"})
+    await objects.set_node(node, {}, {"b": None})
+    got = await objects.get_node(node)
+    assert got.labels == {"a": "1", "c": "3", "empty": ""}
+    assert got.annotations == {"d": "4"}
+
+
+@pytest.mark.apiserver
+async def test_a_node_that_is_not_there_is_refused(objects: ClusterObjects) -> None:
+    with pytest.raises(StoreRefused, match='nodes "nowhere" not found'):
+        await objects.get_node("nowhere")
+    with pytest.raises(StoreRefused, match='nodes "nowhere" not found'):
+        await objects.set_node("nowhere", {"a": "b"}, {})
+    with pytest.raises(StoreRefused, match="node name"):
+        await objects.get_node("../pods")
+
+
+@pytest.mark.apiserver
+async def test_a_node_is_followed(
+    control_plane: ControlPlane, objects: ClusterObjects, node: str
+) -> None:
+    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n2"}})
+    seen = objects.watch_node(node)
+    async with contextlib.aclosing(_with_patience(seen)) as nodes:
+        first = await anext(nodes)
+        assert isinstance(first, NodeObject)
+        assert (first.labels, first.annotations) == ({"a": "1"}, {"b": "2"})
+        await objects.set_node("n2", {"not": "mine"}, {})
+        await objects.set_node(node, {"c": "3"}, {})
+        second = await anext(nodes)
+        assert isinstance(second, NodeObject)
+        assert second.labels == {"a": "1", "c": "3"}
+        control_plane.request("DELETE", f"/api/v1/nodes/{node}")
+        assert await anext(nodes) == NodeObject({}, {})
+
+
+@pytest.mark.apiserver
+async def test_a_node_that_comes_later_is_seen(
+    control_plane: ControlPlane, objects: ClusterObjects
+) -> None:
+    async with contextlib.aclosing(_with_patience(objects.watch_node("late"))) as nodes:
+        assert await anext(nodes) == NodeObject({}, {})
+        control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "late"}})
+        came = await anext(nodes)
+        assert isinstance(came, NodeObject)
+        assert came.version
+
+
+async def _with_patience(
+    nodes: AsyncIterator[NodeObject | Interrupted],
+) -> AsyncGenerator[NodeObject | Interrupted, None]:
+    while True:
+        async with asyncio.timeout(10):
+            found = await anext(nodes)
+        yield found
