@@ -182,8 +182,8 @@ class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
-    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods. ``shadow`` is what was
-    compared by an agent that runs in shadow.
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods. ``shadow`` is what
+    an agent that runs in shadow compared.
     """
 
     node: str

@@ -39,9 +39,9 @@ class ReadOnly:
         """Follow the selected documents for ever."""
         return self._store.watch(selection)
 
-    def usage(self) -> AsyncIterator[UsageEvent] | None:
+    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent] | None:
         """Follow which chips pods use, for ever."""
-        return self._store.usage()
+        return self._store.usage(node)
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """The heartbeats of all nodes, or of one."""
