@@ -132,6 +132,10 @@ def check_agent_file(file: Path) -> None:
 
     Raises ``ConfigurationError`` with all problems.
     """
-    content = read_toml(file)
-    content.setdefault("node_name", "any")
-    load(AgentConfiguration, file=content, environment={}, command_line={}, source=str(file))
+    check_agent(read_toml(file), str(file))
+
+
+def check_agent(content: Mapping[str, object], source: str) -> None:
+    """The same for the content of a file."""
+    file = {"node_name": "any", **content}
+    load(AgentConfiguration, file=file, environment={}, command_line={}, source=source)

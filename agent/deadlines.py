@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent import durations
-from agent.draft import Draft, end, judged_again, level_of, without
+from agent import durations, frequencies, upgrades
+from agent.draft import Draft, without
+from agent.ending import end
 from agent.event_order import RETURN_WINDOW_MS
-from agent.state import ChangeKind, ChipState, Ended, Fault, SubjectState
-from contract.policies import FAULT_DURATION
+from agent.state import ChipState, Ended, Fault, SubjectState
+from contract.policies import (
+    AUTOFILL_CODE,
+    FAULT_AUTOFILL,
+    FAULT_DURATION,
+    FAULT_FREQUENCY,
+    longest_release_ms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,10 +59,39 @@ def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int
             return end_ms
         forget_ms = ended.at_ms + RETURN_WINDOW_MS
         return forget_ms if end_ms is None else min(end_ms, forget_ms)
-    rule_ms = durations.due_ms(known, code, tables.durations)
-    if rule_ms is not None:
-        rule_ms = max(rule_ms, settled_ms)
-    return min((due for due in (end_ms, rule_ms) if due is not None), default=None)
+    rule = _rule_due(known, code, tables)
+    if rule is None:
+        return end_ms
+    rule_ms = max(rule[0], settled_ms)
+    return rule_ms if end_ms is None else min(end_ms, rule_ms)
+
+
+def _rule_due(known: ChipState, code: str, tables: Catalogue) -> tuple[int, str] | None:
+    """When time alone makes a rule for ``code`` act next, and of which kind that rule is."""
+    policy = tables.durations.get(code)
+    if policy is None and not known.upgrades:
+        return None
+    dues = []
+    if policy is not None:
+        dues.append((durations.due_ms(known, code, policy), FAULT_DURATION))
+    frequency = tables.frequencies.get(code)
+    upgrade = known.upgrade_of(code, FAULT_FREQUENCY)
+    if frequency is not None and upgrade is not None:
+        dues.append((frequencies.due_ms(known, upgrade, frequency), FAULT_FREQUENCY))
+    if code == AUTOFILL_CODE:
+        dues.append((_autofill_due_ms(known, tables), FAULT_AUTOFILL))
+    return min(((due, kind) for due, kind in dues if due is not None), default=None)
+
+
+def _autofill_due_ms(known: ChipState, tables: Catalogue) -> int | None:
+    """An isolation without a known reason ends with the last one that any rule could give (3.6)."""
+    upgrade, release_ms = (
+        known.upgrade_of(AUTOFILL_CODE, FAULT_AUTOFILL),
+        longest_release_ms(tables.frequencies.values()),
+    )
+    if upgrade is None or release_ms is None:
+        return None
+    return upgrade.upgraded_at_ms + release_ms + 1
 
 
 def _next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> tuple[int, str] | None:
@@ -78,9 +114,9 @@ def deadline_ms_of(
 
 
 def expire(
-    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: Draft
+    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: Draft, since_ms: int = 0
 ) -> dict[Subject, SubjectState]:
-    """Let all that time alone changes happen, up to ``now_ms``."""
+    """Let all that time alone changes happen, up to ``now_ms``, and nothing before ``since_ms``."""
     left = dict(subjects)
     for subject, known in subjects.items():
         while (
@@ -93,7 +129,7 @@ def expire(
             elif not isinstance(known, ChipState):
                 known = replace(known, ended=without(known.ended, code))
             else:
-                known = _apply_rule(known, subject, code, due_ms or now_ms, draft)
+                known = _apply_rule(known, subject, code, max(due_ms, since_ms), draft)
         left[subject] = known
     return left
 
@@ -119,28 +155,16 @@ def _end_by_time(
 def _apply_rule(
     known: ChipState, subject: Subject, code: str, at_ms: int, draft: Draft
 ) -> ChipState:
-    """The duration rule of ``code`` fires, releases, or is another one by now."""
-    policy, fault = draft.tables.durations.get(code), known.faults.get(code)
-    upgrade = known.upgrade_of(code, FAULT_DURATION)
-    old = level_of(known, code)
-    if upgrade is None:
-        assert policy is not None
-        assert fault is not None
-        known = durations.upgraded(known, fault, policy)
-        upgrade = known.upgrade_of(code, FAULT_DURATION)
-        assert upgrade is not None
-        kind, because = ChangeKind.UPGRADED, upgrade.because
-    elif policy is None:
-        known = durations.released(known, upgrade)
-        kind, because = ChangeKind.RELEASED, f"no {FAULT_DURATION} rule names {code} any more"
-    elif policy.level is not upgrade.level:
-        known = durations.relevelled(known, upgrade, policy)
-        kind, because = ChangeKind.UPGRADED, f"the {FAULT_DURATION} rule has another level now"
-    else:
-        known = durations.released(known, upgrade)
-        seconds = policy.recover_timeout_ms / 1000
-        kind = ChangeKind.RELEASED
-        because = f"{code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
-    known = judged_again(draft.tables, known, subject, code)
-    draft.note_upgrade(kind, subject, upgrade, at_ms, because, old, level_of(known, code))
-    return known
+    """The rule for ``code`` that is due upgrades or releases it."""
+    due = _rule_due(known, code, draft.tables)
+    assert due is not None
+    kind = due[1]
+    if kind == FAULT_DURATION:
+        return durations.apply(known, subject, code, draft.tables.durations[code], at_ms, draft)
+    upgrade = known.upgrade_of(code, kind)
+    assert upgrade is not None
+    if kind == FAULT_FREQUENCY:
+        policy = draft.tables.frequencies[code]
+        return frequencies.release(known, subject, upgrade, policy, at_ms, draft)
+    because = "an isolation without a known reason ends as the last one that any rule could give"
+    return upgrades.take(known, subject, upgrade, at_ms, because, draft)

@@ -11,38 +11,30 @@ from msgspec.structs import replace
 
 from agent.publisher import Wanted
 from agent.render import family_of, render
-from agent.state import CHIP_SOURCE, Adopted
+from agent.state import CHIP_SOURCE, Adopted, Released
 from agent.switch_info import is_told, remembered_ports, switch_info_text
 from agent.usage import ChipsInUse
 from contract.codes import is_code
-from contract.device_info import decode, encode, verify_published
+from contract.device_info import UPGRADE_REASON_KEY, decode, encode, verify_published
 from contract.errors import DocumentError
-from contract.isolation import (
-    Isolation,
-    read_isolation,
-    reasons_of,
-    released,
-    without,
-    without_own_reasons,
-)
+from contract.isolation import chip_of, read_names, read_reasons
+from contract.levels import ChipLevel
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from contract.observation import (
     Assertion,
     Observation,
     SourceAnswered,
-    Subject,
     chip_subject,
 )
-from contract.policies import FAULT_DURATION
+from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL
 from contract.switch_info import decode_switch_info
 from stores.base import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from agent.policy import Input
     from agent.state import State
-    from contract.catalogue import Catalogue
     from contract.device_info import DeviceInfo
     from dcmi_shim.types import Inventory
 
@@ -57,12 +49,10 @@ PATIENCE_SECONDS = 1.5
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered."""
 
-    def __init__(self, node: str, state: Callable[[], State], tables: Catalogue) -> None:
+    def __init__(self, node: str, state: Callable[[], State]) -> None:
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
-        self._tables = tables
-        self.isolation = Isolation()
         self.in_use = ChipsInUse()
         self.awaits_usage = False
         """Whether a store that knows of pods has not told yet which chips they use."""
@@ -92,17 +82,15 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or not self._is_told(inventory, state):
             return None
-        made_of = state, inventory, self.isolation, self.in_use
+        made_of = state, inventory, self.in_use
         if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
-            # All four are immutable, and one event asks more than once.
+            # All three are immutable, and one event asks more than once.
             self._made_of, self._made = made_of, self._make(*made_of)
         return self._made
 
-    def _make(
-        self, state: State, inventory: Inventory, isolation: Isolation, in_use: ChipsInUse
-    ) -> Wanted:
+    def _make(self, state: State, inventory: Inventory, in_use: ChipsInUse) -> Wanted:
         family = family_of(inventory)
-        content = render(state, inventory, 0, in_use.used, isolation, in_use.assigned)
+        content = render(state, inventory, 0, in_use.used, in_use.assigned)
 
         def stamped(stamp: int) -> Document:
             info = replace(
@@ -126,16 +114,11 @@ class DeviceInfoDocument:
         return chips and not self.awaits_usage and is_told(state, family_of(inventory))
 
     def take_over(self, existing: Document | None) -> tuple[Input, ...]:
-        """Keep what operators and earlier writers isolated in the document that is there.
-
-        Returns what it remembers of chips and switch ports, for an agent that has no journal;
-        audits then find out what is not true any more.
+        """What the document that is there remembers of chips and switch ports, for an agent that
+        has no journal; audits then find out what is not true any more.
         """
         if existing is None:
             return ()
-        self.isolation = without_own_reasons(
-            read_isolation(existing.data), FAULT_DURATION, self._tables.durations
-        )
         try:
             chips = decode(existing.data, self.name)
             ports = decode_switch_info(self.name, existing.data)
@@ -144,14 +127,43 @@ class DeviceInfoDocument:
             return ()
         return (*remembered_chips(chips), *(() if ports is None else remembered_ports(ports)))
 
-    def release(self, foreign: Document) -> bool:
-        """Whether ``foreign`` is ours but for names that an operator released; they are then."""
-        names = released(self.isolation, foreign.data)
-        if not names:
-            return False
-        log.warning("an operator released %s", ", ".join(sorted(names)))
-        self.isolation = without(self.isolation, names)
-        return True
+    def take_over_isolation(
+        self, existing: Document | None, now_ms: int, *, has_journal: bool
+    ) -> tuple[Adopted | Released, ...]:
+        """Whom the document that is there isolates, and whom not any more.
+
+        With a journal it only tells what operators did while nobody ran.
+        """
+        if existing is None:
+            return ()
+        if not has_journal:
+            return adopted(existing.data, self.stamp_of(existing), now_ms)
+        state = self._state()
+        known = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
+        found = adopted(existing.data, self.stamp_of(existing), now_ms)
+        added = (item for item in found if item.subject.id not in known and _isolates(item))
+        return (*self.released(existing, now_ms), *added)
+
+    def released(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
+        """The isolated chips whose names an operator took out of ``foreign``.
+
+        Only what a store had can be taken out; a document without the key says nothing (3.6).
+        """
+        names, state = read_names(foreign.data), self._state()
+        if names is None:
+            return ()
+        gone = [
+            chip
+            for chip in state.named
+            if chip not in names and chip in state.chips and state.chips[chip].isolated
+        ]
+        if gone:
+            log.warning("an operator released %s", ", ".join(f"chip {chip}" for chip in gone))
+        return tuple(Released(chip_subject(chip), now_ms) for chip in gone)
+
+    def named(self, document: Document | None) -> tuple[int, ...] | None:
+        """The chips that ``document`` isolates by their names."""
+        return () if document is None else tuple(sorted(read_names(document.data) or ()))
 
     def stamp_of(self, document: Document) -> int | None:
         """``UpdateTime`` of a stored document; ``None`` when it cannot be trusted."""
@@ -167,40 +179,63 @@ class DeviceInfoDocument:
 
 
 def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
-    """What a document remembers of chips, and why it upgraded their codes."""
+    """What a document remembers of chips."""
     if found.update_time <= 0:
         return ()
     reports: list[Input] = []
     for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
-        subject = _subject(name)
-        if subject is not None:
-            reports.append(SourceAnswered(CHIP_SOURCE, subject, found.update_time * 1000))
-    # Before the faults, whose times may be those of their upgrades.
-    for name, reasons in reasons_of(found.upgrade_reasons, FAULT_DURATION).items():
-        subject = _subject(name)
-        if subject is not None:
-            reports += [
-                Adopted(
-                    subject,
-                    code,
-                    FAULT_DURATION,
-                    min(reason.upgrade_time, found.update_time * 1000),
-                    found.update_time * 1000,
-                )
-                for code, reason in reasons.items()
-                if reason.upgrade_time > 0
-            ]
+        chip = chip_of(name)
+        if chip is not None:
+            at_ms = found.update_time * 1000
+            reports.append(SourceAnswered(CHIP_SOURCE, chip_subject(chip), at_ms))
     for fault in found.faults:
-        subject = _subject(fault.npu_name)
-        if subject is not None:
+        chip = chip_of(fault.npu_name)
+        if chip is not None:
             reports += [
-                Observation(CHIP_SOURCE, subject, code, Assertion.PRESENT, entry.fault_time)
+                Observation(
+                    CHIP_SOURCE, chip_subject(chip), code, Assertion.PRESENT, entry.fault_time
+                )
                 for code, entry in (fault.fault_time_and_level_map or {}).items()
                 if is_code(code) and entry.fault_time > 0
             ]
     return tuple(reports)
 
 
-def _subject(name: str) -> Subject | None:
-    physical_id = name.rpartition("-")[2]
-    return chip_subject(int(physical_id)) if physical_id.isdecimal() else None
+def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:
+    """Why a document of ``stamp`` (seconds) raised the levels of chips.
+
+    A chip without a name was released, whatever isolated it; a name without a reason gets one
+    (``spec/device-plugin.md`` 1.8, without defect K42).
+    """
+    names = read_names(data)
+    at_ms = now_ms if stamp is None or stamp <= 0 else min(stamp * 1000, now_ms)
+    found = []
+    for chip, reasons in read_reasons(data.get(UPGRADE_REASON_KEY, "{}")).items():
+        for reason in reasons:
+            code, since_ms = reason.code, reason.upgrade_time
+            assert code is not None
+            since_ms = min(since_ms, at_ms) if since_ms > 0 else at_ms
+            item = Adopted(
+                chip_subject(chip), code, reason.upgrade_type, since_ms, at_ms, reason.fault_level
+            )
+            if names is None or chip in names or not _isolates(item):
+                found.append(item)
+    explained = {item.subject.id for item in found if _isolates(item)}
+    return (
+        *found,
+        *(
+            Adopted(
+                chip_subject(chip),
+                AUTOFILL_CODE,
+                FAULT_AUTOFILL,
+                now_ms,
+                now_ms,
+                ChipLevel.MANUALLY_SEPARATE_NPU,
+            )
+            for chip in sorted((names or frozenset()) - explained)
+        ),
+    )
+
+
+def _isolates(item: Adopted) -> bool:
+    return item.level == ChipLevel.MANUALLY_SEPARATE_NPU

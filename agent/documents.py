@@ -21,7 +21,7 @@ from agent.policy import Input, is_one_off_waiting
 from agent.publisher import Edges, Publisher
 from agent.shadow import Edges as ShadowEdges
 from agent.shadow import Shadow
-from agent.state import Acknowledged, Adopted
+from agent.state import Acknowledged
 from agent.status import publication_status
 from contract.observation import Observation, SourceAnswered
 
@@ -54,10 +54,13 @@ class Made(Protocol):
         """What is to be published now; ``None``: what is there must stay as it is."""
 
     def take_over(self, existing: Document | None) -> tuple[Input, ...]:
-        """Keep what has to be kept of the document that is there; what it remembers."""
+        """What the document that is there remembers, for an agent without a journal."""
 
-    def release(self, foreign: Document) -> bool:
-        """Whether a foreign change was an operator's right; it is taken over then."""
+    def released(self, foreign: Document, now_ms: int) -> tuple[Input, ...]:
+        """What an operator had the right to change in a foreign write."""
+
+    def named(self, document: Document | None) -> tuple[int, ...] | None:
+        """The chips that ``document`` isolates; ``None`` for one that never does."""
 
     def stamp_of(self, document: Document) -> int | None:
         """The time of a stored document in seconds; ``None`` when it cannot be trusted."""
@@ -92,7 +95,7 @@ class Documents:
         self, node: str, owned: Collection[str], desk: Desk, *, shadowed: bool = False
     ) -> None:
         self._desk = desk
-        self.device_info = DeviceInfoDocument(node, self._state, desk.verdicts.tables)
+        self.device_info = DeviceInfoDocument(node, self._state)
         documents: dict[str, Made] = {
             "device-info": self.device_info,
             "node-info": NodeInfoDocument(node, self._state),
@@ -193,36 +196,43 @@ class Documents:
         await journal.committed(journal.last_sequence, _COMMIT_SECONDS)
 
     def _first_read(self, kind: str, document: Made, existing: Document | None) -> None:
-        reports = document.take_over(existing)
+        now_ms = self._desk.wall_clock()
+        reports: tuple[Input, ...] = ()
+        if not self._has_journal and not self._sources_began:
+            reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
         if document is self.device_info:
-            self._journal_isolation("found in the store")
-        if self._sources_began:
-            reports = tuple(report for report in reports if isinstance(report, Adopted))
-        if reports and not self._has_journal:
-            now_ms = self._desk.wall_clock()
-            self._desk.verdicts.take([_by_now(report, now_ms) for report in reports], now_ms)
+            isolation = self.device_info.take_over_isolation(
+                existing, now_ms, has_journal=self._has_journal
+            )
+            # Before the faults, whose times may be those of their upgrades.
+            reports = (*isolation, *reports)
+        if reports:
+            self._desk.verdicts.take(reports, now_ms)
         self._unread.discard(kind)
         if not self._unread:
             self._all_read.set()
 
     def _written(self, foreign: Document) -> None:
-        """Somebody else wrote what we only compare: an operator's release shows in it, too."""
-        if self._foreign(self.device_info, foreign):
-            self.wake(self._desk.wall_clock())
+        """Somebody else wrote what we only compare: an operator's release shows in it, too.
+
+        What it names can be released from now on, as if we had written it.
+        """
+        made = self.device_info
+        if made.stamp_of(foreign) is None:
+            return
+        self._foreign(made, foreign)
+        now_ms, revision = self._desk.wall_clock(), self._state().revision
+        self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms, made.named(foreign))])
 
     def _told(self, told: Told) -> None:
         self._desk.journal.append([(Kind.SHADOW, _text(told))], self._desk.wall_clock())
 
     def _foreign(self, document: Made, foreign: Document) -> bool:
-        if not document.release(foreign):
-            return False
-        self._journal_isolation("released by an operator")
-        return True
-
-    def _journal_isolation(self, because: str) -> None:
-        isolation = self.device_info.isolation
-        row = {"names": isolation.names, "reasons": isolation.reasons, "because": because}
-        self._desk.journal.append([(Kind.ISOLATION, _text(row))], self._desk.wall_clock())
+        now_ms = self._desk.wall_clock()
+        inputs = document.released(foreign, now_ms)
+        if inputs:
+            self._desk.verdicts.take(inputs, now_ms)
+        return bool(inputs)
 
     def _acknowledged(
         self, kind: str, made: Made, document: Document | None, revision: int
@@ -236,7 +246,8 @@ class Documents:
             "absent": document is None,
         }
         self._desk.journal.append([(Kind.PUBLICATION, _text(row))], now_ms)
-        self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms)])
+        acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
+        self._desk.verdicts.take([acknowledged])
 
     def _take_acknowledged(self, document: Made) -> None:
         now_ms = self._desk.wall_clock()
@@ -251,10 +262,6 @@ def _by_now(remembered: Input, now_ms: int) -> Input:
             return replace(remembered, seen_at_ms=min(remembered.seen_at_ms, now_ms))
         case SourceAnswered():
             return replace(remembered, at_ms=min(remembered.at_ms, now_ms))
-        case Adopted():
-            at_ms = min(remembered.at_ms, now_ms)
-            upgraded_at_ms = min(remembered.upgraded_at_ms, now_ms)
-            return replace(remembered, at_ms=at_ms, upgraded_at_ms=upgraded_at_ms)
     return remembered
 
 

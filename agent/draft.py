@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from agent import durations
 from agent.state import Change, ChangeKind, ChipState, Fault, State, SubjectState, Upgrade
 from contract.catalogue import Catalogue, Verdict
 from contract.levels import ChipLevel, Severity, most_serious
@@ -77,7 +76,9 @@ class Draft:
         """Say what a rule did; the episode may have ended long ago."""
         code, episode, severity = upgrade.code, upgrade.episode, upgrade.severity
         self.changes.append(
-            Change(kind, subject, code, episode, at_ms, because, old, new, severity)
+            Change(
+                kind, subject, code, episode, at_ms, because, old, new, severity, upgrade=upgrade
+            )
         )
 
 
@@ -126,21 +127,3 @@ def level_of(known: SubjectState, code: str) -> str | None:
     if fault is not None:
         levels.append(ChipLevel(fault.level))
     return most_serious(levels) if levels else None
-
-
-def end(
-    known: SubjectState,
-    subject: Subject,
-    fault: Fault,
-    at_ms: int,
-    because: str,
-    draft: Draft,
-    gone_ms: int | None = None,
-) -> SubjectState:
-    """End ``fault``; a lasting one is gone since ``gone_ms`` (``at_ms`` if not told)."""
-    known = replace(known, faults=without(known.faults, fault.code))
-    if isinstance(known, ChipState) and not fault.once:
-        known = durations.gone(known, fault.code, at_ms if gone_ms is None else gone_ms)
-    kept = level_of(known, fault.code)
-    draft.note(ChangeKind.ENDED, subject, fault, at_ms, because, fault.level, kept)
-    return known

@@ -12,42 +12,60 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from agent import frequencies, upgrades
 from agent.state import ChipState, Fault, Upgrade
 from contract.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from agent.draft import Draft
+    from contract.observation import Subject
     from contract.policies import DurationPolicy
 
 
-def due_ms(known: ChipState, code: str, policies: Mapping[str, DurationPolicy]) -> int | None:
-    """When time alone upgrades ``code`` or releases it; 0 when its policy changed.
+def due_ms(known: ChipState, code: str, policy: DurationPolicy) -> int | None:
+    """When time alone upgrades ``code`` or releases it.
 
     A one-off event never lasts, and a fault in doubt may be over.
     """
-    policy = policies.get(code)
-    if policy is None and not known.upgrades:
-        return None
     upgrade = known.upgrade_of(code, FAULT_DURATION)
     if upgrade is None:
         fault = known.faults.get(code)
-        if policy is None or fault is None or fault.once or fault.doubted_at_ms is not None:
+        if fault is None or fault.once or fault.doubted_at_ms is not None:
             return None
         return fault.first_seen_ms + policy.fault_timeout_ms + 1
-    if policy is None or policy.level is not upgrade.level:
-        return 0
     if upgrade.gone_since_ms is None:
         return None
     return upgrade.gone_since_ms + policy.recover_timeout_ms + 1
 
 
-def upgraded(known: ChipState, fault: Fault, policy: DurationPolicy) -> ChipState:
-    """``known`` when ``fault`` held too long."""
+def apply(
+    known: ChipState,
+    subject: Subject,
+    code: str,
+    policy: DurationPolicy,
+    at_ms: int,
+    draft: Draft,
+) -> ChipState:
+    """``known`` when the rule of ``code`` fires or releases, which a frequency rule counts."""
+    upgrade = known.upgrade_of(code, FAULT_DURATION)
+    if upgrade is None:
+        upgrade = _upgrade(known.faults[code], policy)
+        known = upgrades.give(known, subject, upgrade, at_ms, draft)
+        return frequencies.occurred(
+            known, subject, frequencies.origin_of(upgrade), upgrade.upgraded_at_ms, at_ms, draft
+        )
+    assert upgrade.gone_since_ms is not None
+    seconds = policy.recover_timeout_ms / 1000
+    because = f"{code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
+    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    return frequencies.recovered(known, code, upgrade.gone_since_ms + policy.recover_timeout_ms)
+
+
+def _upgrade(fault: Fault, policy: DurationPolicy) -> Upgrade:
     because = (
         f"{fault.code} held for longer than {policy.fault_timeout_ms / 1000:g} s ({FAULT_DURATION})"
     )
-    upgrade = Upgrade(
+    return Upgrade(
         fault.code,
         FAULT_DURATION,
         policy.level,
@@ -56,22 +74,6 @@ def upgraded(known: ChipState, fault: Fault, policy: DurationPolicy) -> ChipStat
         fault.episode,
         fault.severity,
     )
-    return _with(known, upgrade)
-
-
-def adopted(known: ChipState, upgrade: Upgrade) -> ChipState:
-    """``known`` with an upgrade that somebody else decided."""
-    return _with(known, upgrade)
-
-
-def released(known: ChipState, upgrade: Upgrade) -> ChipState:
-    """``known`` without ``upgrade``."""
-    return replace(known, upgrades=tuple(one for one in known.upgrades if one is not upgrade))
-
-
-def relevelled(known: ChipState, upgrade: Upgrade, policy: DurationPolicy) -> ChipState:
-    """``known`` when the policy of ``upgrade`` has another level; its time stays (3.7)."""
-    return _with(released(known, upgrade), replace(upgrade, level=policy.level))
 
 
 def gone(known: ChipState, code: str, at_ms: int) -> ChipState:
@@ -85,12 +87,9 @@ def there(known: ChipState, code: str) -> ChipState:
 
 
 def _gone_since(known: ChipState, code: str, at_ms: int | None) -> ChipState:
+    if not known.upgrades:
+        return known
     upgrade = known.upgrade_of(code, FAULT_DURATION)
     if upgrade is None or upgrade.gone_since_ms == at_ms:
         return known
-    return _with(released(known, upgrade), replace(upgrade, gone_since_ms=at_ms))
-
-
-def _with(known: ChipState, upgrade: Upgrade) -> ChipState:
-    upgrades = sorted([*known.upgrades, upgrade], key=lambda one: (one.code, one.kind))
-    return replace(known, upgrades=tuple(upgrades))
+    return upgrades.put(known, replace(upgrade, gone_since_ms=at_ms))

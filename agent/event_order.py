@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.state import Ended
+    from agent.state import Ended, Fault
     from contract.observation import Observation
 
 RETURN_WINDOW_MS = 10_000
@@ -29,6 +29,16 @@ def is_before(item: Observation, serial: int | None, raised_at_ms: int | None) -
     if item.serial and serial:
         return item.serial < serial and not later
     return earlier
+
+
+def is_another(item: Observation, held: Fault) -> bool:
+    """Whether ``item`` is a later event than the one that ``held`` was made of, not that one again.
+
+    A driver that numbers nothing and gives no times cannot be told from one that repeats itself.
+    """
+    if is_before(item, held.serial, held.raised_at_ms):
+        return False
+    return (item.serial, item.driver_raised_at_ms) != (held.serial, held.raised_at_ms)
 
 
 def is_over(item: Observation, ended: Ended) -> bool:

@@ -54,7 +54,7 @@ class Kind(StrEnum):
     """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
 
     ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
-    first one.
+    first one. ``isolation`` was written by earlier releases.
     """
 
     START = "start"

@@ -135,10 +135,15 @@ class NodeInfoDocument:
             if is_code(code)
         )
 
-    def release(self, foreign: Document) -> bool:
+    def released(self, foreign: Document, now_ms: int) -> tuple[Report, ...]:
         """An operator has no rights here: what is foreign is repaired."""
-        del foreign
-        return False
+        del foreign, now_ms
+        return ()
+
+    def named(self, document: Document | None) -> tuple[int, ...] | None:
+        """It isolates nobody."""
+        del document
+        return None
 
     def stamp_of(self, document: Document) -> int | None:
         """``updateTime`` of a stored document in seconds; ``None`` when it cannot be trusted.

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from agent import durations
-from agent.adoption import adopt
+from agent import durations, frequencies
+from agent.adoption import adopt, release
 from agent.deadlines import deadline_ms_of, due_ms_of, expire
-from agent.draft import Draft, end, judge, level_of, without
-from agent.event_order import is_before, is_over, is_recent
+from agent.draft import Draft, judge, level_of, without
+from agent.ending import end
+from agent.event_order import is_another, is_before, is_over, is_recent
+from agent.reconfiguration import configured
 from agent.state import (
     CHIP_SOURCE,
     LINK_SOURCE,
@@ -28,6 +30,7 @@ from agent.state import (
     Configured,
     Ended,
     Fault,
+    Released,
     State,
     SubjectState,
 )
@@ -48,7 +51,10 @@ if TYPE_CHECKING:
 
     from contract.catalogue import Catalogue
 
-Input: TypeAlias = Report | Acknowledged | Adopted | Configured
+Told: TypeAlias = Observation | SourceBlind | SourceAnswered | Adopted | Released
+"""What is about one subject."""
+
+Input: TypeAlias = Report | Acknowledged | Adopted | Released | Configured
 
 
 def step(
@@ -60,9 +66,14 @@ def step(
     changed.
     """
     draft = Draft(state, tables, state.revision)
-    subjects = dict(state.subjects())
+    subjects, named = dict(state.subjects()), state.named
     deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
     for item in inputs:
+        if isinstance(item, Configured):
+            # What these tables find overdue happens now, not at a time when others were in force.
+            subjects = _configured(subjects, item.at_ms, draft)
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
         if deadline_ms is not None and deadline_ms <= _time_of(item):
             subjects = expire(subjects, _time_of(item), draft)
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
@@ -71,10 +82,14 @@ def step(
                 subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
                 for subject, known in subjects.items()
             }
+            if item.named is not None:
+                named = item.named
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
             continue
-        if isinstance(item, (Gap, Configured)):
+        if isinstance(item, Gap):
             continue  # an audit repairs what was missed
+        if isinstance(item, Released):
+            named = tuple(chip for chip in named if chip != item.subject.id)
         before = subjects.get(item.subject) or state.of(item.subject)
         after = _apply(before, item, draft)
         if after is not before:
@@ -83,7 +98,10 @@ def step(
             deadline_ms = _sooner(deadline_ms, after, item, draft)
     if deadline_ms is not None and deadline_ms <= now_ms:
         subjects = expire(subjects, now_ms, draft)
-    return _state_of(draft, subjects), tuple(draft.changes)
+    after_all = _state_of(draft, subjects)
+    if named != state.named:
+        after_all = replace(after_all, named=named)
+    return after_all, tuple(draft.changes)
 
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
@@ -108,6 +126,19 @@ def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:
 
 
 _FORGOTTEN = SubjectState()
+
+
+def _configured(
+    subjects: Mapping[Subject, SubjectState], at_ms: int, draft: Draft
+) -> dict[Subject, SubjectState]:
+    """Judge all ``subjects`` again by the tables of ``draft``."""
+    judged = {
+        subject: configured(known, subject, at_ms, draft) for subject, known in subjects.items()
+    }
+    judged = expire(judged, at_ms, draft, since_ms=at_ms)
+    if any(known is not subjects[subject] for subject, known in judged.items()):
+        draft.revision += 1
+    return judged
 
 
 def _is_shown(subject: Subject, document: str) -> bool:
@@ -137,12 +168,12 @@ def _time_of(item: Input) -> int:
 def _sooner(
     deadline_ms: int | None,
     known: SubjectState,
-    item: Observation | SourceBlind | SourceAnswered | Adopted,
+    item: Told,
     draft: Draft,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
     due = None
-    if isinstance(item, (Observation, Adopted)):
+    if isinstance(item, Observation | Adopted):
         due = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
     return min((due for due in (deadline_ms, due) if due is not None), default=None)
 
@@ -156,11 +187,11 @@ def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
     return known
 
 
-def _apply(
-    known: SubjectState, item: Observation | SourceBlind | SourceAnswered | Adopted, draft: Draft
-) -> SubjectState:
+def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
     if isinstance(item, Adopted):
         return adopt(known, item, draft)
+    if isinstance(item, Released):
+        return release(known, item, draft)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
@@ -234,6 +265,9 @@ def _occur(
             ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
         )
         because = "its recovery was reported before it"
+        known = _occurred(known, fault, item, draft)
+        if isinstance(known, ChipState) and fault.code not in draft.tables.durations:
+            known = frequencies.recovered(known, fault.code, item.seen_at_ms)
         kept = level_of(known, item.code)
         draft.note(
             ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level, kept
@@ -245,11 +279,30 @@ def _occur(
 def _once(known: SubjectState, held: Fault | None, item: Observation, draft: Draft) -> SubjectState:
     if held is None:
         return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
+    if held.once and is_another(item, held):
+        return _once_more(known, held, item, draft)
     because = "a one-off event of a code that holds already"
     draft.note(
         ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
     )
     return known
+
+
+def _once_more(known: SubjectState, held: Fault, item: Observation, draft: Draft) -> SubjectState:
+    """Another one-off event while the one before it is still shown: it counts, and is shown."""
+    because = "a one-off event, while the one before it was still shown"
+    draft.note(
+        ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
+    )
+    fault = replace(
+        held,
+        serial=item.serial,
+        raised_at_ms=item.driver_raised_at_ms,
+        revision=draft.revision + 1,
+        acknowledged_at_ms=None,
+    )
+    known = replace(known, faults=known.faults | {held.code: fault})
+    return _occurred(known, fault, item, draft)
 
 
 def _present(
@@ -274,7 +327,7 @@ def _present(
     because = f"{item.code} was reported recovered and is still {_found_by(item)}"
     old = level_of(known, item.code)
     draft.note(ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, old, fault.level)
-    return _there(
+    return _returned(
         replace(
             known,
             faults=known.faults | {item.code: fault},
@@ -317,6 +370,11 @@ def _there(known: SubjectState, code: str) -> SubjectState:
     return durations.there(known, code) if isinstance(known, ChipState) else known
 
 
+def _returned(known: SubjectState, code: str) -> SubjectState:
+    known = _there(known, code)
+    return frequencies.returned(known, code) if isinstance(known, ChipState) else known
+
+
 def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
     """The first moment of an episode. What a poll says of a chip's severity does not count."""
     severity = item.severity
@@ -346,7 +404,20 @@ def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -
         ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
     )
     known = replace(known, faults=known.faults | {fault.code: fault})
-    return known if fault.once else _there(known, fault.code)
+    if not fault.once:
+        known = _there(known, fault.code)
+    return _occurred(known, fault, item, draft)
+
+
+def _occurred(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+    """An episode began, which a frequency rule counts, unless the code has a duration rule."""
+    tables = draft.tables
+    if fault.code not in tables.frequencies or fault.code in tables.durations:
+        return known
+    if not isinstance(known, ChipState):
+        return known
+    at_ms, origin = item.seen_at_ms, frequencies.origin_of(fault)
+    return frequencies.occurred(known, item.subject, origin, at_ms, at_ms, draft)
 
 
 def _update(

@@ -20,11 +20,12 @@ from contract.device_info import (
 )
 from contract.errors import DriverError
 from contract.families import FAMILIES
-from contract.isolation import Isolation, UpgradeReason, with_own_reasons
+from contract.isolation import UpgradeReason, write_reasons, written_code
 from contract.levels import ChipLevel, most_serious
+from contract.policies import AUTOFILL_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from contract.families import Family
     from dcmi_shim.types import Inventory, SuperPod
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT, ChipLevel.SUB_HEALTH_FAULT})
 _NETWORK_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT})
 _RACK_TYPES = frozenset({1, 2})
-_NO_ISOLATION = Isolation()
 _NEVER_SEEN = ChipState()
 
 
@@ -52,7 +52,6 @@ def render(
     inventory: Inventory,
     update_time: int,
     used: frozenset[str] = frozenset(),
-    isolation: Isolation = _NO_ISOLATION,
     assigned: frozenset[str] = frozenset(),
 ) -> DeviceInfo:
     """The document that ``state`` deserves, stamped ``update_time`` (epoch seconds).
@@ -67,11 +66,11 @@ def render(
     unhealthy: list[str] = []
     network_unhealthy: list[str] = []
     faults: list[DeviceFault] = []
-    for chip in sorted(inventory.chips, key=lambda chip: chip.logic_id):
+    listed = sorted(inventory.chips, key=lambda chip: chip.logic_id)
+    for chip in listed:
         known = state.chips.get(chip.physical_id, _NEVER_SEEN)
         name = family.device_name(chip.physical_id)
-        isolated = isolation.chips.get(name)
-        network, own, bare = _entries(name, known, isolated, name in in_use)
+        network, own, bare = _entries(name, known, name in in_use)
         faults += [entry for entry in (network, bare, own) if entry is not None]
         if network is not None and network.fault_level not in _NETWORK_HEALTHY:
             network_unhealthy.append(name)
@@ -92,37 +91,35 @@ def render(
         super_pod_id=super_pod_id,
         server_index=server_index,
         rack_id=rack_id,
-        manually_separated=isolation.names,
-        upgrade_reasons=with_own_reasons(isolation.reasons, _own_reasons(state, family)),
+        manually_separated=_isolated(state, [chip.physical_id for chip in listed], family),
+        upgrade_reasons=_reasons(state, family),
         switch_info=switch_info_text(state, family, update_time),
     )
 
 
 def _entries(
-    name: str, known: ChipState, isolated: Mapping[str, TimeAndLevel] | None, used: bool
+    name: str, known: ChipState, used: bool
 ) -> tuple[DeviceFault | None, DeviceFault | None, DeviceFault | None]:
-    """The entry of the network codes, of the chip's own, and of an isolation without a code.
+    """The entry of the network codes, of the chip's own, and of a reason without a code.
 
     The last one stands alone: a reader takes an entry's level only for codes not in its map. Codes
     that only an upgrade holds are shown while they make the chip or its network unhealthy.
     """
     live = sorted(known.faults.values(), key=lambda fault: fault.first_seen_ms)
     codes = {fault.code: TimeAndLevel(fault.first_seen_ms, fault.level) for fault in live}
-    lifted = [
-        (upgrade.code, TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level))
-        for upgrade in known.upgrades
-    ]
-    for code, entry in [*lifted, *sorted((isolated or {}).items())]:
-        codes[code] = _worse(codes.get(code), entry)
+    bare = None
+    for upgrade in known.upgrades:
+        if upgrade.code == AUTOFILL_CODE:
+            bare = _entry(CARD_UNHEALTHY, name, {}, upgrade.level)
+            continue
+        lifted = TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level)
+        codes[upgrade.code] = _worse(codes.get(upgrade.code), lifted)
     network = {code: entry for code, entry in codes.items() if is_network(code)}
     own = {code: entry for code, entry in codes.items() if not is_network(code)}
     if network.keys().isdisjoint(known.faults) and _level(network) in _NETWORK_HEALTHY:
         network = {}
     if own.keys().isdisjoint(known.faults) and _is_healthy(_level(own), used):
         own = {}
-    bare = None
-    if isolated is not None and not isolated:
-        bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.MANUALLY_SEPARATE_NPU)
     return (
         _entry_of(CARD_NETWORK_UNHEALTHY, name, network),
         _entry_of(CARD_UNHEALTHY, name, own),
@@ -146,15 +143,26 @@ def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
     return raised if most_serious([level, other]) is level else known
 
 
-def _own_reasons(state: State, family: Family) -> dict[str, list[UpgradeReason]]:
-    return {
-        family.device_name(chip): [
-            UpgradeReason(upgrade.upgraded_at_ms, upgrade.code.lower(), upgrade.level, upgrade.kind)
-            for upgrade in known.upgrades
-        ]
-        for chip, known in state.chips.items()
-        if known.upgrades
-    }
+def _isolated(state: State, listed: Sequence[int], family: Family) -> str:
+    """The names of isolated chips in the order of ``listed``, then those that are not in it."""
+    isolated = {chip for chip, known in state.chips.items() if known.isolated}
+    left = sorted(isolated.difference(listed))
+    named = [*(chip for chip in listed if chip in isolated), *left]
+    return ",".join(family.device_name(chip) for chip in named)
+
+
+def _reasons(state: State, family: Family) -> str:
+    return write_reasons(
+        {
+            family.device_name(chip): [
+                UpgradeReason(
+                    upgrade.upgraded_at_ms, written_code(upgrade.code), upgrade.level, upgrade.kind
+                )
+                for upgrade in known.upgrades
+            ]
+            for chip, known in state.chips.items()
+        }
+    )
 
 
 def _entry_of(kind: str, name: str, codes: dict[str, TimeAndLevel]) -> DeviceFault | None:

@@ -18,12 +18,14 @@ from contract.device_info import (
     CARD_NETWORK_UNHEALTHY,
     DESCRIPTION,
     DESCRIPTION_KEY,
+    UPGRADE_REASON_KEY,
     DeviceFault,
     DeviceInfo,
     decode,
 )
 from contract.errors import CheckCodeMismatch, DocumentError
-from contract.isolation import UpgradeReason, read_reasons
+from contract.go_decode import decode as decode_json
+from contract.isolation import UpgradeReason
 from contract.switch_info import SwitchEvent, decode_switch_info
 
 if TYPE_CHECKING:
@@ -248,7 +250,9 @@ def _entry(fault: DeviceFault) -> Iterator[tuple[Fact, str]]:
 
 def _reasons(info: DeviceInfo) -> Iterator[tuple[Fact, str]]:
     try:
-        reasons = read_reasons(info.upgrade_reasons)
+        reasons = decode_json(
+            info.upgrade_reasons, dict[str, list[UpgradeReason]], "", UPGRADE_REASON_KEY
+        )
     except DocumentError as error:
         yield Fact(Field.UPGRADE_REASON), f"cannot be read: {error.what}"
         return

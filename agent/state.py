@@ -89,6 +89,7 @@ class Counter(msgspec.Struct, frozen=True, omit_defaults=True):
     """When a code with a frequency rule occurred on a chip, oldest first, and when it last ended.
 
     ``last_ms`` is the newest occurrence, also after ``occurred_ms`` was emptied by an upgrade.
+    ``recovered_ms`` is 0 as long as that one lasts.
     """
 
     occurred_ms: tuple[int, ...] = ()
@@ -143,6 +144,12 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
             if upgrade.code == code and upgrade.kind == kind:
                 return upgrade
         return None
+
+    @property
+    def isolated(self) -> bool:
+        """Whether a reason isolates it until an operator or the reason's own rule releases it."""
+        level = ChipLevel.MANUALLY_SEPARATE_NPU
+        return any(upgrade.level is level for upgrade in self.upgrades)
 
     @property
     def was_read(self) -> bool:

@@ -55,3 +55,8 @@ def load_aggregator(
         command_line=command_line,
         source="vigil aggregator" if file is None else str(file),
     )
+
+
+def check_aggregator(content: Mapping[str, object], source: str) -> None:
+    """Check the content of a file for itself. Raises ``ConfigurationError`` with every problem."""
+    load(AggregatorConfiguration, file=content, environment={}, command_line={}, source=source)

@@ -1,28 +1,31 @@
-"""Chips that were isolated by hand or by a rule: two keys of the device-info document.
+"""Two keys of the device-info document: who is isolated, and why levels were raised.
 
-Reasons that our own policy gives are not kept here: they come from the state with every document
-(``with_own_reasons``). Source: ``spec/device-plugin.md`` 1.5 and 3.6.
+Codecs only: ``ManuallySeparateNPU`` is a list of device names, ``UpgradeFaultReason`` has lists of
+reasons by device name. What is read may have been written by people, so each name and each reason
+counts for itself (without defect K42). Source: ``spec/device-plugin.md`` 1.5 and 3.6.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract import go_json
 from contract.codes import parse_code
-from contract.device_info import (
-    MANUALLY_SEPARATE_KEY,
-    UPGRADE_REASON_KEY,
-    TimeAndLevel,
-)
+from contract.device_info import MANUALLY_SEPARATE_KEY, UPGRADE_REASON_KEY
 from contract.errors import DocumentError
+from contract.families import FAMILIES
 from contract.go_decode import GoStruct, Int64, decode
 from contract.levels import ChipLevel
+from contract.policies import AUTOFILL_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
+
+_DEVICE_TYPES = sorted({family.device_type for family in FAMILIES.values()})
+_DEVICE = re.compile(rf"(?:{'|'.join(_DEVICE_TYPES)})-(\d{{1,4}})", re.ASCII)
 
 
 class UpgradeReason(GoStruct, frozen=True):
@@ -33,103 +36,60 @@ class UpgradeReason(GoStruct, frozen=True):
     fault_level: str = ""
     upgrade_type: str = ""
 
-
-class Isolation(msgspec.Struct, frozen=True):
-    """The two keys as they stand, and what they mean for chips that are isolated.
-
-    ``chips``: device name to the codes that isolated it, with the time of the isolation. A name
-    without a known reason has no codes.
-    """
-
-    names: str = ""
-    reasons: str = "{}"
-    chips: dict[str, dict[str, TimeAndLevel]] = {}
+    @property
+    def code(self) -> str | None:
+        """The code as everywhere else; ``None`` for what is none."""
+        if self.fault_code == AUTOFILL_CODE:
+            return AUTOFILL_CODE
+        try:
+            return parse_code(self.fault_code)
+        except ValueError:
+            return None
 
 
-def read_isolation(data: Mapping[str, str]) -> Isolation:
-    """What the keys of an existing document say; both texts are kept as they are.
-
-    Reasons that cannot be read isolate nobody more or less: the names decide.
-    """
-    names = data.get(MANUALLY_SEPARATE_KEY, "")
-    text = data.get(UPGRADE_REASON_KEY, "{}")
-    reasons = _read(text)
-    listed = [name.strip() for name in names.split(",")]
-    return Isolation(names, text, {name: _codes(reasons.get(name, [])) for name in listed if name})
+def written_code(code: str) -> str:
+    """``code`` as it is written in a reason."""
+    return code if code == AUTOFILL_CODE else code.lower()
 
 
-def released(before: Isolation, data: Mapping[str, str]) -> frozenset[str]:
-    """Names of ``before`` that an operator took out of a document (``spec/device-plugin.md`` 3.6).
+def chip_of(name: str) -> int | None:
+    """The physical id of the chip with the device name ``name``; ``None`` for what names none."""
+    match = _DEVICE.fullmatch(name.strip())
+    return None if match is None else int(match[1])
 
-    A document without the key says nothing.
-    """
+
+def read_names(data: Mapping[str, str]) -> frozenset[int] | None:
+    """The chips that a document names as isolated; ``None`` for one without the key."""
     text = data.get(MANUALLY_SEPARATE_KEY)
     if text is None:
-        return frozenset()
-    return frozenset(before.chips) - {name.strip() for name in text.split(",")}
+        return None
+    chips = (chip_of(name) for name in text.split(","))
+    return frozenset(chip for chip in chips if chip is not None)
 
 
-def without(before: Isolation, names: frozenset[str]) -> Isolation:
-    """``before`` when ``names`` are released: their reasons of that level go, too."""
-    kept = [name for name in before.names.split(",") if name.strip() not in names]
-    reasons = _read(before.reasons)
-    left = {
-        name: [
-            reason
-            for reason in listed
-            if name not in names or reason.fault_level != ChipLevel.MANUALLY_SEPARATE_NPU
-        ]
-        for name, listed in reasons.items()
-    }
-    text = before.reasons if left == reasons else _written(left)
-    chips = {name: codes for name, codes in before.chips.items() if name not in names}
-    return Isolation(",".join(kept), text, chips)
+def read_reasons(text: str) -> dict[int, list[UpgradeReason]]:
+    """The reasons by chip. What cannot be read is left out, alone if the rest is JSON.
+
+    Of two that say the same of one code the more serious one counts, and then the newer one.
+    """
+    found: dict[int, list[UpgradeReason]] = {}
+    for name, listed in _by_name(text).items():
+        chip = chip_of(name)
+        if chip is None:
+            continue
+        best: dict[tuple[str, str], UpgradeReason] = {}
+        for reason in listed:
+            if reason.code is None or reason.fault_level not in _RANK:
+                continue
+            key = (reason.code, reason.upgrade_type)
+            if key not in best or _weight(reason) > _weight(best[key]):
+                best[key] = reason
+        found.setdefault(chip, []).extend(best.values())
+    return found
 
 
-def without_own_reasons(before: Isolation, kind: str, codes: Collection[str]) -> Isolation:
-    """``before`` without reasons of ``kind`` for ``codes``: those are our own policy's to give."""
-    reasons = _read(before.reasons)
-    left = {
-        name: [reason for reason in listed if not _is_own(reason, kind, codes)]
-        for name, listed in reasons.items()
-    }
-    if left == reasons:
-        return before
-    return msgspec.structs.replace(before, reasons=_written(left))
-
-
-def reasons_of(text: str, kind: str) -> dict[str, dict[str, UpgradeReason]]:
-    """The reasons of ``kind`` in a text, by device name and code; what is no code is left out."""
-    return {
-        name: {code: reason for reason in listed if (code := _code_of(reason, kind)) is not None}
-        for name, listed in _read(text).items()
-    }
-
-
-def with_own_reasons(text: str, own: Mapping[str, list[UpgradeReason]]) -> str:
-    """``text`` with our ``own`` reasons added, always in the same order."""
-    if not own:
-        return text
-    reasons = _read(text)
-    return _written(
-        {name: [*reasons.get(name, ()), *own.get(name, ())] for name in {**reasons, **own}}
-    )
-
-
-def read_reasons(text: str) -> dict[str, list[UpgradeReason]]:
-    """All reasons by device name. Raises ``DocumentError`` where the text makes no sense."""
-    return decode(text, dict[str, list[UpgradeReason]], "", UPGRADE_REASON_KEY)
-
-
-def _read(text: str) -> dict[str, list[UpgradeReason]]:
-    """The reasons; none where the text makes no sense, as upstream has it."""
-    try:
-        return read_reasons(text)
-    except DocumentError:
-        return {}
-
-
-def _written(reasons: Mapping[str, Sequence[UpgradeReason]]) -> str:
+def write_reasons(reasons: Mapping[str, Iterable[UpgradeReason]]) -> str:
+    """The text of the key; names and reasons always in the same order (without defect K35)."""
     built = {
         name: [
             msgspec.to_builtins(reason)
@@ -138,32 +98,37 @@ def _written(reasons: Mapping[str, Sequence[UpgradeReason]]) -> str:
             )
         ]
         for name, listed in reasons.items()
-        if listed
     }
-    return go_json.encode(go_json.sorted_map(built))
+    return go_json.encode(go_json.sorted_map({name: one for name, one in built.items() if one}))
 
 
-def _is_own(reason: UpgradeReason, kind: str, codes: Collection[str]) -> bool:
-    return _code_of(reason, kind) in codes
+_RANK = {level.value: rank for rank, level in enumerate(reversed(ChipLevel))}
 
 
-def _code_of(reason: UpgradeReason, kind: str) -> str | None:
-    if reason.upgrade_type != kind:
-        return None
+def _weight(reason: UpgradeReason) -> tuple[int, int]:
+    return _RANK[reason.fault_level], reason.upgrade_time
+
+
+def _by_name(text: str) -> dict[str, list[UpgradeReason]]:
+    """All lists that can be read; where one cannot, its reasons are read one by one."""
     try:
-        return parse_code(reason.fault_code)
-    except ValueError:
-        return None
+        return decode(text, dict[str, list[UpgradeReason]], "", UPGRADE_REASON_KEY)
+    except DocumentError:
+        pass
+    try:
+        raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return {name: list(_each(bytes(listed).decode())) for name, listed in raw.items()}
 
 
-def _codes(reasons: list[UpgradeReason]) -> dict[str, TimeAndLevel]:
-    codes: dict[str, TimeAndLevel] = {}
-    for reason in sorted(reasons, key=lambda reason: reason.upgrade_time):
-        if reason.fault_level != ChipLevel.MANUALLY_SEPARATE_NPU:
-            continue
+def _each(text: str) -> Iterable[UpgradeReason]:
+    try:
+        listed = msgspec.json.decode(text, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return
+    for one in listed:
         try:
-            code = parse_code(reason.fault_code)
-        except ValueError:
-            continue  # AutofillFaultCode: nobody knows why any more
-        codes[code] = TimeAndLevel(reason.upgrade_time, reason.fault_level)
-    return codes
+            yield decode(bytes(one).decode(), UpgradeReason, "", UPGRADE_REASON_KEY)
+        except DocumentError:
+            continue

@@ -104,3 +104,8 @@ def frequency_policies(entries: Iterable[FrequencyEntry]) -> dict[str, Frequency
         for text in entry.event_id:
             policies.setdefault(parse_code(text), policy)
     return policies
+
+
+def longest_release_ms(policies: Iterable[FrequencyPolicy]) -> int | None:
+    """The longest time after which any of ``policies`` releases; ``None`` when none ever does."""
+    return max((p.release_ms for p in policies if p.release_ms is not None), default=None)

@@ -15,36 +15,52 @@ class FileKind(StrEnum):
     AGENT = "agent"
     AGGREGATOR = "aggregator"
     SCENARIO = "scenario"
+    FAULT_CODE = "fault-code"
+    FAULT_CUSTOMIZATION = "fault-customization"
+    SWITCH_FAULT_CODE = "switch-fault-code"
+    FAULT_CONFIG = "fault-config"
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to check.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|-", help="What to check; - is standard input."),
+    ],
     kind: Annotated[
-        FileKind | None, typer.Option(help="What it is; default: told by its content.")
+        FileKind | None, typer.Option(help="What it is; default: told by its name and content.")
     ] = None,
 ) -> None:
-    """Check a configuration or a scenario: all problems at once, exit status 2 if there are any."""
-    from agent.config import AgentConfiguration, check_agent_file
-    from aggregator.config import AggregatorConfiguration, load_aggregator
-    from dcmi_shim.emulator.scenario import read_scenario
-    from service.files import read_toml
+    """Check a configuration, a scenario or a fault configuration, as one document or as the whole
+    ConfigMap: all problems at once, exit status 2 if there are any."""
+    from contract.configuration import parse_toml
+    from contract.fault_configuration import DOCUMENTS
+    from vigil.validating import check_config_map, check_document, kind_of, read_text
 
-    content = read_toml(file)
-    if kind is None and "steps" in content:
-        kind = FileKind.SCENARIO
-    elif kind is None:
-        knows = {
-            FileKind.AGENT: AgentConfiguration.model_fields.keys(),
-            FileKind.AGGREGATOR: AggregatorConfiguration.model_fields.keys(),
-        }
-        kind = max(knows, key=lambda one: len(content.keys() & knows[one]))
-        if isinstance(content.get("store"), list):
-            kind = FileKind.AGGREGATOR
-    match kind:
-        case FileKind.AGENT:
-            check_agent_file(file)
-        case FileKind.AGGREGATOR:
-            load_aggregator(file, {}, {})
+    source = "standard input" if str(file) == "-" else str(file)
+    text = read_text(file, source)
+    known = FileKind(kind_of(text, file.name, source)) if kind is None else kind
+    documents = dict(
+        zip(
+            (FileKind.FAULT_CODE, FileKind.FAULT_CUSTOMIZATION, FileKind.SWITCH_FAULT_CODE),
+            DOCUMENTS,
+            strict=True,
+        )
+    )
+    match known:
+        case FileKind.FAULT_CONFIG:
+            check_config_map(text, source)
         case FileKind.SCENARIO:
-            read_scenario(file)
-    print(f"{file}: ok ({kind})")
+            from dcmi_shim.emulator.scenario import parse_scenario
+
+            parse_scenario(text, source)
+        case FileKind.AGENT:
+            from agent.config import check_agent
+
+            check_agent(parse_toml(text, source), source)
+        case FileKind.AGGREGATOR:
+            from aggregator.config import check_aggregator
+
+            check_aggregator(parse_toml(text, source), source)
+        case _:
+            check_document(documents[known], text, source)
+    print(f"{source}: ok ({known})")

@@ -48,7 +48,7 @@ def upgraded_link(ahead_seconds: int, stamp: int | None) -> tuple[Document, int]
     down_ms = end_ms - DOWN_SECONDS * 1000
     down = seen(Assertion.OCCUR, LINK_DOWN, at=down_ms)
     state = after(healthy(), [down], down_ms + DOWN_SECONDS * 1000)
-    made = DeviceInfoDocument(NODE, lambda: state, TABLES)
+    made = DeviceInfoDocument(NODE, lambda: state)
     made.identify(inventory())
     wanted = made.wanted()
     assert wanted is not None

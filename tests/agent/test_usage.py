@@ -13,7 +13,6 @@ from agent.device_info import PATIENCE_SECONDS, DeviceInfoDocument
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, JournalFile, Kind, Row, read_remembered
 from agent.usage import ChipsInUse, Usage
-from contract.catalogue import shipped
 from contract.observation import Assertion
 from stores.base import Interrupted, PodUsage, UsageEnded, UsageListed
 from tests.policy.builders import NODE, T, after, answered, healthy, inventory, seen
@@ -139,7 +138,7 @@ def test_the_journal_keeps_the_last_usage_however_old(tmp_path: Path) -> None:
 
 def document() -> DeviceInfoDocument:
     state = after(healthy(), [*answered(0, 1), seen(Assertion.OCCUR, "8118043C")])
-    made = DeviceInfoDocument(NODE, lambda: state, shipped())
+    made = DeviceInfoDocument(NODE, lambda: state)
     made.identify(inventory())
     return made
 

@@ -14,7 +14,7 @@ from contract import device_info, go_json
 from contract.device_info import DeviceFault
 from contract.errors import DocumentError
 from contract.go_decode import GoStruct, Int32, Int64, Uint, decode
-from contract.isolation import read_isolation
+from contract.isolation import read_reasons
 from tests.vectors import VECTORS
 
 
@@ -182,7 +182,7 @@ def test_damaged_documents_are_refused_and_never_more(seed: int) -> None:
     data = dict(rng.choice(RECORDED))
     key = rng.choice(("DeviceInfoCfg", "DeviceInfoCfg", "UpgradeFaultReason"))
     data[key] = mutated(data[key], rng)
-    read_isolation(data)
+    read_reasons(data["UpgradeFaultReason"])
     faults = json.loads(rng.choice(RECORDED)["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     try:
         device_info.decode(data, "doc")

@@ -159,9 +159,10 @@ def test_what_others_isolated_stays_isolated(node: Node) -> None:
     data = node.place.read(node.document)
     assert data is not None
     assert (data["ManuallySeparateNPU"], data["UpgradeFaultReason"]) == ("", "{}")
-    assert [row["because"] for row in node.journal("isolation")] == [
-        "found in the store",
-        "released by an operator",
+    changes = [change for row in node.journal("changes") for change in row]
+    assert [(change["kind"], change["upgrade"]["code"]) for change in changes] == [
+        ("upgraded", "80E01801"),
+        ("released", "80E01801"),
     ]
 
 

@@ -12,18 +12,17 @@ import pytest
 from agent.device_info import DeviceInfoDocument
 from agent.policy import next_deadline_ms, step
 from agent.render import render
-from agent.state import Adopted, ChangeKind, State
+from agent.state import Adopted, ChangeKind, Configured, State
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
 from contract.device_info import encode
 from contract.families import FAMILIES
-from contract.isolation import read_isolation, without_own_reasons
 from contract.levels import ChipLevel, Severity
 from contract.observation import Assertion, SourceAnswered, chip_subject
 from contract.policies import FAULT_DURATION, DurationPolicy
 from stores.base import Document
 from tests.policy.builders import T, after, changes, healthy, inventory, seen
-from tests.policy.test_worked_examples import EXAMPLES, judge
+from tests.policy.test_worked_examples import judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,18 +102,6 @@ class TestExamples:
                 "81078603 was gone for longer than 60 s (FaultDuration)",
             )
         ]
-
-    def test_ex_25_each_of_five_outages_is_upgraded_and_released(self) -> None:
-        """The frequency rule, which the fifth one fires, is not part of it."""
-        state = healthy()
-        for turn in range(5):
-            at = T + 150_000 * turn
-            state = after(state, [seen(OCCUR, LINK_DOWN, at=at)], at + 20_001)
-            assert [reason["upgrade_time"] for reason in reasons(state)] == [at + 20_000]
-            state = after(state, [seen(RECOVER, LINK_DOWN, at=at + 25_000)], at + 85_000)
-            assert len(reasons(state)) == 1
-            state = after(state, [], at + 85_001)
-            assert reasons(state) == []
 
     def test_ex_27_a_restart_does_not_move_the_upgrade(self) -> None:
         state = restarted(after(healthy(), [DOWN], T + 30_000))
@@ -239,14 +226,15 @@ class TestUpgrade:
         """Upstream never upgrades a fault that is older than the rule (3.5)."""
         state = step(healthy(), [DOWN], T + 300_000, rules())[0]
         assert reasons(state) == []
-        state, (change,) = step(state, [], T + 300_000, shipped())
-        assert change.kind is ChangeKind.UPGRADED
+        new = Configured("new", T + 300_000)
+        state, (change,) = step(state, [new], T + 300_000, shipped())
+        assert (change.kind, change.at_ms) == (ChangeKind.UPGRADED, T + 300_000)
         assert [reason["upgrade_time"] for reason in reasons(state)] == [UPGRADE_TIME]
 
     def test_of_a_rule_that_is_gone_goes_with_it(self) -> None:
         """3.7; the code is at its own level again."""
         state = after(healthy(), [DOWN], T + 30_000)
-        state, (change,) = step(state, [], T + 40_000, rules())
+        state, (change,) = step(state, [Configured("none", T + 40_000)], T + 40_000, rules())
         assert (change.kind, change.new_level) == (ChangeKind.RELEASED, "NotHandleFault")
         assert state.chips[0].faults[LINK_DOWN].level == "NotHandleFault"
         assert next_deadline_ms(state, rules()) is None
@@ -254,7 +242,7 @@ class TestUpgrade:
     def test_of_a_rule_with_another_level_keeps_its_time(self) -> None:
         state = after(healthy(), [DOWN], T + 30_000)
         harder = rules(c81078603=DurationPolicy(20_000, 60_000, ChipLevel.SEPARATE_NPU))
-        state, (change,) = step(state, [], T + 40_000, harder)
+        state, (change,) = step(state, [Configured("new", T + 40_000)], T + 40_000, harder)
         assert (change.old_level, change.new_level) == ("PreSeparateNPU", "SeparateNPU")
         assert [(r["upgrade_time"], r["fault_level"]) for r in reasons(state)] == [
             (UPGRADE_TIME, "SeparateNPU")
@@ -302,50 +290,6 @@ class TestDocument:
         assert (used.faults, used.unhealthy) == ((), ())
         assert used.upgrade_reasons == document(state).upgrade_reasons
 
-    def test_carries_the_reasons_of_others_and_adds_its_own(self) -> None:
-        foreign = (
-            '{"Ascend910-0":[{"upgrade_time":5,"fault_code":"80e18005","fault_level":'
-            '"SubHealthFault","upgrade_type":"FaultFrequency"}],"Ascend910-1":[{"upgrade_time":6,'
-            '"fault_code":"80e18005","fault_level":"ManuallySeparateNPU",'
-            '"upgrade_type":"FaultFrequency"}]}'
-        )
-        found = read_isolation(
-            {"ManuallySeparateNPU": "Ascend910-1", "UpgradeFaultReason": foreign}
-        )
-        before = document(healthy(), isolation=found)
-        assert before.upgrade_reasons == foreign
-        state = after(healthy(), [DOWN], T + 20_001)
-        own = EXAMPLES["EX-23b"]["expect"]["reason"][DEVICE]
-        merged = json.loads(document(state, isolation=found).upgrade_reasons)
-        carried = json.loads(foreign)
-        assert merged == carried | {DEVICE: [*carried[DEVICE], *own]}
-        state = after(state, [seen(RECOVER, LINK_DOWN, at=T + 30_000)], T + 90_001)
-        assert document(state, isolation=found).upgrade_reasons == foreign
-
-    def test_of_two_reasons_of_one_code_always_shows_the_worse(self) -> None:
-        """EX-26; upstream picks one at random (defect K06)."""
-        foreign = (
-            '{"Ascend910-0":[{"upgrade_time":5,"fault_code":"81078603","fault_level":'
-            '"ManuallySeparateNPU","upgrade_type":"FaultFrequency"}]}'
-        )
-        found = read_isolation({"ManuallySeparateNPU": DEVICE, "UpgradeFaultReason": foreign})
-        state = after(healthy(), [DOWN], T + 20_001)
-        (entry,) = document(state, isolation=found).faults
-        assert entry.fault_level == "ManuallySeparateNPU"
-        assert entry.fault_time_and_level_map is not None
-        assert entry.fault_time_and_level_map[LINK_DOWN].fault_time == 5
-        types = [
-            r["upgrade_type"]
-            for r in json.loads(document(state, isolation=found).upgrade_reasons)[DEVICE]
-        ]
-        assert types == ["FaultDuration", "FaultFrequency"]
-
-    def test_that_was_there_before_gives_its_reasons_to_the_policy(self) -> None:
-        text = json.dumps(EXAMPLES["EX-23b"]["expect"]["reason"], separators=(",", ":"))
-        found = read_isolation({"UpgradeFaultReason": text})
-        assert without_own_reasons(found, FAULT_DURATION, shipped().durations).reasons == "{}"
-        assert without_own_reasons(found, FAULT_DURATION, {}) is found, "no rule of ours names it"
-
 
 class TestAdopted:
     """Started without a journal: the document alone tells of an upgrade."""
@@ -361,12 +305,6 @@ class TestAdopted:
         assert document(state).network_unhealthy == (DEVICE,)
         assert document(after(state, [], T + 60_001)).network_unhealthy == ()
 
-    def test_upgrade_of_somebody_else_is_not_ours_to_end(self) -> None:
-        other = msgspec.structs.replace(self.FOUND, code="80E18005")
-        frequency = msgspec.structs.replace(self.FOUND, kind="FaultFrequency")
-        state = healthy()
-        assert after(state, [other, frequency]) is state
-
     def test_upgrade_that_the_journal_knows_is_not_replaced(self) -> None:
         state = after(healthy(), [DOWN], T + 30_000)
         assert after(state, [self.FOUND], T + 30_000) is state
@@ -374,10 +312,11 @@ class TestAdopted:
     def test_is_what_a_document_gives_to_an_agent_without_a_journal(self) -> None:
         written = document(after(healthy(), [DOWN], T + 20_001))
         data = encode(written, FAMILIES["Ascend910B"])
-        made = DeviceInfoDocument("node-1", healthy, shipped())
-        remembered = made.take_over(Document(made.namespace, made.name, data, {}))
-        assert made.isolation.reasons == "{}", "the policy gives them now"
-        state = after(State("node-1", "boot"), remembered, T + 300_000)
+        made = DeviceInfoDocument("node-1", healthy)
+        found = Document(made.namespace, made.name, data, {})
+        now = T + 300_000
+        isolation = made.take_over_isolation(found, now, has_journal=False)
+        state = after(State("node-1", "boot"), [*isolation, *made.take_over(found)], now)
         assert document(state).faults == written.faults
         assert document(state).upgrade_reasons == written.upgrade_reasons
         gone = seen(ABSENT, LINK_DOWN, at=T + 300_000)

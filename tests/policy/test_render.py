@@ -13,7 +13,6 @@ from contract.codes import LINK_DOWN, UBOE_PRE_SEPARATE, UBOE_SUB_HEALTH
 from contract.device_info import encode, verify_published
 from contract.errors import DriverError
 from contract.families import FAMILIES
-from contract.isolation import read_isolation
 from contract.observation import Assertion, SourceBlind, chip_subject
 from dcmi_shim.types import Chip, SuperPod
 from tests.policy.builders import SOURCE, T, after, answered, healthy, inventory, seen
@@ -158,42 +157,3 @@ def test_every_family_reads_its_own_document(family: str) -> None:
 def test_unknown_family_is_refused() -> None:
     with pytest.raises(DriverError, match="'Ascend1000'"):
         render(healthy(), inventory(2, "Ascend1000"), 1)
-
-
-def test_isolation_by_a_network_code_leaves_the_chip_healthy() -> None:
-    """As EX-25 shows it: key, network list and network entry, but the chip stays free."""
-    reason = (
-        '{"upgrade_time":5,"fault_code":"81078603","fault_level":"ManuallySeparateNPU",'
-        '"upgrade_type":"FaultFrequency"}'
-    )
-    found = {
-        "ManuallySeparateNPU": "Ascend910-0,bogus",
-        "UpgradeFaultReason": f'{{"Ascend910-0":[{reason}],"weird":[]}}',
-    }
-    state = after(healthy(), [seen(OCCUR, "80E21007")])
-    info = render(state, inventory(), 1, isolation=read_isolation(found))
-    assert [(fault.fault_type, fault.fault_level) for fault in info.faults] == [
-        ("CardNetworkUnhealthy", "ManuallySeparateNPU"),
-        ("CardUnhealthy", "NotHandleFault"),
-    ]
-    assert info.network_unhealthy == ("Ascend910-0",)
-    assert info.unhealthy == ()
-    assert info.manually_separated == "Ascend910-0,bogus"
-
-
-def test_live_code_of_an_isolation_reason_is_listed_once() -> None:
-    """EX-19b: one code, with the time and the level of the isolation."""
-    found = {
-        "ManuallySeparateNPU": "Ascend910-0",
-        "UpgradeFaultReason": '{"Ascend910-0":[{"upgrade_time":5,"fault_code":"80e18005",'
-        '"fault_level":"ManuallySeparateNPU","upgrade_type":"FaultFrequency"}]}',
-    }
-    state = after(healthy(), [seen(OCCUR, "80E18005"), seen(OCCUR, "80C98009", at=T + 1)])
-    (fault,) = render(state, inventory(), 1, isolation=read_isolation(found)).faults
-    assert fault.fault_code == "80E18005,80C98009"
-    assert fault.fault_time_and_level_map is not None
-    times = {c: (e.fault_time, e.fault_level) for c, e in fault.fault_time_and_level_map.items()}
-    assert times == {
-        "80E18005": (5, "ManuallySeparateNPU"),
-        "80C98009": (T + 1, "RestartRequest"),
-    }

@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 from agent.render import render
-from agent.state import Acknowledged, State
-from contract.device_info import (
-    DeviceFault,
-    DeviceInfo,
-    TimeAndLevel,
-    encode,
-    encode_faults,
-    verify_published,
-)
+from agent.state import Acknowledged
+from contract.device_info import DeviceInfo, encode, encode_faults, verify_published
 from contract.families import FAMILIES
-from contract.isolation import read_isolation
 from contract.levels import Severity
 from contract.observation import Assertion, Report
 from tests.compatibility import check, different
@@ -93,51 +85,3 @@ def test_one_off_event_goes_when_it_was_published_long_enough() -> None:
     info = render(after(state, [], T + 5_050), inventory(), 1)
     judge("EX-10b", info, "Ascend910-0")
     assert info.free == ("Ascend910-0", "Ascend910-1")
-
-
-def carried(state: State, names: str, reasons: str) -> DeviceInfo:
-    """The document of a fresh agent that finds these keys."""
-    found = {"ManuallySeparateNPU": names, "UpgradeFaultReason": reasons}
-    info = render(state, inventory(), 1700000100, isolation=read_isolation(found))
-    data = encode(info, FAMILIES["Ascend910B"])
-    assert {key: data[key] for key in found} == found, "both keys are carried through unchanged"
-    assert verify_published(data, "node-1") == info
-    assert (info.free, info.unhealthy) == (("Ascend910-0",), ("Ascend910-1",))
-    return info
-
-
-def test_isolated_chip_of_an_existing_document_stays_isolated() -> None:
-    reasons = json.dumps(EXAMPLES["EX-19a"]["expect"]["reason"], separators=(",", ":"))
-    judge("EX-19a", carried(healthy(), "Ascend910-1", reasons), "Ascend910-1")
-
-
-def test_isolated_chip_of_an_old_document_without_reasons_is_unhealthy_too() -> None:
-    judge("EX-20", carried(healthy(), "Ascend910-1", "{}"), "Ascend910-1")
-
-
-@pytest.mark.parametrize(
-    "reasons",
-    [
-        "{}",
-        '{"Ascend910-1":[{"upgrade_time":7,"fault_code":"AutofillFaultCode",'
-        '"fault_level":"ManuallySeparateNPU","upgrade_type":"FaultAutofill"}]}',
-        '{"Ascend910-1":',
-    ],
-)
-def test_isolated_chip_without_a_known_reason_stays_isolated(reasons: str) -> None:
-    bare = DeviceFault(
-        fault_type="CardUnhealthy",
-        npu_name="Ascend910-1",
-        large_model_fault_level="ManuallySeparateNPU",
-        fault_level="ManuallySeparateNPU",
-        fault_handling="ManuallySeparateNPU",
-        fault_code="",
-        fault_time_and_level_map={},
-    )
-    assert carried(healthy(), "Ascend910-1", reasons).faults == (bare,)
-    mild = after(healthy(), [seen(OCCUR, "80E21007", 1)])
-    first, second = carried(mild, "Ascend910-1", reasons).faults
-    assert first == bare
-    assert second.fault_time_and_level_map == {"80E21007": TimeAndLevel(T, "NotHandleFault")}, (
-        "a code keeps its own level (defect K34)"
-    )

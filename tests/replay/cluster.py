@@ -20,6 +20,7 @@ from stores.base import (
     UsageEnded,
     UsageListed,
 )
+from tests.replay.objects import RecordedObjects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,6 +53,7 @@ class RecordedCluster:
         self._pods: dict[str, PodUsage] = {}
         self._usages: list[asyncio.Queue[UsageEvent]] = []
         self._beats: dict[str, Beat] = {}
+        self.objects = RecordedObjects(self._request, lambda: self._is_up)
 
     # What happens to the cluster.
 
@@ -79,9 +81,11 @@ class RecordedCluster:
             case "stop":
                 self._is_up = False
                 self._tell_all(Interrupted("connection refused"))
+                self.objects.went()
             case "start" | "start (answering)":
                 self._is_up = True
                 self._tell_all(None)
+                self.objects.came()
             case "pause":
                 self._answers.clear()
             case "resume":
@@ -124,7 +128,7 @@ class RecordedCluster:
         finally:
             self._watches.remove(watcher)
 
-    async def usage(self) -> AsyncIterator[UsageEvent]:
+    async def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent]:
         events: asyncio.Queue[UsageEvent] = asyncio.Queue()
         self._usages.append(events)
         try:

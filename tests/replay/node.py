@@ -175,7 +175,7 @@ class NodePlayer:
                 before_write=committed,
                 before_repair=lambda: asyncio.sleep(0),
                 on_first_read=first_read,
-                on_foreign=document.release,
+                on_foreign=lambda _: False,
                 on_acknowledged=lambda _, revision: self._take(
                     [Acknowledged(document.name, revision, self.wall_clock())]
                 ),

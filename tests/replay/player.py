@@ -59,6 +59,7 @@ class Played:
     """What an agent did when the steps of a recording happened."""
 
     shown: list[Shown] = field(default_factory=list)
+    lives: int = 0
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -103,6 +104,7 @@ class Player:
             patch.setattr("agent.daemon.Journal", RecordedJournal)
             patch.setattr("agent.daemon.on_stop", self._take_stop)
             patch.setattr("agent.daemon.serving", _no_pages)
+            patch.setattr("asyncio.to_thread", _at_once)
             patch.setattr("agent.device_info.time", steady)
             patch.setattr("agent.heartbeat.time", steady)
             patch.setattr("agent.heartbeat.random", chance)
@@ -165,6 +167,7 @@ class Player:
         if self._life is not None:
             return
         self._driver.subscribe()
+        self.played.lives += 1
         configuration = AgentConfiguration(
             node_name=NODE,
             state_dir=self._place / "state",
@@ -172,6 +175,7 @@ class Player:
             trust_driver=True,
             documents=("device-info",),
             bmc=BmcAlarms(enabled=False),
+            fault_config_dir=self._place / "fault-config",
         )
         (self._place / "state").mkdir(exist_ok=True)
         agent = Agent(
@@ -211,7 +215,8 @@ class Player:
             self.cluster.end(step["name"])
             return
         chips = step["annotations"]["huawei.com/AscendReal"].split(",")
-        self.cluster.run(PodUsage(step["name"], NODE, tuple(chips)))
+        assigned = step["annotations"]["huawei.com/Ascend910"].split(",")
+        self.cluster.run(PodUsage(step["name"], NODE, tuple(chips), tuple(assigned)))
 
     def _file(self, step: dict[str, Any]) -> None:
         """A file of the fault configuration, there before the agent starts."""
@@ -233,6 +238,11 @@ class _Chance(random.Random):
 
     def uniform(self, a: float, b: float) -> float:
         return round(super().uniform(a, b) * 1024) / 1024
+
+
+async def _at_once(function: Callable[..., object], *arguments: object) -> object:
+    """Instead of a thread, whose work would take no time."""
+    return function(*arguments)
 
 
 @contextlib.asynccontextmanager

@@ -13,23 +13,6 @@ from tests.replay.player import OPERATOR, Shown, play, recorded
 from tests.vectors import VECTORS
 
 RECORDINGS = sorted(path.stem for path in (VECTORS / "device-plugin/recordings").glob("*.json"))
-WAIT = {
-    "api-server-stopped-while-isolated",
-    "duration-on-a-chip-code",
-    "fault-before-the-first-cycle-counts-twice",
-    "fault-config-created-after-start",
-    "fault-config-levels-changed-malformed-deleted",
-    "fault-config-malformed-at-start",
-    "fault-config-switch-levels-changed-malformed-deleted",
-    "frequency-manual-operator-release",
-    "frequency-pre-separate-released-by-window",
-    "frequency-window-slides",
-    "malformed-customization-file",
-    "pre-separate-on-used-and-idle-chips",
-    "restart-on-stale-configmap-with-isolation",
-    "same-code-twice-in-one-cycle",
-    "upgrade-fault-reason-two-chips",
-}
 
 
 def real_plugin(recording: dict[str, Any]) -> list[Shown]:
@@ -65,6 +48,4 @@ async def found_in(name: str) -> list[Difference]:
 @pytest.mark.looptime(resolution=2**-20)  # a binary fraction: sums of times stay exact
 @pytest.mark.parametrize("name", RECORDINGS)
 async def test_recording(name: str) -> None:
-    if name in WAIT:
-        pytest.xfail("a part that it needs is not there yet")
     check(f"device-plugin/{name}", await found_in(name))
