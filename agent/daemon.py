@@ -214,7 +214,7 @@ class Agent:
         self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
-        pages = application(self._picture, self._documents.records, cards)
+        pages = application(self.picture, self._documents.records, cards)
         try:
             async with serving(
                 pages,
@@ -245,9 +245,7 @@ class Agent:
                     root("shadow", self._documents.shadow.run())
                 root(
                     "service manager",
-                    keep_told(
-                        self._progress.stalled, lambda: self._picture().not_ready, os.environ
-                    ),
+                    keep_told(self._progress.stalled, lambda: self.picture().not_ready, os.environ),
                 )
                 if self._usage is not None:
                     root("pods", self._usage.run())
@@ -399,7 +397,7 @@ class Agent:
         pods = () if self._usage is None else self._usage.pods
         return Cards(device_info.inventory, self._names, faults, self._readings, pods)
 
-    def _picture(self) -> status.Status:
+    def picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
         state = self._verdicts.state
         driver = status.driver_status(
