@@ -212,15 +212,17 @@ class Documents:
         if not self._unread:
             self._all_read.set()
 
-    def _written(self, foreign: Document) -> None:
+    def _written(self, foreign: Document, may_be_edited: bool) -> None:
         """Somebody else wrote what we only compare: an operator's release shows in it, too.
 
-        What it names can be released from now on, as if we had written it.
+        What it names can be released from now on, as if we had written it. A name that the Device
+        Plugin itself leaves out was released by nobody (defects K01 to K03).
         """
         made = self.device_info
         if made.stamp_of(foreign) is None:
             return
-        self._foreign(made, foreign)
+        if may_be_edited:
+            self._foreign(made, foreign)
         now_ms, revision = self._desk.wall_clock(), self._state().revision
         self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms, made.named(foreign))])
 

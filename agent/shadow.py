@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from agent.shadow_judge import Judge
 from agent.shadow_ledger import Ledger, ShadowStatus
+from contract.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
 from stores.base import Changed, Deleted, Interrupted, Selection
 
@@ -36,13 +37,13 @@ class Edges:
     """What the shadow asks of its daemon and tells it. All return at once.
 
     ``wanted`` is what we would publish now, ``None`` while too little is known. ``on_first_read``
-    gets what is stored at start, ``on_written`` each later write of somebody else, ``on_told``
-    what there is to journal.
+    gets what is stored at start, ``on_written`` each later write of somebody else and whether an
+    operator's edit may be in it; ``on_told`` gets what there is to journal.
     """
 
     wanted: Callable[[], Wanted | None]
     on_first_read: Callable[[Document | None], None]
-    on_written: Callable[[Document], None]
+    on_written: Callable[[Document, bool], None]
     on_told: Callable[[Told], None]
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
@@ -166,5 +167,12 @@ class Shadow:
         elif before is not None and (before.data, before.labels) == (shown.data, shown.labels):
             return
         else:
-            self._edges.on_written(shown)
+            self._edges.on_written(shown, self._judge.is_dark or _is_edit(before, shown))
         self._judge.wrote(now_ms, shown)
+
+
+def _is_edit(before: Document | None, shown: Document) -> bool:
+    """Whether it is not the Device Plugin that wrote: it would have stamped its own part anew."""
+    return before is not None and before.data.get(DEVICE_INFO_KEY) == shown.data.get(
+        DEVICE_INFO_KEY
+    )

@@ -166,6 +166,11 @@ class Judge:
         if self._dark_since_ms is None:
             self._dark_since_ms = at_ms
 
+    @property
+    def is_dark(self) -> bool:
+        """Whether writes may have happened that nobody saw."""
+        return self._dark_since_ms is not None
+
     def sees_again(self, at_ms: int) -> None:
         """Nothing happened unseen, or it was told; whoever writes has the usual time to follow."""
         if self._dark_since_ms is not None:

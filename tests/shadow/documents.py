@@ -125,18 +125,18 @@ def written(tree: Tree) -> Document:
         for key, value in sorted(devices.items())
     }
     inner = {**outer["DeviceInfo"], "DeviceList": texts}
-    switch = tree["SwitchInfoCfg"]
+    switch = tree.get("SwitchInfoCfg")
     data = {
         "Description": DESCRIPTION,
         "DeviceInfoCfg": go_json.encode(
             {**outer, "DeviceInfo": inner, "CheckCode": go_json.check_code(inner)}
         ),
         "ManuallySeparateNPU": ",".join(tree["ManuallySeparateNPU"]),
-        "SwitchInfoCfg": go_json.encode(
-            {**switch, "FaultCode": [go_json.encode(event) for event in switch["FaultCode"]]}
-        ),
         "UpgradeFaultReason": go_json.encode(tree["UpgradeFaultReason"]),
     }
+    if switch is not None:
+        events = [go_json.encode(event) for event in switch["FaultCode"]]
+        data["SwitchInfoCfg"] = go_json.encode({**switch, "FaultCode": events})
     return Document(DEVICE_INFO_NAMESPACE, device_info_name(NODE), data, dict([REPORT_LABEL]))
 
 
@@ -336,3 +336,17 @@ def varied(tree: Tree, chance: Random) -> Tree:
     for event in other["SwitchInfoCfg"]["FaultCode"]:
         event["AlarmRaisedTime"] += chance.randrange(5_000)
     return other
+
+
+def taken_apart(data: dict[str, str]) -> Tree:
+    """The tree of a recorded document; ``written`` makes the document of it again."""
+    tree: Tree = {key: json.loads(data[key]) for key in data if key.endswith(("Cfg", "Reason"))}
+    devices = _devices(tree)
+    for key, text in devices.items():
+        is_list = key.endswith("-Fault")
+        devices[key] = json.loads(text) if is_list else list(filter(None, text.split(",")))
+    tree["ManuallySeparateNPU"] = list(filter(None, data["ManuallySeparateNPU"].split(",")))
+    if "SwitchInfoCfg" in tree:
+        switch = tree["SwitchInfoCfg"]
+        switch["FaultCode"] = [json.loads(event) for event in switch["FaultCode"]]
+    return tree
