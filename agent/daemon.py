@@ -20,6 +20,7 @@ import msgspec
 from agent import heartbeat, status
 from agent.device_info import PATIENCE_SECONDS
 from agent.documents import Desk, Documents
+from agent.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
 from agent.holder import boot_id, this_holder
 from agent.http import SOCKET_NAME, application
@@ -35,6 +36,7 @@ from agent.verdicts import Verdicts, configured_by, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.hang import Hang
 from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
-    from stores.base import Store
+    from stores.base import Event, Store
 
 log = logging.getLogger("agent.daemon")
 
@@ -146,7 +148,10 @@ class Agent:
             Bmc.name: configuration.bmc.model_dump(),
             NetworkHealth.name: {"enabled": exporter},
             Switches.name: configuration.switch.model_dump(),
-            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
+            Links.name: configuration.links.model_dump()
+            | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
+            Hang.name: configuration.hang.model_dump(exclude={"enabled"})
+            | {"detect": configuration.hang.enabled},
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._names: dict[int, ChipNames] = {}
@@ -165,7 +170,7 @@ class Agent:
             texts,
             Edges(
                 configure=self._verdicts.configure,
-                post=lambda event: log.warning("%s: %s", event.reason, event.message),
+                post=self._post,
                 wall_clock=_wall_clock,
             ),
         )
@@ -204,6 +209,24 @@ class Agent:
         )
         self._device_info = self._documents.device_info
         self._usage = self._usage_of_chips()
+        self._events = self._events_of(store)
+
+    def _events_of(self, store: Store) -> Events | None:
+        """Who tells Kubernetes of faults: whoever owns the document about them."""
+        if store.objects is None or "device-info" not in self._configuration.documents:
+            return None
+        return Events(
+            store.objects,
+            reporter_of(self._configuration.node_name, os.environ),
+            self._journal,
+            _wall_clock,
+            may_write=lambda: self._heartbeat.may_publish,
+            inventory=self._driver.inventory,
+        )
+
+    def _post(self, event: Event) -> None:
+        if self._events is not None:
+            self._events.post(event)
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
@@ -211,6 +234,9 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
+        if self._events is not None:
+            self._events.begin(self._remembered, self._verdicts.state, self._verdicts.tables)
+            self._verdicts.listen(self._events.take)
         self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
@@ -243,6 +269,8 @@ class Agent:
                     root("heartbeat", self._beat())
                 else:
                     root("shadow", self._documents.shadow.run())
+                if self._events is not None:
+                    root("events", self._events.run())
                 root(
                     "service manager",
                     keep_told(self._progress.stalled, lambda: self.picture().not_ready, os.environ),
@@ -286,6 +314,10 @@ class Agent:
             self._gap.clear()
             inventory = await self._driver.inventory()
             if inventory != self._device_info.inventory:
+                if inventory.virtual:
+                    log.error(
+                        "device-info is not written: %s", status.unsupported(inventory.virtual)
+                    )
                 self._device_info.identify(inventory)
                 now_ms = _wall_clock()
                 self._documents.wake(now_ms)
@@ -435,6 +467,7 @@ class Agent:
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
             usage=None if usage is None else usage.status,
+            events=None if self._events is None else self._events.status(),
             shadow=shadow,
         )
 

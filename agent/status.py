@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.events import EventsStatus
 from agent.journal import JournalStatus
 from agent.shadow_ledger import ShadowStatus
 from agent.state import Upgrade
@@ -87,6 +88,7 @@ class DriverStatus(msgspec.Struct, frozen=True):
 
     ``trouble`` says why it does not answer, or which chips it does not show and why.
     ``polling_reason`` says why no events arrive; ``gaps`` counts the times some may have been lost.
+    ``virtual_chips`` are cut into virtual devices: with one of them device-info is not written.
     """
 
     root: str
@@ -98,6 +100,7 @@ class DriverStatus(msgspec.Struct, frozen=True):
     polling_reason: str | None
     gaps: int
     stuck_calls: tuple[str, ...]
+    virtual_chips: tuple[int, ...]
 
 
 class PublicationStatus(msgspec.Struct, frozen=True):
@@ -182,6 +185,8 @@ class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods.
+    ``events`` are those of Kubernetes, ``None`` where none are written.
     and the store for its pods. ``usage`` is ``None`` where nobody knows of pods. ``shadow`` is what
     an agent that runs in shadow compared.
     """
@@ -203,6 +208,7 @@ class Status(msgspec.Struct, frozen=True):
     heartbeat: HeartbeatStatus
     journal: JournalStatus
     usage: UsageStatus | None
+    events: EventsStatus | None = None
     shadow: ShadowStatus | None = None
 
 
@@ -285,7 +291,15 @@ def driver_status(
             call.function if call.chip is None else f"{call.function} on {call.chip}"
             for call in stuck
         ),
+        virtual_chips=() if inventory is None else inventory.virtual,
     )
+
+
+def unsupported(virtual_chips: tuple[int, ...]) -> str:
+    """Why there is no device-info of a node with virtual devices."""
+    chips = ", ".join(map(str, virtual_chips))
+    what = "virtual devices are not supported (docs/compatibility.md)"
+    return f"{what}; chips that are cut into some: {chips}"
 
 
 def publication_status(
@@ -354,6 +368,8 @@ def not_ready(
     if driver.library is None:
         why = "" if driver.trouble is None else f": {driver.trouble}"
         reasons.append(f"the driver has not answered yet{why}")
+    elif driver.virtual_chips:
+        reasons.append(unsupported(driver.virtual_chips))
     elif not any(chip.was_read for chip in chips):
         reasons.append("no chip was read yet")
     for publication in publications:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from contract.device_info import decode
 from tests.compatibility import ABSENT, PRESENT, Difference, different
-from tests.replay.player import OPERATOR
+from tests.replay.player import OPERATOR, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.replay.player import Shown
 
 FAULT_TIME_TOLERANCE_MS = 250
 QUERIED_MS = 1_000
@@ -28,6 +27,7 @@ ONE_OFF_SECONDS = 5.1
 CYCLE_MS = 1_000
 """Upstream writes what changes within one cycle together; ours may write it piece by piece."""
 _INSIDE = ("DeviceInfoCfg", "SwitchInfoCfg", "UpgradeFaultReason")
+_FIRST_TIME_MS = 1_500_000_000_000
 _GAP_COST = 2.0
 """What a state that only one of both has costs; a pair costs 1 per difference."""
 
@@ -68,7 +68,30 @@ def parsed(shown: Shown) -> Any:
     for key in devices:
         if key.endswith("-Fault"):
             devices[key] = json.loads(devices[key])
-    return tree
+    return _moved(tree, shown.ahead_ms)
+
+
+def _moved(tree: Any, ahead_ms: int) -> Any:
+    """The same with all times in milliseconds ``ahead_ms`` earlier."""
+    if ahead_ms == 0:
+        return tree
+    if isinstance(tree, dict):
+        return {key: _moved(value, ahead_ms) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_moved(value, ahead_ms) for value in tree]
+    is_time = isinstance(tree, int) and tree > _FIRST_TIME_MS
+    return tree - ahead_ms if is_time else tree
+
+
+def real_plugin(recording: dict[str, Any]) -> list[Shown]:
+    """What the real program published."""
+    shown: list[Shown] = []
+    labels: dict[str, str] = {}
+    for row in recording["observed"]:
+        if "data" in row or "deleted" in row:
+            labels = row.get("labels", labels)
+            shown.append(Shown(row["at_ms"], row.get("data"), labels, row.get("by", "plugin")))
+    return shown
 
 
 def states(shown: Sequence[Shown]) -> list[StateAt]:
@@ -79,6 +102,14 @@ def states(shown: Sequence[Shown]) -> list[StateAt]:
         if not found or tree != found[-1].tree or one.by == OPERATOR:
             found.append(StateAt(one.at_ms, one.by, tree))
     return found
+
+
+def compared(recording: dict[str, Any], shown: Sequence[Shown]) -> list[Difference]:
+    """How ``shown``, which is ours, differs from what the real program published."""
+    has_one_offs = any(step["do"] == "once" for step in recording["steps"])
+    later_seconds = ONE_OFF_SECONDS if has_one_offs else 0.0
+    upstream = states(real_plugin(recording))
+    return list(differences(upstream, states(shown), later_seconds=later_seconds))
 
 
 def differences(
@@ -100,8 +131,8 @@ def differences(
         found = list(different(theirs.tree, tree, path))
         seconds = (mine.at_ms - theirs.at_ms) / 1000
         if seconds > later_seconds or seconds < -EARLIER_SECONDS:
-            word = "later" if seconds > 0 else "earlier"
-            found.append(Difference(f"{path} ({word})", "0 s", f"{abs(seconds):.0f} s"))
+            how = f"{seconds:.0f} s later" if seconds > 0 else f"over {EARLIER_SECONDS} s earlier"
+            found.append(Difference(f"{path} (time)", "in time", how))
         return tuple(found)
 
     def extra(j: int) -> float:

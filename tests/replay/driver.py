@@ -15,6 +15,8 @@ from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall, 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from dcmi_shim.enums import Utilization
+
 LISTED_AFTER_SECONDS = 0.05
 UNLISTED_AFTER_SECONDS = 0.3
 """How much later than its events the driver's list changed in the recordings."""
@@ -102,6 +104,12 @@ class RecordedDriver:
 
     async def network_health(self, chip: Chip) -> int:
         await self._call(NETWORK_HEALTH, chip)
+        return 0
+
+    async def processes(self, chip: Chip) -> tuple[int, ...]:
+        return ()
+
+    async def utilization(self, chip: Chip, kind: Utilization) -> int:
         return 0
 
     async def events(self) -> AsyncIterator[DriverEvent | DriverGap]:

@@ -46,12 +46,16 @@ _SEED = 5
 
 @dataclass(frozen=True)
 class Shown:
-    """What the store had from ``at_ms`` (since the first step) on; no ``data``: nothing."""
+    """What the store had from ``at_ms`` (since the first step) on; no ``data``: nothing.
+
+    Its times are ``ahead_ms`` later than those of the recording.
+    """
 
     at_ms: int
     data: dict[str, str] | None
     labels: dict[str, str]
     by: str
+    ahead_ms: int = 0
 
 
 @dataclass
