@@ -21,9 +21,11 @@ from agent.policy import Input, is_one_off_waiting
 from agent.publisher import Edges, Publisher
 from agent.shadow import Edges as ShadowEdges
 from agent.shadow import Shadow
-from agent.state import Acknowledged
+from agent.shadow_reasons import Background
+from agent.state import LINK_SOURCE, Acknowledged
 from agent.status import publication_status
-from contract.observation import Observation, SourceAnswered
+from contract.isolation import chip_of
+from contract.observation import Observation, SourceAnswered, chip_subject
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -149,6 +151,10 @@ class Documents:
                 on_first_read=partial(self._first_read, "device-info", made),
                 on_written=self._written,
                 on_told=self._told,
+                background=Background(
+                    is_known=lambda code: code in self._desk.verdicts.tables.chip_levels,
+                    is_link_blind=self._is_link_blind,
+                ),
                 wall_clock=self._desk.wall_clock,
                 progress=self._desk.progress.of("shadow", _PATIENCE_SECONDS),
             ),
@@ -225,6 +231,10 @@ class Documents:
             self._foreign(made, foreign)
         now_ms, revision = self._desk.wall_clock(), self._state().revision
         self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms, made.named(foreign))])
+
+    def _is_link_blind(self, device: str) -> bool:
+        chip = chip_of(device)
+        return chip is not None and LINK_SOURCE in self._state().of(chip_subject(chip)).blind
 
     def _told(self, told: Told) -> None:
         self._desk.journal.append([(Kind.SHADOW, _text(told))], self._desk.wall_clock())

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.shadow_judge import Judge
 from agent.shadow_ledger import Ledger, ShadowStatus
+from agent.shadow_reasons import defect_of
 from contract.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
 from stores.base import Changed, Deleted, Interrupted, Selection
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from agent.publisher import Wanted
     from agent.shadow_ledger import Told
+    from agent.shadow_reasons import Background
     from stores.base import Document, Store, WatchEvent
 
 log = logging.getLogger("agent.shadow")
@@ -38,13 +41,15 @@ class Edges:
 
     ``wanted`` is what we would publish now, ``None`` while too little is known. ``on_first_read``
     gets what is stored at start, ``on_written`` each later write of somebody else and whether an
-    operator's edit may be in it; ``on_told`` gets what there is to journal.
+    operator's edit may be in it; ``on_told`` gets what there is to journal. ``background`` helps to
+    tell why something differs.
     """
 
     wanted: Callable[[], Wanted | None]
     on_first_read: Callable[[Document | None], None]
     on_written: Callable[[Document, bool], None]
     on_told: Callable[[Told], None]
+    background: Background
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
 
@@ -58,7 +63,7 @@ class Shadow:
         self._store = store
         self._edges = edges
         self._judge = Judge()
-        self._ledger = Ledger()
+        self._ledger = Ledger(partial(defect_of, background=edges.background))
         self._woken = asyncio.Event()
         self._content: object = None
         self._shown: Document | None = None

@@ -16,8 +16,6 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from agent.shadow_difference import (
     Difference,
     Fact,
@@ -72,12 +70,17 @@ class Result(StrEnum):
     NOT_WRITTEN = "not_written"
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """``differences`` of the write at ``at_ms``, or what is not written since then."""
+@dataclass(frozen=True)
+class Verdict:
+    """``differences`` of the write at ``at_ms``, or what is not written since then.
+
+    ``theirs`` is all that the document says, as far as it can be read.
+    """
 
     result: Result
     at_ms: int
     differences: tuple[Difference, ...] = ()
+    theirs: Facts = field(default_factory=dict)
 
 
 @dataclass
@@ -181,7 +184,7 @@ class Judge:
         """What is decided by now, each once and in order."""
         while self._pending and (done := self._judged(self._pending[0], now_ms)) is not None:
             self._pending.popleft()
-            self._tell(done.result, done.at_ms, list(done.differences))
+            self._tell(done)
         self._look_for_missing(now_ms)
         found, self._verdicts = self._verdicts, []
         return found
@@ -218,7 +221,7 @@ class Judge:
             return None
         nearest = min(reversed(window), key=lambda ours: distance(write.facts, ours))
         found = (Difference(fact, write.facts.get(fact), nearest.get(fact)) for fact in wrong)
-        return Verdict(Result.DIFFERENT, write.at_ms, tuple(in_order(found)))
+        return Verdict(Result.DIFFERENT, write.at_ms, tuple(in_order(found)), write.facts)
 
     def _wanted_between(self, from_ms: int, until_ms: int) -> list[Facts]:
         """What we wanted at some time in between; where that was nothing, what we want now."""
@@ -241,7 +244,8 @@ class Judge:
         due = [one for one in self._missing() if one.due_ms <= now_ms]
         if due:
             since_ms = min(one.since_ms for one in due)
-            self._tell(Result.NOT_WRITTEN, since_ms, in_order(one.difference for one in due))
+            found = tuple(in_order(one.difference for one in due))
+            self._tell(Verdict(Result.NOT_WRITTEN, since_ms, found, self._shown))
 
     def _missing(self) -> list[_Missing]:
         """What differs now, of whom nothing was told."""
@@ -279,9 +283,9 @@ class Judge:
         self._shows(verdict.at_ms, {}, comparable=False)
         self._pending.append(_Write(verdict.at_ms, verdict.at_ms, {}, verdict))
 
-    def _tell(self, result: Result, at_ms: int, found: list[Difference]) -> None:
-        self._told.update(found)
-        self._verdicts.append(Verdict(result, at_ms, tuple(found)))
+    def _tell(self, verdict: Verdict) -> None:
+        self._told.update(verdict.differences)
+        self._verdicts.append(verdict)
 
 
 def _whose(fact: Fact) -> tuple[str, Field | None]:

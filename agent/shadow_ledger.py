@@ -16,6 +16,7 @@ from agent.shadow_judge import Result
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from agent.shadow_difference import Facts
     from agent.shadow_judge import Verdict
 
 log = logging.getLogger("agent.shadow")
@@ -32,6 +33,7 @@ class Told(msgspec.Struct, frozen=True):
     that device. ``theirs`` is what the Device Plugin wrote, ``ours`` what we would have written,
     ``None`` where one has nothing. It was seen from ``since_ms`` on in ``seen`` writes or waits for
     one, last at ``last_ms``, and is over since ``over_at_ms``. Times are epoch milliseconds.
+    ``defect`` is the id of the known defect of the Device Plugin that explains it, if one does.
     """
 
     result: Result
@@ -46,6 +48,7 @@ class Told(msgspec.Struct, frozen=True):
     last_ms: int
     seen: int = 1
     over_at_ms: int | None = None
+    defect: str | None = None
 
 
 class ShadowStatus(msgspec.Struct, frozen=True):
@@ -64,9 +67,10 @@ class ShadowStatus(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """All that was judged by one process."""
+    """All that was judged by one process. ``explain`` gives the id of a known defect."""
 
-    def __init__(self) -> None:
+    def __init__(self, explain: Callable[[Difference, Facts], str | None]) -> None:
+        self._explain = explain
         self._writes: Counter[Result] = Counter()
         self._fields: Counter[Field] = Counter()
         self._book: dict[Difference, Told] = {}
@@ -121,6 +125,7 @@ class Ledger:
                 also=also,
                 since_ms=verdict.at_ms,
                 last_ms=verdict.at_ms,
+                defect=self._explain(first, verdict.theirs),
             )
         else:
             since_ms = known.since_ms if known.over_at_ms is None else verdict.at_ms
@@ -151,6 +156,8 @@ class Ledger:
         if told.also:
             more = len(told.also) - _ALSO
             also = f"; also {', '.join(told.also[:_ALSO])}" + (f" and {more} more" * (more > 0))
+        if told.defect is not None:
+            also += f" (known defect {told.defect})"
         what = "has not followed us" if told.result is Result.NOT_WRITTEN else "wrote otherwise"
         since = datetime.fromtimestamp(told.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         log.warning("the Device Plugin %s since %s: %s%s", what, since, told.told, also)

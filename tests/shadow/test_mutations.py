@@ -21,7 +21,7 @@ NOW_MS = 1_800_000_100_000
 
 def told_of(theirs: Document) -> list[Told]:
     """What is told of a write where we want the rich document since long ago."""
-    judge, ledger = Judge(), Ledger()
+    judge, ledger = Judge(), Ledger(lambda difference, theirs: None)
     judge.wants(NOW_MS - 60_000, written(rich_tree()))
     judge.wrote(NOW_MS, theirs)
     now_ms = NOW_MS + AFTER_MS
