@@ -76,10 +76,6 @@ class ReadOnly:
         """Refused."""
         _refuse(f"touch {namespace}/{name}")
 
-    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
-        """Refused."""
-        _refuse(f"annotate the node {node} with {', '.join(annotations)}")
-
 
 def _refuse(what: str) -> NoReturn:
     raise AssertionError(f"a store that is only to be read was asked to {what}")
