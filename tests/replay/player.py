@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from agent.leaving import Leaving
     from dcmi_shim.driver import Driver
-    from stores.base import Store
+    from stores.base import Event, Store
 
 NODE = "node-1"
 SETTLED_SECONDS = 10.0
@@ -64,6 +64,7 @@ class Played:
 
     shown: list[Shown] = field(default_factory=list)
     lives: int = 0
+    events: list[Event] = field(default_factory=list)
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -73,12 +74,13 @@ def recorded(name: str) -> dict[str, Any]:
     return recording
 
 
-async def play(recording: dict[str, Any]) -> Played:
-    """What we do when the steps of ``recording`` happen."""
+async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECONDS) -> Played:
+    """What we do when the steps of ``recording`` happen, and for ``settle_seconds`` after them."""
     with tempfile.TemporaryDirectory(prefix="npu-vigil-") as place:
         player = Player(recording, Path(place))
         with player.replaced():
-            await player.run(recording["steps"], recording["observed"][-1]["at_ms"] / 1000)
+            await player.run(settle_seconds)
+        player.played.events += player.cluster.objects.events.values()
         return player.played
 
 
@@ -89,6 +91,7 @@ class Player:
         self.played = Played()
         self.agent: Agent | None = None
         self._in_shadow = in_shadow
+        self._recording = recording
         self._loop = asyncio.get_running_loop()
         self._begin = self._loop.time()
         self._started_ms = int(recording["started_ms"])
@@ -119,13 +122,13 @@ class Player:
             patch.setattr("collectors.switch.SwitchDriver", self._switches.here)
             yield
 
-    async def run(self, steps: list[dict[str, Any]], last_seconds: float) -> None:
+    async def run(self, settle_seconds: float) -> None:
         """Do the steps at their times, and go on until the recording ended."""
-        for step in steps:
+        for step in self._recording["steps"]:
             await self._until(step["at_ms"] / 1000)
             await self._do(step)
-        await asyncio.sleep(SETTLED_SECONDS)
-        await self._until(last_seconds)
+        await asyncio.sleep(settle_seconds)
+        await self._until(self._recording["observed"][-1]["at_ms"] / 1000)
         await self._end()
 
     def _at_ms(self) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from contract.device_info import decode
 from tests.compatibility import Difference, check
+from tests.replay.beside import missing_events
 from tests.replay.comparison import compared
 from tests.replay.player import OPERATOR, play, recorded
 from tests.vectors import VECTORS
@@ -23,7 +24,8 @@ async def found_in(name: str) -> list[Difference]:
         if one.data is not None and one.by != OPERATOR
     ]
     assert stamps == sorted(set(stamps)), "readers drop what is not newer"
-    return compared(recording, played.shown)
+    events = [row["event"] for row in recording["observed"] if "event" in row]
+    return [*compared(recording, played.shown), *missing_events(events, played.events)]
 
 
 @pytest.mark.looptime(resolution=2**-20)  # a binary fraction: sums of times stay exact

@@ -132,3 +132,30 @@ async def test_an_isolation_outlives_an_outage() -> None:
     _, back_ms = (step["at_ms"] for step in steps(recording, "api-server"))
     assert at(played, back_ms + 6_000).isolated == {2}
     assert all_seen(played)[-1].unhealthy == {2}
+
+
+async def test_a_fault_during_an_outage_is_told_afterwards() -> None:
+    recording = recorded("api-server-stopped-for-30-s")
+    played = await play(recording)
+    away_ms, back_ms = (step["at_ms"] for step in steps(recording, "api-server"))
+    during = [step for step in recording["steps"] if away_ms < step["at_ms"] < back_ms]
+    between = {step["code"] for step in during if step["do"] == "occur"}
+    between &= {step["code"] for step in during if step["do"] == "recover"}
+    assert between, "it came and went"
+    for code in between:
+        about = [event for event in played.events if f"faultCodes:{code}," in event.message]
+        assert [event.reason for event in about] == ["Occur", "Recovery"]
+        first_ms = recording["started_ms"] + away_ms
+        assert all(event.first_ms > first_ms for event in about), "with their own times"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("many-faults-and-the-event-limiter", 32), ("same-fault-on-all-chips", 16)]
+)
+async def test_no_event_is_dropped(name: str, told: int) -> None:
+    recording = recorded(name)
+    assert len(steps(recording, "occur")) + len(steps(recording, "recover")) == told
+    assert sum("event" in row for row in recording["observed"]) == 11, "what upstream lets through"
+    played = await play(recording, settle_seconds=60)
+    assert sum(event.count for event in played.events) == told
+    assert len(played.events) < 20, "many are merged"
