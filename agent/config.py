@@ -59,6 +59,25 @@ class Links(Section):
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
+class Compatibility(Section):
+    """Where to be as wrong as upstream."""
+
+    hccn_error: Literal["blind", "down"] = "blind"
+
+
+class HangDetection(Section):
+    """When a chip counts as hanging (``spec/device-plugin.md`` 4)."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+    aicore_utilization: int = Field(default=5, ge=0, le=101)
+    hbm_memory_delta: int = Field(default=0, ge=0, le=100)
+    traffic_delta: int = Field(default=100, ge=0)
+    cpu_time_delta: int = Field(default=5, ge=0)
+    detect_duration: int = Field(default=5, ge=1, le=1440)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -97,10 +116,14 @@ class AgentConfiguration(Section):
         "device-info",
         "node-info",
     )
+    shadow: bool = False
+    """Beside a real Device Plugin: compare what it writes with what we would, and write nothing."""
     chip_faults: ChipFaults = ChipFaults()
     bmc: BmcAlarms = BmcAlarms()
     switch: Switch = Switch()
     links: Links = Links()
+    hang: HangDetection = HangDetection()
+    compatibility: Compatibility = Compatibility()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()

@@ -20,6 +20,7 @@ import msgspec
 from agent import heartbeat, status
 from agent.device_info import PATIENCE_SECONDS
 from agent.documents import Desk, Documents
+from agent.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
 from agent.holder import boot_id, this_holder
 from agent.http import SOCKET_NAME, application
@@ -35,6 +36,7 @@ from agent.verdicts import Verdicts, configured_by, restore
 from collectors.base import Places, Surroundings
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.hang import Hang
 from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
@@ -52,16 +54,17 @@ from service.pages import serving
 from service.stalls import Stalls
 from service.tasks import leaves, on_stop
 from stores.address import open_store
+from stores.read_only import ReadOnly
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
-    from stores.base import Store
+    from stores.base import Event, Store
 
 log = logging.getLogger("agent.daemon")
 
@@ -128,6 +131,9 @@ class Agent:
     def __init__(
         self, configuration: AgentConfiguration, store: Store, driver: Driver, leaving: Leaving
     ) -> None:
+        if configuration.shadow:
+            log.warning("in shadow: nothing is written, what others write is compared")
+            store = ReadOnly(store)
         self._configuration = configuration
         self._store = store
         self._driver = driver
@@ -142,7 +148,10 @@ class Agent:
             Bmc.name: configuration.bmc.model_dump(),
             NetworkHealth.name: {"enabled": exporter},
             Switches.name: configuration.switch.model_dump(),
-            Links.name: configuration.links.model_dump() | {"telemetry": exporter},
+            Links.name: configuration.links.model_dump()
+            | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
+            Hang.name: configuration.hang.model_dump(exclude={"enabled"})
+            | {"detect": configuration.hang.enabled},
         }
         self._readings: dict[tuple[Subject, str], float] = {}
         self._names: dict[int, ChipNames] = {}
@@ -161,7 +170,7 @@ class Agent:
             texts,
             Edges(
                 configure=self._verdicts.configure,
-                post=lambda event: log.warning("%s: %s", event.reason, event.message),
+                post=self._post,
                 wall_clock=_wall_clock,
             ),
         )
@@ -179,7 +188,7 @@ class Agent:
             heartbeat.Edges(
                 stalled=self._progress.stalled,
                 on_permitted=lambda: self._documents.wake(_wall_clock()),
-                progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
+                progress=self._heartbeat_progress(),
                 wall_clock=_wall_clock,
             ),
             annotates=configuration.heartbeat.annotations,
@@ -196,9 +205,28 @@ class Agent:
                 may_publish=lambda: self._heartbeat.may_publish,
                 look_around=self._heartbeat.look_around,
             ),
+            shadowed=configuration.shadow,
         )
         self._device_info = self._documents.device_info
         self._usage = self._usage_of_chips()
+        self._events = self._events_of(store)
+
+    def _events_of(self, store: Store) -> Events | None:
+        """Who tells Kubernetes of faults: whoever owns the document about them."""
+        if store.objects is None or "device-info" not in self._configuration.documents:
+            return None
+        return Events(
+            store.objects,
+            reporter_of(self._configuration.node_name, os.environ),
+            self._journal,
+            _wall_clock,
+            may_write=lambda: self._heartbeat.may_publish,
+            inventory=self._driver.inventory,
+        )
+
+    def _post(self, event: Event) -> None:
+        if self._events is not None:
+            self._events.post(event)
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
@@ -206,10 +234,13 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(self._remembered)
         self._verdicts.begin(self._journal)
+        if self._events is not None:
+            self._events.begin(self._remembered, self._verdicts.state, self._verdicts.tables)
+            self._verdicts.listen(self._events.take)
         self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
-        pages = application(self._picture, self._documents.records, cards)
+        pages = application(self.picture, self._documents.records, cards)
         try:
             async with serving(
                 pages,
@@ -234,12 +265,15 @@ class Agent:
                 root("fault configuration", self._fault_configuration.run())
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", publisher.run())
-                root("heartbeat", self._beat())
+                if self._documents.shadow is None:
+                    root("heartbeat", self._beat())
+                else:
+                    root("shadow", self._documents.shadow.run())
+                if self._events is not None:
+                    root("events", self._events.run())
                 root(
                     "service manager",
-                    keep_told(
-                        self._progress.stalled, lambda: self._picture().not_ready, os.environ
-                    ),
+                    keep_told(self._progress.stalled, lambda: self.picture().not_ready, os.environ),
                 )
                 if self._usage is not None:
                     root("pods", self._usage.run())
@@ -266,9 +300,13 @@ class Agent:
 
     async def _beat(self) -> NoReturn:
         owned = owned_by(self._configuration.node_name, self._configuration.documents)
-        progress = self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
-        await refuse_beside_others(self._store, owned, _wall_clock, progress)
+        await refuse_beside_others(self._store, owned, _wall_clock, self._heartbeat_progress())
         await self._heartbeat.run()
+
+    def _heartbeat_progress(self) -> Callable[[], None]:
+        if self._configuration.shadow:
+            return lambda: None  # it does not run
+        return self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
@@ -276,6 +314,10 @@ class Agent:
             self._gap.clear()
             inventory = await self._driver.inventory()
             if inventory != self._device_info.inventory:
+                if inventory.virtual:
+                    log.error(
+                        "device-info is not written: %s", status.unsupported(inventory.virtual)
+                    )
                 self._device_info.identify(inventory)
                 now_ms = _wall_clock()
                 self._documents.wake(now_ms)
@@ -387,7 +429,7 @@ class Agent:
         pods = () if self._usage is None else self._usage.pods
         return Cards(device_info.inventory, self._names, faults, self._readings, pods)
 
-    def _picture(self) -> status.Status:
+    def picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
         state = self._verdicts.state
         driver = status.driver_status(
@@ -399,6 +441,7 @@ class Agent:
             self._driver.stuck_calls(),
         )
         publications = self._documents.statuses()
+        shadow = None if self._documents.shadow is None else self._documents.shadow.status()
         chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
         node, usage = state.of(NODE), self._usage
         unseen = () if usage is None or usage.blind is None else (usage.blind,)
@@ -408,7 +451,9 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publications, chips, driver, self._heartbeat.conflict),
+            not_ready=status.not_ready(
+                publications, chips, driver, self._heartbeat.conflict, shadow
+            ),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),
@@ -422,6 +467,8 @@ class Agent:
             heartbeat=status.heartbeat_status(self._heartbeat),
             journal=self._journal.status(),
             usage=None if usage is None else usage.status,
+            events=None if self._events is None else self._events.status(),
+            shadow=shadow,
         )
 
 

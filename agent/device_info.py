@@ -78,9 +78,13 @@ class DeviceInfoDocument:
         self._inventory_at = time.monotonic()
 
     def wanted(self) -> Wanted | None:
-        """What is to be published now; ``None`` while too little is known."""
+        """What is to be published now; ``None`` while too little is known.
+
+        Virtual devices are unsupported: readers would take whole chips for what they hand out, so
+        such a node has no document of ours.
+        """
         inventory, state = self._inventory, self._state()
-        if inventory is None or not self._is_told(inventory, state):
+        if inventory is None or inventory.virtual or not self._is_told(inventory, state):
             return None
         made_of = state, inventory, self.in_use
         if self._made is None or not all(map(operator.is_, made_of, self._made_of)):

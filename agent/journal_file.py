@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS rows (
 CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
 CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
+CREATE INDEX IF NOT EXISTS events ON rows (sequence) WHERE kind = 'events';
 CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
     WHERE kind = 'fault-configuration';
 """
@@ -80,6 +81,8 @@ class Kind(StrEnum):
     ISOLATION = "isolation"
     USAGE = "usage"
     GAP = "gap"
+    EVENTS = "events"
+    SHADOW = "shadow"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -94,6 +97,8 @@ class Row(msgspec.Struct, frozen=True):
 class Remembered(msgspec.Struct, frozen=True):
     """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
 
+    ``events`` has the Kubernetes Events that were to be sent when it was written, ``untold`` are
+    the inputs and changes behind it.
     ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
     """
 
@@ -102,6 +107,8 @@ class Remembered(msgspec.Struct, frozen=True):
     configuration: Row | None = None
     last_sequence: int = 0
     usage: Row | None = None
+    events: Row | None = None
+    untold: tuple[Row, ...] = ()
     fault_configurations: tuple[Row, ...] = ()
 
 
@@ -174,9 +181,9 @@ class JournalFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot and all since, last configuration) stays, and so does what
-        a replay needs that begins with the oldest snapshot: the fault configuration and the usage
-        of that time. Returns whether there may be more to delete.
+        What a start needs (last snapshot and all since, last configuration, which Events were sent)
+        stays, and so does what a replay needs that begins with the oldest snapshot: the fault
+        configuration and the usage of that time. Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -189,6 +196,7 @@ class JournalFile:
             "  SELECT sequence FROM rows AS old"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
             f"  AND NOT ({_true_at_a_snapshot('usage')})"
             f"  AND NOT ({_true_at_a_snapshot('fault-configuration')})"
             "  ORDER BY sequence LIMIT ?)"
@@ -233,11 +241,16 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
     usage = next(iter(rows(latest.format(Kind.USAGE))), None)
+    events = next(iter(rows(latest.format(Kind.EVENTS))), None)
+    untold = rows(
+        "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
+        (events.sequence if events else last,),
+    )
     configured = rows(
         f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
         " ORDER BY sequence"
     )
-    return Remembered(snapshot, inputs, configuration, last, usage, configured)
+    return Remembered(snapshot, inputs, configuration, last, usage, events, untold, configured)
 
 
 def read_remembered(path: Path) -> Remembered:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from agent.events import EventsStatus
     from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
+    from agent.shadow_ledger import ShadowStatus
     from agent.status import Status
 
 
@@ -49,6 +51,10 @@ class _Picture(Collector):
         yield from _fault_configuration(status)
         yield from _heartbeat(status)
         yield from _journal(status)
+        if status.events is not None:
+            yield from _events(status.events)
+        if status.shadow is not None:
+            yield from _shadow(status.shadow)
         if self._cards is not None:
             yield from npu_exporter.families(self._cards)
 
@@ -130,6 +136,11 @@ def _driver(status: Status) -> Iterator[Metric]:
         "npu_vigil_driver_subscribed",
         "Whether the driver tells of faults by itself; else it is polled.",
         driver.library is not None and driver.polling_reason is None,
+    )
+    yield _gauge(
+        "npu_vigil_driver_virtual_chips",
+        "Chips that are cut into virtual devices, which are not supported: no device-info then.",
+        len(driver.virtual_chips),
     )
     stuck = GaugeMetricFamily(
         "npu_vigil_driver_stuck_calls", "A driver call that does not return (1).", labels=["call"]
@@ -278,6 +289,42 @@ def _journal(status: Status) -> Iterator[Metric]:
         "npu_vigil_journal_rows_lost", "Rows the journal lost.", value=journal.rows_dropped
     )
     yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
+
+
+def _events(events: EventsStatus) -> Iterator[Metric]:
+    told = CounterMetricFamily(
+        "npu_vigil_events",
+        "Kubernetes Events: taken by the API server (sent), or refused by it (refused).",
+        labels=["result"],
+    )
+    told.add_metric(["sent"], events.sent)
+    told.add_metric(["refused"], events.refused)
+    yield told
+    yield CounterMetricFamily(
+        "npu_vigil_events_merged",
+        "Reports that share a Kubernetes Event with an earlier one.",
+        value=events.merged,
+    )
+    yield _gauge("npu_vigil_events_waiting", "Kubernetes Events that wait.", events.waiting)
+
+
+def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
+    writes = CounterMetricFamily(
+        "npu_vigil_shadow_writes",
+        "What came of comparing each write of a real Device Plugin, and of waiting for one.",
+        labels=["result"],
+    )
+    for result, count in shadow.writes.items():
+        writes.add_metric([result.value], count)
+    yield writes
+    differences = CounterMetricFamily(
+        "npu_vigil_shadow_differences",
+        "Differences of those writes, by the first field of a device or of the node.",
+        labels=["field"],
+    )
+    for field, count in shadow.differences.items():
+        differences.add_metric([field.value], count)
+    yield differences
 
 
 def exposition(

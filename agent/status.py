@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.events import EventsStatus
 from agent.journal import JournalStatus
+from agent.shadow_ledger import ShadowStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
@@ -86,6 +88,7 @@ class DriverStatus(msgspec.Struct, frozen=True):
 
     ``trouble`` says why it does not answer, or which chips it does not show and why.
     ``polling_reason`` says why no events arrive; ``gaps`` counts the times some may have been lost.
+    ``virtual_chips`` are cut into virtual devices: with one of them device-info is not written.
     """
 
     root: str
@@ -97,6 +100,7 @@ class DriverStatus(msgspec.Struct, frozen=True):
     polling_reason: str | None
     gaps: int
     stuck_calls: tuple[str, ...]
+    virtual_chips: tuple[int, ...]
 
 
 class PublicationStatus(msgspec.Struct, frozen=True):
@@ -182,6 +186,9 @@ class Status(msgspec.Struct, frozen=True):
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
     and the store for its pods. ``usage`` is ``None`` where nobody knows of pods.
+    ``events`` are those of Kubernetes, ``None`` where none are written.
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods. ``shadow`` is what
+    an agent that runs in shadow compared.
     """
 
     node: str
@@ -201,6 +208,8 @@ class Status(msgspec.Struct, frozen=True):
     heartbeat: HeartbeatStatus
     journal: JournalStatus
     usage: UsageStatus | None
+    events: EventsStatus | None = None
+    shadow: ShadowStatus | None = None
 
 
 def chip_statuses(
@@ -282,7 +291,15 @@ def driver_status(
             call.function if call.chip is None else f"{call.function} on {call.chip}"
             for call in stuck
         ),
+        virtual_chips=() if inventory is None else inventory.virtual,
     )
+
+
+def unsupported(virtual_chips: tuple[int, ...]) -> str:
+    """Why there is no device-info of a node with virtual devices."""
+    chips = ", ".join(map(str, virtual_chips))
+    what = "virtual devices are not supported (docs/compatibility.md)"
+    return f"{what}; chips that are cut into some: {chips}"
 
 
 def publication_status(
@@ -341,6 +358,7 @@ def not_ready(
     chips: Iterable[ChipStatus],
     driver: DriverStatus,
     conflict: str | None,
+    shadow: ShadowStatus | None = None,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
@@ -350,6 +368,8 @@ def not_ready(
     if driver.library is None:
         why = "" if driver.trouble is None else f": {driver.trouble}"
         reasons.append(f"the driver has not answered yet{why}")
+    elif driver.virtual_chips:
+        reasons.append(unsupported(driver.virtual_chips))
     elif not any(chip.was_read for chip in chips):
         reasons.append("no chip was read yet")
     for publication in publications:
@@ -359,4 +379,6 @@ def not_ready(
             reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
         elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
             reasons.append(f"{publication.document} was not published yet")
+    if shadow is not None and shadow.trouble is not None:
+        reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
     return tuple(reasons)

@@ -24,11 +24,14 @@ from contract.observation import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from agent.journal import Journal
     from agent.journal_file import Remembered
     from agent.state import Change
     from contract.catalogue import Catalogue
+
+    Heard: TypeAlias = Callable[[Sequence[Input], Sequence[Change], Catalogue, int], None]
 
 log = logging.getLogger("agent.verdicts")
 
@@ -105,6 +108,11 @@ class Verdicts:
         self._journal: Journal | None = None
         self._inputs_since_snapshot = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._hear: Heard | None = None
+
+    def listen(self, hear: Heard) -> None:
+        """``hear`` is told of each call of the policy: inputs, changes, tables, sequence."""
+        self._hear = hear
 
     def begin(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot."""
@@ -123,7 +131,9 @@ class Verdicts:
         before = self.state
         self.state, changes = step(before, inputs, now_ms, self.tables)
         if inputs or self.state is not before:
-            self._record(inputs, changes, now_ms)
+            sequence = self._record(inputs, changes, now_ms)
+            if self._hear is not None:
+                self._hear(inputs, changes, self.tables, sequence)
         self._set_timer()
         if self.state is not before:
             if event_ms is None:
@@ -171,16 +181,18 @@ class Verdicts:
             self._timer.cancel()
         self.snapshot()
 
-    def _record(self, inputs: Sequence[Input], changes: tuple[Change, ...], now_ms: int) -> None:
+    def _record(self, inputs: Sequence[Input], changes: tuple[Change, ...], now_ms: int) -> int:
+        """Journal it; the sequence of the inputs."""
         assert self._journal is not None
         acknowledged = any(isinstance(item, Acknowledged) for item in inputs)
         rows = [(Kind.ACKNOWLEDGED if acknowledged else Kind.REPORTS, _text(inputs))]
         if changes:
             rows.append((Kind.CHANGES, _text(changes)))
-        self._journal.append(rows, now_ms)
+        sequence = self._journal.append(rows, now_ms) - len(rows) + 1
         self._inputs_since_snapshot += 1
         if self._inputs_since_snapshot >= _INPUTS_PER_SNAPSHOT:
             self.snapshot()
+        return sequence
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -66,24 +66,34 @@ class LinkBeliefs:
         for code, holds in faults.items():
             if self._settled and holds is (code in self._present):
                 continue
-            reports.append(
-                Observation(
-                    source=self._source,
-                    subject=self._chip,
-                    code=code,
-                    assertion=Assertion.PRESENT if holds else Assertion.ABSENT,
-                    seen_at_ms=now_ms,
-                    severity=_SEVERITIES.get(code),
-                    text="hccn_tool",
-                )
-            )
+            assertion = Assertion.PRESENT if holds else Assertion.ABSENT
+            reports.append(self._said(code, assertion, now_ms, "hccn_tool"))
         self._present = {code for code, holds in faults.items() if holds}
         self._settled = True
         return reports
 
-    def failed(self, reason: str, now_ms: int) -> list[Report]:
-        """There was no answer: what is believed stays."""
-        if self._answered is False:
-            return []
-        self._answered = False
-        return [SourceBlind(self._source, self._chip, now_ms, reason)]
+    def failed(
+        self, reason: str, now_ms: int, down: Iterable[str] = (), asked_at: float = 0.0
+    ) -> list[Report]:
+        """There was no answer: what is believed stays, but the codes of ``down`` count as said."""
+        reports: list[Report] = []
+        if self._answered is not False:
+            self._answered = False
+            reports.append(SourceBlind(self._source, self._chip, now_ms, reason))
+        counts = asked_at >= self._event_at + LAG_SECONDS
+        codes = [code for code in down if counts and not (self._settled and code in self._present)]
+        reports += [self._said(code, Assertion.PRESENT, now_ms, reason) for code in codes]
+        self._present.update(codes)
+        self._settled = self._settled or bool(codes)
+        return reports
+
+    def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
+        return Observation(
+            source=self._source,
+            subject=self._chip,
+            code=code,
+            assertion=assertion,
+            seen_at_ms=now_ms,
+            severity=_SEVERITIES.get(code),
+            text=text,
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from collectors.base import Need
 from collectors.chip_faults import ChipFaults
@@ -82,6 +82,7 @@ class Links:
 
     ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips go on.
     ``telemetry`` also asks, every 5 minutes, for the readings that the NPU exporter shows.
+    ``error`` ``"down"`` takes a tool that fails for a link that is down, as upstream does.
     """
 
     name = "links"
@@ -92,10 +93,12 @@ class Links:
         period_seconds: float = 60.0,
         deadline_seconds: float = 10.0,
         telemetry: bool = False,
+        error: Literal["blind", "down"] = "blind",
     ) -> None:
         self.period_seconds = period_seconds
         self.deadline_seconds = deadline_seconds
         self._telemetry = telemetry
+        self.failure_is_down = error == "down"
 
     async def run(self, surroundings: Surroundings) -> NoReturn:
         """Report until cancelled."""
@@ -114,6 +117,7 @@ class _Watch:
         self._period_seconds = collector.period_seconds
         self._deadline = collector.deadline_seconds
         self._telemetry = telemetry
+        self._failure_is_down = collector.failure_is_down
         self._around = surroundings
         places = surroundings.places
         self._tool = HccnTool(
@@ -228,12 +232,14 @@ class _Watch:
             faults = await self._faults(link.chip)
         except ToolMissing as error:
             self._lacks_tool(error)
+            if self._failure_is_down:
+                self._failed(link, error, asked_at)
             return
         except ToolError as error:
             self._has_tool()
             if not link.beliefs.blind and not isinstance(error, ToolSilent):
                 link.retry_at = asked_at + _RETRY_SECONDS
-            self._failed(link, error)
+            self._failed(link, error, asked_at)
             return
         self._has_tool()
         now_ms = self._around.wall_clock()
@@ -255,6 +261,10 @@ class _Watch:
             UBOE_PORT_DOWN: any(port.kind == "ETH" for port in down),
             UB_PORT_DOWN: any(unified),
         }
+
+    def _all_down(self) -> tuple[str, ...]:
+        """What upstream takes from a tool that fails: of an A5's UB ports it takes nothing."""
+        return (LINK_DOWN,) if self._family != _A5 else (UBOE_PORT_DOWN,)
 
     async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
         """Whether a port that is down should be up; one that cannot be asked about should."""
@@ -289,11 +299,16 @@ class _Watch:
             self._around.show(link.subject, name, value)
         link.shown[readings] = set(values)
 
-    def _failed(self, link: _Link, error: ToolError) -> None:
-        reports = link.beliefs.failed(str(error), self._around.wall_clock())
+    def _failed(self, link: _Link, error: ToolError, asked_at: float) -> None:
+        down = self._all_down() if self._failure_is_down else ()
+        what = "what is known of the link stays"
+        if down:
+            what = "compatibility.hccn_error says that the link is down"
+        now_ms = self._around.wall_clock()
+        reports = link.beliefs.failed(str(error), now_ms, down, asked_at)
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
-            _log.warning("%s: %s; what is known of the link stays", self._source, error)
+            _log.warning("%s: %s; %s", self._source, error, what)
         self._hide(link)
         self._report_together(reports)
 

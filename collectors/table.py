@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.hang import Hang
 from collectors.links import Links
 from collectors.network_health import NetworkHealth
 from collectors.switch import Switches
@@ -21,5 +22,6 @@ COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     NetworkHealth.name: NetworkHealth,
     Switches.name: Switches,
     Links.name: Links,
+    Hang.name: Hang,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""

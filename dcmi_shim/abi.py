@@ -83,6 +83,15 @@ class SuperPodInfo(Structure):
     )
 
 
+class ProcessMemory(Structure):
+    """``dcmi_proc_mem_info``: a process that has memory of a chip, in bytes."""
+
+    _fields_ = (
+        ("proc_id", c_int),
+        ("proc_mem_usage", c_uint64),
+    )
+
+
 class DmsFaultEvent(Structure):
     """``dcmi_dms_fault_event``, the reserve split as the vendor does (4.1, details)."""
 
@@ -149,6 +158,7 @@ SIZES: dict[type[Structure | Union], int] = {
     PcieInfoAll: 64,
     DieId: 20,
     SuperPodInfo: 48,
+    ProcessMemory: 16,
     DmsFaultEvent: 352,
     Event: 360,
     EventFilter: 48,

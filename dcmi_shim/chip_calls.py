@@ -35,8 +35,14 @@ _VERSION_SIZE = 33
 _HEALTH_LIMIT = 2**31 - 1
 _NETWORK_HEALTH_MAX = 127
 _VDIE = 1
-_SUPER_POD = (12, 1)
+SUPER_POD = (12, 1)
+VIRTUAL_DEVICES = (52, 1)
+"""Main and sub command of ``dcmi_get_device_info`` (``spec/dcmi.md`` 2.3)."""
 _SUPER_POD_LEAST = 24
+_TOTAL_RESOURCE_WORDS = 90
+_VIRTUAL_DEVICES_MOST = 32
+_PROCESSES = 32
+_PERCENT = 100
 
 
 def subscribe(library: Library, handler: object) -> int:
@@ -163,12 +169,17 @@ def pcie_address(library: Library, card: int, device: int) -> Answer:
     return answer, [info.domain, info.bdf_busid, info.bdf_deviceid, info.bdf_funcid]
 
 
-def super_pod(library: Library, card: int, device: int) -> Answer:
+def device_info(library: Library, card: int, device: int, main: int, sub: int) -> Answer:
+    """What ``dcmi_get_device_info`` says to one of the commands above."""
+    return _DEVICE_INFO[main, sub](library, card, device)
+
+
+def _super_pod(library: Library, card: int, device: int) -> Answer:
     """Sdid, size, super-pod id, server index, chassis id and type; invalid ones are ``None``."""
     info, info_at = output(abi.SuperPodInfo)
     size, size_at = output(c_uint)
     size.value = sizeof(abi.SuperPodInfo)
-    answer = library.call("dcmi_get_device_info", card, device, *_SUPER_POD, info_at, size_at)
+    answer = library.call("dcmi_get_device_info", card, device, *SUPER_POD, info_at, size_at)
     if answer:
         return answer, None
     within("the super-pod data's size", size.value, _SUPER_POD_LEAST, sizeof(abi.SuperPodInfo))
@@ -181,6 +192,39 @@ def super_pod(library: Library, card: int, device: int) -> Answer:
         info.super_pod_type,
     )
     return answer, [None if member == _INVALID else member for member in members]
+
+
+def _virtual_devices(library: Library, card: int, device: int) -> Answer:
+    """How many virtual devices the chip is cut into: the first word of its total resources."""
+    words, words_at = output(c_uint * _TOTAL_RESOURCE_WORDS)
+    size, size_at = output(c_uint)
+    size.value = sizeof(words)
+    name = "dcmi_get_device_info"
+    answer = library.call(name, card, device, *VIRTUAL_DEVICES, words_at, size_at)
+    if answer:
+        return answer, None
+    return answer, within("the number of virtual devices", words[0], 0, _VIRTUAL_DEVICES_MOST)
+
+
+_DEVICE_INFO = {SUPER_POD: _super_pod, VIRTUAL_DEVICES: _virtual_devices}
+
+
+def processes(library: Library, card: int, device: int) -> Answer:
+    """Ids of the processes that use the chip, as the host counts them."""
+    found, found_at = output(abi.ProcessMemory * _PROCESSES)
+    count, count_at = output(c_int)
+    answer = library.call("dcmi_get_device_resource_info", card, device, found_at, count_at)
+    if answer:
+        return answer, None
+    listed = within("the number of processes", count.value, 0, _PROCESSES)
+    return answer, [process.proc_id for process in found[:listed]]
+
+
+def utilization(library: Library, card: int, device: int, kind: int) -> Answer:
+    """Percent of one of the kinds of ``spec/dcmi.md`` 2.3."""
+    name = "dcmi_get_device_utilization_rate"
+    answer, value = _one_int(library, name, card, device, kind, kind=c_uint)
+    return answer, None if answer else within("the utilization", value, 0, _PERCENT)
 
 
 def health(library: Library, card: int, device: int) -> Answer:
@@ -221,7 +265,9 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_board_info": board_id,
     "dcmi_get_device_die_v2": die_words,
     "dcmi_get_device_pcie_info_v2": pcie_address,
-    "dcmi_get_device_info": super_pod,
+    "dcmi_get_device_info": device_info,
+    "dcmi_get_device_resource_info": processes,
+    "dcmi_get_device_utilization_rate": utilization,
     "dcmi_get_device_health": health,
     "dcmi_get_device_network_health": network_health,
     "dcmi_get_device_errorcode_v2": error_codes,

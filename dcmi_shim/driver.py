@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,18 +17,22 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from dcmi_shim.calls import Calls
 from dcmi_shim.event_queue import EventQueue, driver_event
 from dcmi_shim.keeper import DriverSettings, Keeper
-from dcmi_shim.survey import chip_names, survey
+from dcmi_shim.survey import chip_names, survey, virtual_chips
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from dcmi_shim.discovery import FoundLibrary
+    from dcmi_shim.enums import Utilization
     from dcmi_shim.types import Chip, ChipNames, DriverEvent, DriverGap, Inventory, StuckCall
 
 _log = logging.getLogger(__name__)
 _HEALTH = "dcmi_get_device_health"
 _NETWORK_HEALTH = "dcmi_get_device_network_health"
 _ERROR_CODES = "dcmi_get_device_errorcode_v2"
+_PROCESSES = "dcmi_get_device_resource_info"
+_UTILIZATION = "dcmi_get_device_utilization_rate"
+_VIRTUAL_SECONDS = 60.0
 
 
 class Driver:
@@ -60,6 +65,7 @@ class Driver:
                 tasks.create_task(self._keeper.run(), name="driver child")
                 tasks.create_task(self._survey(), name="driver inventory")
                 tasks.create_task(self._calls.run(), name="driver probes")
+                tasks.create_task(self._virtual(), name="driver virtual devices")
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
@@ -90,6 +96,14 @@ class Driver:
         """0 or 6: the chip reaches its network; else it does not (``spec/dcmi.md`` 4.3)."""
         return msgspec.json.decode(await self._on_chip(_NETWORK_HEALTH, chip), type=int)
 
+    async def processes(self, chip: Chip) -> tuple[int, ...]:
+        """Ids of the processes that use ``chip``, as the host counts them."""
+        return msgspec.json.decode(await self._on_chip(_PROCESSES, chip), type=tuple[int, ...])
+
+    async def utilization(self, chip: Chip, kind: Utilization) -> int:
+        """Percent."""
+        return msgspec.json.decode(await self._on_chip(_UTILIZATION, chip, kind), type=int)
+
     async def names(self, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
         """What ``chip`` is called, and why not all of it is known."""
         return await chip_names(self._calls.make, chip)
@@ -118,8 +132,9 @@ class Driver:
         child = self._keeper.serving
         return None if child is None else child.pid
 
-    async def _on_chip(self, function: str, chip: Chip) -> msgspec.Raw:
-        return await self._calls.make(function, (chip.card_id, chip.device_id), str(chip), chip)
+    async def _on_chip(self, function: str, chip: Chip, *more: int) -> msgspec.Raw:
+        place = (chip.card_id, chip.device_id, *more)
+        return await self._calls.make(function, place, str(chip), chip)
 
     async def _survey(self) -> NoReturn:
         while True:
@@ -144,6 +159,16 @@ class Driver:
             except TimeoutError:
                 continue
             self._reopened.clear()
+
+    async def _virtual(self) -> NoReturn:
+        """Notice chips that are cut into virtual devices, or made whole, while they are served."""
+        while True:
+            await asyncio.sleep(_VIRTUAL_SECONDS)
+            known = await self.inventory()
+            with contextlib.suppress(DriverGone):
+                virtual = await virtual_chips(self._calls.make, known.chips, known.virtual)
+                if self._inventory is known:
+                    self._take_over(msgspec.structs.replace(known, virtual=virtual))
 
     def _take_over(self, found: Inventory | None) -> None:
         if found is None or found == self._inventory:

@@ -53,6 +53,13 @@ class MainCommand(OpenEnum):
     DEVICE_SHARE = 0x8001
 
 
+class Utilization(OpenEnum):
+    """What ``dcmi_get_device_utilization_rate`` is asked for."""
+
+    AI_CORE = 2
+    HBM = 6
+
+
 class FrequencyType(OpenEnum):
     """``dcmi_freq_type``."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from dcmi_shim.enums import Utilization
     from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 
 
@@ -29,6 +30,12 @@ class ChipDriver(Protocol):
 
     async def network_health(self, chip: Chip) -> int:
         """0 or 6: the chip reaches its network; else it does not (``spec/dcmi.md`` 4.3)."""
+
+    async def processes(self, chip: Chip) -> tuple[int, ...]:
+        """Ids of the processes that use ``chip``, as the host counts them."""
+
+    async def utilization(self, chip: Chip, kind: Utilization) -> int:
+        """Percent."""
 
     def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
         """Fault events as they arrive. One reader only."""

@@ -245,13 +245,6 @@ class SocTotalResource(Structure):
     )
 
 
-class ProcessMemory(Structure):
-    _fields_ = (
-        ("proc_id", c_int),
-        ("proc_mem_usage", c_uint64),
-    )
-
-
 class PcieLinkBandwidth(Structure):
     _fields_ = (
         ("profiling_time", c_int),
@@ -355,7 +348,6 @@ SIZES: dict[type[Structure | Union], int] = {
     UbPingMeshInfo: 3552,
     SocFreeResource: 224,
     SocTotalResource: 360,
-    ProcessMemory: 16,
     PcieLinkBandwidth: 88,
     HccsStatistic: 512,
     HccsStatisticU64: 1024,

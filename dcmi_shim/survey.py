@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
+from dcmi_shim.enums import MainCommand
 from dcmi_shim.family import chip_family
 from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.types import Chip, ChipNames, Inventory, SuperPod
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _BOARD = "dcmi_get_device_board_info"
 _DIE = "dcmi_get_device_die_v2"
 _PCIE = "dcmi_get_device_pcie_info_v2"
+_SUPER_POD_DATA = 1
+_TOTAL_RESOURCE = 1
 _NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
 
 
@@ -66,7 +69,8 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
         )
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
-    inventory = Inventory(chips, family, name, board, version, pod, library)
+    virtual = await virtual_chips(ask, chips)
+    inventory = Inventory(chips, family, name, board, version, pod, library, virtual)
     return Survey(inventory, tuple(problems))
 
 
@@ -141,9 +145,30 @@ async def _first(
 async def _super_pod(ask: Ask, chip: Chip, problems: list[str]) -> SuperPod | None:
     where = str(chip)
     members = await _optional(
-        ask, "dcmi_get_device_info", (chip.card_id, chip.device_id), where, problems
+        ask,
+        "dcmi_get_device_info",
+        (chip.card_id, chip.device_id, MainCommand.CHIP_INFO, _SUPER_POD_DATA),
+        where,
+        problems,
     )
     return None if members is None else SuperPod(*members)
+
+
+async def virtual_chips(
+    ask: Ask, chips: Sequence[Chip], known: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Physical ids of the chips that are cut into virtual devices.
+
+    One that gives no answer is what was ``known`` of it: most drivers do not know the question.
+    Raises ``DriverGone`` when there is no driver.
+    """
+    cut = []
+    for chip in chips:
+        place = (chip.card_id, chip.device_id, MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
+        count = await _optional(ask, "dcmi_get_device_info", place, str(chip), [])
+        if count or (count is None and chip.physical_id in known):
+            cut.append(chip.physical_id)
+    return tuple(cut)
 
 
 async def _optional(

@@ -47,7 +47,8 @@ class Inventory(msgspec.Struct, frozen=True):
 
     ``family`` is one of ``Ascend910``, ``Ascend910B``, ``Ascend910A3``, ``Ascend910A5``,
     ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``spec/dcmi.md`` 1.6). ``super_pod`` is ``None``
-    where the driver does not support it.
+    where the driver does not support it. ``virtual`` are the physical ids of the chips that are cut
+    into virtual devices, which this program does not render.
     """
 
     chips: tuple[Chip, ...]
@@ -57,6 +58,7 @@ class Inventory(msgspec.Struct, frozen=True):
     driver_version: str | None
     super_pod: SuperPod | None
     library: str
+    virtual: tuple[int, ...] = ()
 
 
 class DriverEvent(msgspec.Struct, frozen=True):

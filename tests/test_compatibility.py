@@ -8,7 +8,7 @@ import re
 from tests.compatibility import Difference, different, table
 from tests.vectors import VECTORS
 
-DEFECT = re.compile(r"[BKM]\d+|D-\d\d")
+DEFECT = re.compile(r"[BKM]\d+|D-\d\d|\d\.\d+")
 
 
 def known_recordings() -> set[str]:
@@ -17,6 +17,7 @@ def known_recordings() -> set[str]:
     return {
         *(f"device-plugin/{path.stem}" for path in (plugin / "recordings").glob("*.json")),
         *(f"device-plugin/{json.loads(line)['id']}" for line in examples),
+        *(f"device-plugin/EX-{number:02}" for number in range(1, 64)),
         *(f"noded/E{number}" for number in range(1, 18)),
         *(f"noded/{path.stem}" for path in (VECTORS / "noded/recordings").glob("*.json")),
         *(f"clusterd/{path.stem}" for path in (VECTORS / "clusterd").glob("*.json")),

@@ -20,7 +20,8 @@ EmulatorDir = Annotated[
     typer.Option(envvar="VIGIL_EMULATOR_DIR", help="Where the emulated hardware's state lives."),
 ]
 Profile = Annotated[
-    str | None, typer.Option(help="a2 (8 x 910B3, default) or a3 (16 dies, switches).")
+    str | None,
+    typer.Option(help="a2 (8 x 910B3, default), a3 (16 dies, switches), 910a, 310p or 310."),
 ]
 
 

@@ -81,6 +81,13 @@ class LinkState(StrEnum):
     DOWN = "down"
 
 
+class Traffic(StrEnum):
+    """What goes over a link that is up."""
+
+    FLOWING = "flowing"
+    STILL = "still"
+
+
 def _severity(word: str | None) -> Severity | None:
     return None if word is None else severity_named(word)
 
@@ -250,6 +257,43 @@ def tool(
     delay_ms, exit_status = (value, None) if trouble == SLOW else (None, value)
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.tool(name, trouble, chip, delay_ms=delay_ms, exit_status=exit_status, text=text)
+
+
+@app.command()
+def load(
+    chip: Chip,
+    aicore: Annotated[int | None, typer.Option(help="Utilisation in percent.")] = None,
+    hbm: Annotated[int | None, typer.Option(help="Memory in use, in percent.")] = None,
+    traffic: Annotated[
+        Traffic | None, typer.Option(help="Whether packets flow while the link is up.")
+    ] = None,
+    processes: Annotated[
+        str | None, typer.Option(help="Ids of the processes that use the chip: 17,18; '' for none.")
+    ] = None,
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Say what a chip does; what is left out stays as it is."""
+    from contract.errors import ConfigurationError, Problem
+
+    try:
+        users = None if processes is None else [int(one) for one in processes.split(",") if one]
+    except ValueError:
+        problem = Problem("--processes", f"{processes!r} is no list of process ids")
+        raise ConfigurationError("command line", [problem]) from None
+    flows = None if traffic is None else traffic is Traffic.FLOWING
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.load(chip, aicore=aicore, hbm=hbm, traffic=flows, processes=users)
+
+
+@app.command()
+def virtual(
+    chip: Chip,
+    count: Annotated[int, typer.Argument(metavar="COUNT", help="How many; 0 for a whole chip.")],
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Cut a chip into virtual devices."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.virtual(chip, count)
 
 
 @app.command()

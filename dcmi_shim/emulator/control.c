@@ -188,6 +188,48 @@ DCMI_EXPORT int vigil_emulator_link(struct emulator *emulator, int chip, int dow
     return error;
 }
 
+static void load_processes(struct load *load, int count, const int *processes)
+{
+    load->processes = (uint32_t)count;
+    for (int index = 0; index < count; index++)
+        load->process[index] = processes[index];
+}
+
+DCMI_EXPORT int vigil_emulator_load(struct emulator *emulator, int chip, int aicore, int hbm,
+                                    int still, int count, const int *processes)
+{
+    struct state *state;
+    if (aicore > 100 || hbm > 100 || count > MAX_PROCESSES)
+        return ERANGE;
+    int error = lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    struct load *load = &state->chips[chip].load;
+    if (aicore >= 0)
+        load->aicore = (uint32_t)aicore;
+    if (hbm >= 0)
+        load->hbm = (uint32_t)hbm;
+    if (still >= 0)
+        link_still(state, (unsigned)chip, still != 0);
+    if (count >= 0)
+        load_processes(load, count, processes);
+    state_unlock(&emulator->attachment);
+    return 0;
+}
+
+DCMI_EXPORT int vigil_emulator_virtual(struct emulator *emulator, int chip, unsigned count)
+{
+    struct state *state;
+    if (count > MAX_VIRTUAL)
+        return ERANGE;
+    int error = lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    state->chips[chip].load.virtual_devices = count;
+    state_unlock(&emulator->attachment);
+    return 0;
+}
+
 DCMI_EXPORT int vigil_emulator_tool(struct emulator *emulator, unsigned tool, int chip,
                                     unsigned trouble, uint32_t value, const char *text)
 {
@@ -225,7 +267,12 @@ static void write_chip(FILE *json, const struct state *state, unsigned chip)
     fprintf(json, "{\"chip\": %u, \"card\": %u, \"device\": %u, \"dropped\": %s, \"health\": %u, ",
             chip, chip / dies, chip % dies, drops[on->drop <= DROP_HARD ? on->drop : DROP_HARD],
             health);
-    fprintf(json, "\"link\": \"%s\", \"listed\": [", on->link.down ? "down" : "up");
+    fprintf(json, "\"link\": \"%s\", \"traffic\": \"%s\", \"aicore\": %u, ",
+            on->link.down ? "down" : "up", on->link.still ? "still" : "flowing", on->load.aicore);
+    fprintf(json, "\"virtual_devices\": %u, \"processes\": [", on->load.virtual_devices);
+    for (unsigned index = 0; index < at_most(on->load.processes, MAX_PROCESSES); index++)
+        fprintf(json, "%s%d", index == 0 ? "" : ", ", on->load.process[index]);
+    fprintf(json, "], \"listed\": [");
     for (unsigned index = 0; index < count; index++)
         fprintf(json, "%s\"%08X\"", index == 0 ? "" : ", ", codes[index]);
     fprintf(json, "], \"active\": [");

@@ -41,6 +41,15 @@ int vigil_emulator_switch(struct emulator *emulator, unsigned assertion, uint32_
 int vigil_emulator_link(struct emulator *emulator, int chip, int down, int quietly);
 
 /*
+ * What a chip does. A negative value leaves that part as it is, also a negative COUNT of PROCESSES.
+ * ERANGE: more than a driver can tell.
+ */
+int vigil_emulator_load(struct emulator *emulator, int chip, int aicore, int hbm, int still,
+                        int count, const int *processes);
+/* Cuts a chip into virtual devices; 0 makes it whole. ERANGE: too many. */
+int vigil_emulator_virtual(struct emulator *emulator, int chip, unsigned count);
+
+/*
  * Adds a trouble (troubles.h) to runs of TOOL. CHIP -1: whichever chip they are about; then
  * TROUBLE_NONE ends those of single chips, too.
  */

@@ -19,12 +19,13 @@ from dcmi_shim.emulator.functions import Function, find_function
 from dcmi_shim.emulator.tools import TROUBLES, Trouble, tools
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dcmi_shim.emulator.switch_faults import SwitchFault
 
 CONTROL_LIBRARY = "libvigil_emulator_ctl.so"
-PROFILES = ("a2", "a3")
+PROFILES = ("a2", "a3", "910a", "310p", "310")
 _STATUS_BYTES = 1 << 20
 _HEALTHY_AGAIN, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
 _EVERY_CHIP = -1
@@ -192,6 +193,37 @@ class Emulator:
         order = (tools()[tool].number, on, TROUBLES.index(trouble), value, text.encode("ascii"))
         self._check(self._ask("tool", *order), chip)
 
+    def load(
+        self,
+        chip: int,
+        *,
+        aicore: int | None = None,
+        hbm: int | None = None,
+        traffic: bool | None = None,
+        processes: Sequence[int] | None = None,
+    ) -> None:
+        """What a chip does: its utilisation in percent, whether packets flow, who uses it.
+
+        ``None`` leaves that part as it is. ``processes`` are ids of the host, at most 32.
+        """
+        listed = (ctypes.c_int * len(processes or ()))(*(processes or ()))
+        values = (_UNCHANGED if value is None else value for value in (aicore, hbm))
+        still = _UNCHANGED if traffic is None else int(not traffic)
+        count = _UNCHANGED if processes is None else len(processes)
+        self._load("load", chip, *values, still, count, listed)
+
+    def virtual(self, chip: int, count: int) -> None:
+        """Cut a chip into ``count`` virtual devices, at most 32; 0 makes it whole again."""
+        self._load("virtual", chip, count)
+
+    def _load(self, verb: str, chip: int, *values: Any) -> None:
+        if not 0 <= chip <= _LARGEST_ID:
+            raise _wrong("chip", f"{chip} is not a chip; ids are 0 to {_LARGEST_ID}")
+        result = self._ask(verb, chip, *values)
+        if result == errno.ERANGE:
+            raise _wrong(verb, "more than a driver can tell: 100 percent, 32 processes or devices")
+        self._check(result, chip)
+
     def lose_next_event(self) -> None:
         """The next event is not delivered; the list changes all the same."""
         self._call("lose", 1, 0)
@@ -273,6 +305,8 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
         "switch": [handle, unsigned, number, number, short, short, short, short, number],
         "link": [handle, integer, integer, integer],
         "tool": [handle, unsigned, integer, unsigned, number, ctypes.c_char_p],
+        "load": [handle, *[integer] * 5, ctypes.POINTER(integer)],
+        "virtual": [handle, integer, unsigned],
         "lose": [handle, number, number],
         "status": [handle, ctypes.c_char_p, ctypes.c_size_t],
         **bmc_signatures(handle),

@@ -101,6 +101,8 @@ static struct target who(int card_id, int device_id)
 static int subscribe(struct call *call, struct target target, struct dcmi_event_filter filter,
                      event_handler handler)
 {
+    if (!call->profile->events)
+        return DCMI_NOT_SUPPORTED;
     if (is_taken())
         return DCMI_RESOURCE_OCCUPIED;
     int code = take_slot(call->state, call->state->events);

@@ -195,6 +195,8 @@ int main(int count, char **arguments)
     unsigned chip = (unsigned)request.chip;
     if (run.is_busy)
         return finish(HCCN_BUSY);
+    if (!run.profile->network)
+        return finish(HCCN_NOT_SUPPORTED);
     if (chip >= chips)
         return finish(HCCN_NOT_THERE);
     if (run.state->chips[chip].drop != DROP_NONE)

@@ -51,6 +51,8 @@ DCMI_EXPORT int dcmi_get_device_errorcode_string(int card_id, int device_id, uns
 DCMI_EXPORT int dcmi_get_device_network_health(int card_id, int device_id, int *result)
 {
     BEGIN(dcmi_get_device_network_health, DEVICE(card_id, device_id), result != NULL);
+    if (!call.profile->network)
+        return call_finish(&call, DCMI_NOT_SUPPORTED);
     *result = call.state->chips[call.chip].link.down ? NETWORK_FAULT : NETWORK_OK;
     return call_finish(&call, DCMI_OK);
 }

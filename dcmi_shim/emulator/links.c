@@ -28,7 +28,21 @@ void links_reset(struct state *state)
 
 int64_t link_carried_ns(const struct link_state *link, int64_t now_ns)
 {
-    return link->carried_ns + (link->down ? 0 : now_ns - link->changed_ns);
+    return link->carried_ns + (link->down || link->still ? 0 : now_ns - link->changed_ns);
+}
+
+static void carry(struct link_state *link)
+{
+    int64_t now_ns = monotonic_ns();
+    link->carried_ns = link_carried_ns(link, now_ns);
+    link->changed_ns = now_ns;
+}
+
+void link_still(struct state *state, unsigned chip, bool still)
+{
+    struct link_state *link = &state->chips[chip].link;
+    carry(link);
+    link->still = still;
 }
 
 void link_set(struct state *state, unsigned chip, bool down)
@@ -36,9 +50,7 @@ void link_set(struct state *state, unsigned chip, bool down)
     struct link_state *link = &state->chips[chip].link;
     if (link->down == down)
         return;
-    int64_t now_ns = monotonic_ns();
-    link->carried_ns = link_carried_ns(link, now_ns);
-    link->changed_ns = now_ns;
+    carry(link);
     link->down = down;
     record(link);
 }

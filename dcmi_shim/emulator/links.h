@@ -11,6 +11,9 @@ enum { LINK_DOWN_SEVERITY = 1 };
 /* Every link is up, with one record of that. */
 void links_reset(struct state *state);
 
+/* Whether packets flow while the link is up. */
+void link_still(struct state *state, unsigned chip, bool still);
+
 /* The link alone, without the driver's fault. One that is so already keeps its counters. */
 void link_set(struct state *state, unsigned chip, bool down);
 

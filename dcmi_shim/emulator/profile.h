@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PROFILE_A2 = 0, PROFILE_A3 = 1, PROFILE_COUNT };
+enum { PROFILE_A2 = 0, PROFILE_A3, PROFILE_910A, PROFILE_310P, PROFILE_310, PROFILE_COUNT };
 
 struct profile {
     const char *name;
@@ -24,6 +24,9 @@ struct profile {
     bool super_pod;
     bool switches;          /* on-board switches with a library of their own */
     bool resets_whole_node; /* an in-band reset takes every chip of the HCCS ring along */
+    bool hbm;
+    bool network;           /* a network port a chip, and hccn_tool for it */
+    bool events;            /* the driver tells faults when they happen, not only when asked */
     int temperature;        /* of chip 0, in degrees Celsius */
     int temperature_step;   /* added per chip */
     int power;              /* of die 0, in 0.1 W; the other dies do not say */

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from contract.levels import Severity
     from dcmi_shim.emulator.control import Emulator
 
-CHIPS = {"a2": 8, "a3": 16}
+CHIPS = {"a2": 8, "a3": 16, "910a": 8, "310p": 4, "310": 4}
 _WITH_SWITCHES = ("a3",)
 
 
@@ -148,6 +148,25 @@ class Link(Step):
     quietly: bool = False
 
 
+class Load(Step):
+    """What a chip does and who uses it; what is left out stays as it is."""
+
+    do: Literal["load"]
+    chip: Chip
+    aicore: int | None = Field(default=None, ge=0, le=100)
+    hbm: int | None = Field(default=None, ge=0, le=100)
+    traffic: Literal["flowing", "still"] | None = None
+    processes: list[int] | None = Field(default=None, max_length=32)
+
+
+class Virtual(Step):
+    """A chip is cut into virtual devices; 0 makes it whole again."""
+
+    do: Literal["virtual"]
+    chip: Chip
+    count: int = Field(ge=0, le=32)
+
+
 class ToolStep(Step):
     """Runs of a command line tool get into trouble, or are well again (``ok``)."""
 
@@ -183,6 +202,8 @@ AnyStep: TypeAlias = (
     | Slow
     | Fail
     | Link
+    | Load
+    | Virtual
     | ToolStep
     | Plain
     | BmcStep
@@ -199,7 +220,7 @@ class Scenario(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    profile: Literal["a2", "a3"] = "a2"
+    profile: Literal["a2", "a3", "910a", "310p", "310"] = "a2"
     steps: list[Annotated[AnyStep, Field(discriminator="do")]]
 
 
@@ -329,6 +350,16 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
             emulator.fail(step.function, step.return_code, step.chip)
         case Link():
             emulator.link(step.chip, up=step.state == "up", quietly=step.quietly)
+        case Load():
+            emulator.load(
+                step.chip,
+                aicore=step.aicore,
+                hbm=step.hbm,
+                traffic=None if step.traffic is None else step.traffic == "flowing",
+                processes=step.processes,
+            )
+        case Virtual():
+            emulator.virtual(step.chip, step.count)
         case ToolStep():
             emulator.tool(
                 step.tool,

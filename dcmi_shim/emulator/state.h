@@ -23,6 +23,8 @@ enum {
     EVENT_QUEUE = 1024,
     MAX_SUBSCRIBERS = 64 + 15,
     LINK_RECORDS = 10,
+    MAX_PROCESSES = 32,
+    MAX_VIRTUAL = 32,
     TOOL_TEXT = 120,
 };
 
@@ -75,13 +77,31 @@ struct link_state {
     uint32_t ups;
     uint32_t downs;
     uint32_t records;       /* so far; record n is at n % LINK_RECORDS */
-    int64_t carried_ns;     /* how long it was up until its last change */
+    uint32_t still;         /* up, but nobody sends anything */
+    uint32_t spare;
+    int64_t carried_ns;     /* how long there was traffic until the last change */
     int64_t changed_ns;     /* CLOCK_MONOTONIC */
     struct link_record history[LINK_RECORDS];
 };
 
+/* What a chip is doing. */
+struct load {
+    uint32_t aicore;        /* percent */
+    uint32_t hbm;           /* percent; 0: what an idle chip has in use */
+    uint32_t processes;
+    uint32_t virtual_devices;
+    int32_t process[MAX_PROCESSES];
+};
+
+/* Counts of a damaged state file may be anything. */
+static inline unsigned at_most(uint32_t count, unsigned most)
+{
+    return count < most ? count : most;
+}
+
 struct chip_state {
     struct link_state link;
+    struct load load;
     uint32_t drop;
     uint32_t spod_status;
     int64_t reset_ns;       /* 0: never reset */

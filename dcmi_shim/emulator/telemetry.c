@@ -4,7 +4,8 @@
 #include "call.h"
 
 enum { HBM_MB = 65536, HBM_USED_MB = 3395, HBM_MHZ = 1600, IDLE_MHZ = 800, CPU_MHZ = 1900 };
-enum { LONGEST_PCIE_PROFILE_MS = 2000, LONGEST_HCCS_PROFILE_MS = 1000, PROCESS_SLOTS = 32 };
+enum { LONGEST_PCIE_PROFILE_MS = 2000, LONGEST_HCCS_PROFILE_MS = 1000 };
+enum { PROCESS_BYTES = 1 << 20 };
 
 DCMI_EXPORT int dcmi_get_device_temperature(int card_id, int device_id, int *temperature)
 {
@@ -61,11 +62,16 @@ DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int
                                                  unsigned int *percent)
 {
     BEGIN(dcmi_get_device_utilization_rate, DEVICE(card_id, device_id), percent != NULL);
+    const struct load *load = &call.state->chips[call.chip].load;
     switch (type) {
     case 6:
-        *percent = HBM_USED_MB * 100 / HBM_MB;
+        if (!call.profile->hbm)
+            return call_finish(&call, DCMI_NOT_SUPPORTED);
+        *percent = load->hbm != 0 ? load->hbm : HBM_USED_MB * 100 / HBM_MB;
         break;
     case 2:
+        *percent = load->aicore;
+        break;
     case 3:
     case 4:
     case 10:
@@ -104,6 +110,8 @@ DCMI_EXPORT int dcmi_get_device_multi_utilization_rate_period(
 DCMI_EXPORT int dcmi_get_device_hbm_info(int card_id, int device_id, struct dcmi_hbm_info *info)
 {
     BEGIN(dcmi_get_device_hbm_info, DEVICE(card_id, device_id), info != NULL);
+    if (!call.profile->hbm)
+        return call_finish(&call, DCMI_NOT_SUPPORTED);
     memset(info, 0, sizeof *info);
     info->memory_size = HBM_MB;
     info->memory_usage = HBM_USED_MB;
@@ -132,8 +140,12 @@ DCMI_EXPORT int dcmi_get_device_resource_info(int card_id, int device_id,
 {
     BEGIN(dcmi_get_device_resource_info, DEVICE(card_id, device_id),
           processes != NULL && count != NULL);
-    memset(processes, 0, PROCESS_SLOTS * sizeof *processes);
-    *count = 0;
+    memset(processes, 0, MAX_PROCESSES * sizeof *processes);
+    const struct load *load = &call.state->chips[call.chip].load;
+    unsigned users = at_most(load->processes, MAX_PROCESSES);
+    *count = (int)users;
+    for (unsigned index = 0; index < users; index++)
+        processes[index] = (struct dcmi_proc_mem_info){load->process[index], PROCESS_BYTES};
     return call_finish(&call, DCMI_OK);
 }
 
@@ -143,7 +155,7 @@ DCMI_EXPORT int dcmi_get_device_ip(int card_id, int device_id, int type, int por
     enum { ROCE = 1, IPV6 = 1 };
     BEGIN(dcmi_get_device_ip, DEVICE(card_id, device_id),
           ip != NULL && mask != NULL && type >= 0 && type <= ROCE && port_id == 0);
-    if (type != ROCE)
+    if (type != ROCE || !call.profile->network)
         return call_finish(&call, DCMI_NOT_SUPPORTED);
     if (ip->ip_type == IPV6)
         return call_finish(&call, DCMI_NOT_CONFIGURED);

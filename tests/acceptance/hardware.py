@@ -165,9 +165,13 @@ class Hardware:
         self._switch(fault, 1 if told else None)
 
     def switch_recover(self, fault: SwitchFault, *, told: bool = True) -> None:
-        """The end of a switch fault."""
-        raised = self._switch_faults.pop(fault)
+        """The end of a switch fault, also of one that never occurred."""
+        raised = self._switch_faults.pop(fault, 0)
         self._switch(fault, 0 if told else None, raised)
+
+    def switch_once(self, fault: SwitchFault) -> None:
+        """A notice: an event without a list entry."""
+        self._switch(fault, 2, _now_ms())
 
     def alarm(self, code: str, part: int, index: int, severity: int = 2) -> None:
         """The BMC raises an alarm about a part of the server, by its type byte."""
@@ -197,6 +201,15 @@ class Hardware:
     def raised(self, chip: int, code: str) -> int:
         """The time that the last occurrence carried."""
         return self._raised[chip, code][1]
+
+    def was_raised(self, chip: int, code: str) -> bool:
+        """Whether there ever was an event of its occurrence."""
+        return (chip, code) in self._raised
+
+    @staticmethod
+    def now_ms() -> int:
+        """The driver's clock."""
+        return _now_ms()
 
     @property
     def was_entered_twice(self) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from contract.observation import Report
+    from dcmi_shim.enums import Utilization
 
 STUCK = DriverCallStuck("dcmi_get_device_health", None, 0)
 GONE = DriverGone("the driver process was ended by SIGSEGV")
@@ -41,6 +42,8 @@ class ScriptedDriver:
         self.slow_seconds: dict[tuple[str, int], float] = {}
         self.healthless: set[int] = set()
         self.network: dict[int, int] = {}
+        self.users: dict[int, tuple[int, ...]] = {}
+        self.percent: dict[tuple[Utilization, int], int] = {}
         self.asked: list[tuple[float, str, int]] = []
         self.lists: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
         self.ends: dict[int, dict[int, float]] = {number: {} for number in range(chips)}
@@ -68,6 +71,14 @@ class ScriptedDriver:
     async def network_health(self, chip: Chip) -> int:
         await self._ask("network", chip)
         return self.network.get(chip.logic_id, 0)
+
+    async def processes(self, chip: Chip) -> tuple[int, ...]:
+        await self._ask("processes", chip)
+        return self.users.get(chip.logic_id, ())
+
+    async def utilization(self, chip: Chip, kind: Utilization) -> int:
+        await self._ask(kind.name, chip)
+        return self.percent.get((kind, chip.logic_id), 0)
 
     async def _ask(self, query: str, chip: Chip) -> None:
         self.asked.append((asyncio.get_running_loop().time(), query, chip.logic_id))

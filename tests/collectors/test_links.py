@@ -231,6 +231,26 @@ async def test_a_bad_tool_is_blindness(tmp_path: Path, text: str, reason: str) -
         assert all(len(node.words(chip)) == 2 for chip in (0, 2, 3))
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["fails", "is missing"])
+async def test_a_bad_tool_is_a_link_that_is_down_where_that_is_wanted(
+    tmp_path: Path, there: bool
+) -> None:
+    if there:
+        script(tmp_path, "exit 3")
+    async with running(tmp_path, Links(period_seconds=0.3, error="down")) as node:
+        await until(lambda: everyone(node))
+        await asyncio.sleep(0.7)
+        for chip in range(CHIPS):
+            blindness, down = node.words(chip)
+            assert blindness.startswith("blind: ")
+            assert down == f"present {LINK_DOWN}"
+        assert node.up() == {}
+        node.event(1, Assertion.RECOVER)
+        await until(lambda: node.words(1).count(f"present {LINK_DOWN}") == 2)
+        script(tmp_path, 'echo "link status: UP"')
+        await until(lambda: all(f"absent {LINK_DOWN}" in node.words(chip) for chip in range(CHIPS)))
+
+
 async def test_no_tool_and_a_tool_that_comes_later(tmp_path: Path, root: Path) -> None:
     place = tmp_path / HCCN_TOOL
     async with running(tmp_path, Links(period_seconds=0.3)) as node:

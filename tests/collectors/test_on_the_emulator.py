@@ -159,3 +159,23 @@ async def test_a_burst_loses_nothing(
         for chip in range(8):
             own = [word for word in events if word.startswith(f"chip {chip} ")]
             assert own == [f"chip {chip} occur {HBM}", f"chip {chip} recover {HBM}"] * 25
+
+
+async def test_virtual_devices_that_come_and_go_are_noticed(
+    server: tuple[FoundLibrary, Emulator], hardware: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcmi_shim.driver._VIRTUAL_SECONDS", 0.2)
+    hardware.virtual(6, 4)
+    async with collecting(server[0]) as (driver, said):
+        assert (await driver.inventory()).virtual == (6,)
+        hardware.virtual(2, 1)
+        await until(lambda: any("gap" in word for word in said.words()), 2)
+        assert (await driver.inventory()).virtual == (2, 6)
+        hardware.fail("dcmi_get_device_info", -8005)
+        await asyncio.sleep(0.5)
+        assert (await driver.inventory()).virtual == (2, 6)
+        hardware.clear("dcmi_get_device_info")
+        for chip in (2, 6):
+            hardware.virtual(chip, 0)
+        await until(lambda: sum("gap" in word for word in said.words()) == 2, 2)
+        assert (await driver.inventory()).virtual == ()

@@ -142,9 +142,10 @@ def plain(value: Any) -> Any:
 
 
 RECORDED = [
-    data
+    row["data"]
     for path in sorted((VECTORS / "device-plugin/recordings").glob("level*.json"))
-    for data in [row["data"] for row in json.loads(path.read_text())["observed"]]
+    for row in json.loads(path.read_text())["observed"]
+    if "data" in row
 ]
 SPLICES = (
     '"',

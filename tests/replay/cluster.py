@@ -10,48 +10,82 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contract.errors import StoreConflict, StoreUnavailable
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
+from stores.base import (
+    Changed,
+    Deleted,
+    Interrupted,
+    Listed,
+    PodUsage,
+    UsageEnded,
+    UsageListed,
+)
+from tests.replay.objects import RecordedObjects
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
-    from stores.base import WatchEvent
+    from stores.base import Beat, Document, Selection, UsageEvent, WatchEvent, Writer
+
+    Watcher = tuple[Selection, asyncio.Queue[WatchEvent]]
+
+REQUEST_SECONDS = 2**-8
+"""How long a request takes that is answered."""
 
 
 class RecordedCluster:
-    """The part of a ``Store`` that a publisher needs, for one document."""
+    """A ``Store``. ``on_change`` is called with every document that changes, and who did it:
+    the ``agent`` or an ``operator``; with ``None`` and its name when it is gone."""
 
     url = "recording"
 
-    def __init__(self) -> None:
-        self.document: Document | None = None
+    def __init__(
+        self, on_change: Callable[[str, Document | None, str], None] = lambda *_: None
+    ) -> None:
+        self.documents: dict[tuple[str, str], Document] = {}
         self.writes = 0
+        self._on_change = on_change
         self._version = 0
         self._is_up = True
         self._answers = asyncio.Event()
         self._answers.set()
-        self._watches: list[asyncio.Queue[WatchEvent]] = []
+        self._watches: list[Watcher] = []
+        self._pods: dict[str, PodUsage] = {}
+        self._usages: list[asyncio.Queue[UsageEvent]] = []
+        self._beats: dict[str, Beat] = {}
+        self.objects = RecordedObjects(self._request, lambda: self._is_up)
 
-    def change(self, document: Document | None) -> None:
-        """Put a document there, or take it away, whoever does it."""
-        gone, self.document = self.document, document
-        if document is not None:
-            self._version += 1
-            self.document = replace(document, version=str(self._version))
-            self._tell(Changed(self.document))
-        elif gone is not None:
-            self._tell(Deleted(gone.namespace, gone.name))
+    # What happens to the cluster.
+
+    def change(self, document: Document) -> None:
+        """An operator puts a document there."""
+        self._put(document, "operator")
+
+    def remove(self, namespace: str, name: str) -> None:
+        """An operator deletes a document."""
+        self._remove(namespace, name, "operator")
+
+    def run(self, pod: PodUsage) -> None:
+        """A pod uses chips."""
+        self._pods[pod.uid] = pod
+        self._tell_usages(pod)
+
+    def end(self, uid: str) -> None:
+        """A pod uses no chips any more."""
+        self._pods.pop(uid, None)
+        self._tell_usages(UsageEnded(uid))
 
     def do(self, action: str) -> None:
         """What happens to the API server."""
         match action:
             case "stop":
                 self._is_up = False
-                self._tell(Interrupted("connection refused"))
-            case "start (answering)":
+                self._tell_all(Interrupted("connection refused"))
+                self.objects.went()
+            case "start" | "start (answering)":
                 self._is_up = True
-                self._tell(self._listed())
+                self._tell_all(None)
+                self.objects.came()
             case "pause":
                 self._answers.clear()
             case "resume":
@@ -59,39 +93,126 @@ class RecordedCluster:
             case other:
                 raise AssertionError(f"the recorded API server cannot {other}")
 
+    # What the agent asks.
+
     async def get(self, namespace: str, name: str) -> Document | None:
         await self._request()
-        return self.document
+        return self.documents.get((namespace, name))
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        await self._request()
+        return self._listed(selection).documents
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         await self._request()
-        if expected != ("" if self.document is None else self.document.version):
+        there = self.documents.get((document.namespace, document.name))
+        if expected not in (None, "" if there is None else there.version):
             raise StoreConflict("somebody else was faster")
         self.writes += 1
-        self.change(document)
+        self._put(document, "agent")
         return str(self._version)
 
     async def delete(self, namespace: str, name: str) -> None:
         await self._request()
         self.writes += 1
-        self.change(None)
+        self._remove(namespace, name, "agent")
 
     async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         events: asyncio.Queue[WatchEvent] = asyncio.Queue()
-        self._watches.append(events)
-        yield self._listed() if self._is_up else Interrupted("connection refused")
-        while True:
-            yield await events.get()
+        watcher = (selection, events)
+        self._watches.append(watcher)
+        try:
+            yield self._listed(selection) if self._is_up else Interrupted("connection refused")
+            while True:
+                yield await events.get()
+        finally:
+            self._watches.remove(watcher)
+
+    async def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent]:
+        events: asyncio.Queue[UsageEvent] = asyncio.Queue()
+        self._usages.append(events)
+        try:
+            yield self._used() if self._is_up else Interrupted("connection refused")
+            while True:
+                yield await events.get()
+        finally:
+            self._usages.remove(events)
+
+    async def beat(self, beat: Beat) -> None:
+        await self._request()
+        self._beats[beat.node] = beat
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        await self._request()
+        return tuple(beat for beat in self._beats.values() if node in (None, beat.node))
+
+    async def forget_beat(self, node: str) -> None:
+        await self._request()
+        self._beats.pop(node, None)
+
+    async def touch(self, namespace: str, name: str) -> None:
+        raise AssertionError("an agent touches nothing")
+
+    async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
+        raise StoreRefused("the recording has no heartbeat on the Node")
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """Nobody's: the operator's documents of recordings are old."""
+        await self._request()
+        return None
+
+    async def close(self) -> None:
+        """Nothing to give back."""
 
     async def _request(self) -> None:
         await self._answers.wait()
-        await asyncio.sleep(2**-8)
+        await asyncio.sleep(REQUEST_SECONDS)
         if not self._is_up:
             raise StoreUnavailable("connection refused")
 
-    def _listed(self) -> Listed:
-        return Listed(() if self.document is None else (self.document,))
+    def _put(self, document: Document, by: str) -> None:
+        self._version += 1
+        there = replace(document, version=str(self._version))
+        self.documents[document.namespace, document.name] = there
+        self._on_change(document.name, there, by)
+        self._tell(there.namespace, there.name, Changed(there))
 
-    def _tell(self, event: WatchEvent) -> None:
-        for events in self._watches:
-            events.put_nowait(event)
+    def _remove(self, namespace: str, name: str, by: str) -> None:
+        if self.documents.pop((namespace, name), None) is not None:
+            self._on_change(name, None, by)
+            self._tell(namespace, name, Deleted(namespace, name))
+
+    def _listed(self, selection: Selection) -> Listed:
+        return Listed(tuple(d for d in self.documents.values() if _selects(selection, d)))
+
+    def _used(self) -> UsageListed:
+        return UsageListed(tuple(self._pods.values()))
+
+    def _tell(self, namespace: str, name: str, event: WatchEvent) -> None:
+        if not self._is_up:
+            return
+        for selection, events in self._watches:
+            # A label that a document has lost makes its watchers see it go; ours select by name.
+            if selection.namespace in (None, namespace) and selection.name in (None, name):
+                events.put_nowait(event)
+
+    def _tell_usages(self, event: UsageEvent) -> None:
+        if self._is_up:
+            for usages in self._usages:
+                usages.put_nowait(event)
+
+    def _tell_all(self, interrupted: Interrupted | None) -> None:
+        """The end of all watches, or where that is ``None`` their new beginning."""
+        for selection, events in self._watches:
+            events.put_nowait(interrupted or self._listed(selection))
+        for usages in self._usages:
+            usages.put_nowait(interrupted or self._used())
+
+
+def _selects(selection: Selection, document: Document) -> bool:
+    label = selection.label
+    return (
+        selection.namespace in (None, document.namespace)
+        and selection.name in (None, document.name)
+        and (label is None or document.labels.get(label[0]) == label[1])
+    )

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from contract.codes import CARD_DROP, LINK_DOWN
-from contract.errors import DriverCallError
+from contract.codes import LINK_DOWN, RESET_FINISHED
+from contract.errors import DriverCallError, DriverCallStuck
 from contract.levels import Severity
-from contract.observation import Assertion, Observation
-from contract.switch_info import SwitchPort, port_subject
-from dcmi_shim.types import Chip, DriverEvent, Inventory, SuperPod
+from dcmi_shim.keeper import DriverSettings
+from dcmi_shim.return_codes import NOT_READY, meaning
+from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall, SuperPod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from dcmi_shim.types import DriverGap, StuckCall
+    from dcmi_shim.enums import Utilization
 
 LISTED_AFTER_SECONDS = 0.05
 UNLISTED_AFTER_SECONDS = 0.3
 """How much later than its events the driver's list changed in the recordings."""
+
+CODES = "dcmi_get_device_errorcode_v2"
+HEALTH = "dcmi_get_device_health"
+NETWORK_HEALTH = "dcmi_get_device_network_health"
+_EVERY = "_all"
+_RECOVER, _OCCUR, _ONCE = 0, 1, 2
 
 _SUPER_POD = SuperPod(
     sdid=0, size=384, super_pod_id=0, server_index=0, chassis_id=0, super_pod_type=0
@@ -46,53 +52,64 @@ PROFILES = {
 }
 
 
-def switch_report(step: dict[str, Any], now_ms: int) -> Observation:
-    """What the switch collector reports of a recorded event of a switch, in the moment of it."""
-    kind = "na" if step["sub_type"] == -1 else step["sub_type"]
-    peer = _PEERS.get(step["peer_device"], "na")
-    port = SwitchPort(
-        step["switch_chip"], step["switch_port"], step["peer_device"], step["peer_port"]
-    )
-    return Observation(
-        "switch",
-        port_subject(port),
-        f"[{step['event_type']},{kind},{peer},na]",
-        _ASSERTIONS[step["assertion"]],
-        now_ms,
-        Severity(step["severity"]),
-        now_ms,
-    )
-
-
-_PEERS = {0: "cpu", 1: "npu", 2: "L2"}
-_ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
-
-
 class RecordedDriver:
-    """A ``ChipDriver`` whose hardware is the recording."""
+    """A ``Driver`` whose hardware is the recording.
+
+    Calls that hang are treated as the real one treats them: a missed deadline is followed by a new
+    child, hence a gap, and the call is left out until a probe of every ``probe_seconds`` ends.
+    """
 
     polling_reason: str | None = None
+    trouble: str | None = None
 
     def __init__(self, profile: str, wall_clock: Callable[[], int]) -> None:
         self._inventory = PROFILES[profile]
         self._wall_clock = wall_clock
-        self._events: asyncio.Queue[DriverEvent] = asyncio.Queue()
+        self._settings = DriverSettings()
+        self._events: asyncio.Queue[DriverEvent | DriverGap] = asyncio.Queue()
         self._lists: dict[int, list[str]] = {chip.logic_id: [] for chip in self._inventory.chips}
         self._serials: dict[tuple[int, str], int] = {}
         self._last_serial = 0
+        self._answers: dict[tuple[int, str], int] = {}
+        self._hanging: set[tuple[int, str]] = set()
+        self._left_out: dict[tuple[int, str], StuckCall] = {}
+        self._busy = asyncio.Lock()
+        self.addresses: dict[int, str] = {}
+
+    async def run(self) -> NoReturn:
+        """Probe what is left out."""
+        while True:
+            await asyncio.sleep(self._settings.probe_seconds)
+            for call in self._left_out.keys() - self._hanging:
+                del self._left_out[call]
+
+    def subscribe(self) -> None:
+        """Another process subscribes: it is told of what happens from now on."""
+        self._events = asyncio.Queue()
+        self._left_out = {}
+
+    def close(self) -> None:
+        """No processes to kill."""
 
     async def inventory(self) -> Inventory:
         return self._inventory
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
+        await self._call(CODES, chip)
         return tuple(int(code, 16) for code in self._lists[chip.logic_id])
 
     async def health(self, chip: Chip) -> int | None:
-        if CARD_DROP in self._lists[chip.logic_id]:
-            raise DriverCallError("dcmi_get_device_health", str(chip), -8012, "not ready")
+        await self._call(HEALTH, chip)
         return 0
 
     async def network_health(self, chip: Chip) -> int:
+        await self._call(NETWORK_HEALTH, chip)
+        return 0
+
+    async def processes(self, chip: Chip) -> tuple[int, ...]:
+        return ()
+
+    async def utilization(self, chip: Chip, kind: Utilization) -> int:
         return 0
 
     async def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
@@ -100,39 +117,93 @@ class RecordedDriver:
             yield await self._events.get()
 
     def stuck_calls(self) -> tuple[StuckCall, ...]:
-        return ()
+        return tuple(self._left_out.values())
+
+    async def _call(self, function: str, chip: Chip) -> None:
+        """Let a call end as the recording says, one at a time."""
+        call = chip.logic_id, function
+        if call in self._left_out:
+            raise DriverCallStuck(function, str(chip), self._left_out[call].since_ms)
+        async with self._busy:
+            if call in self._hanging:
+                await asyncio.sleep(self._settings.call_seconds)
+                now_ms = self._wall_clock()
+                self._left_out[call] = StuckCall(function, chip, now_ms)
+                self._events.put_nowait(DriverGap(now_ms, f"{function} hangs"))
+                raise DriverCallStuck(function, str(chip), now_ms)
+        for said in (function, _EVERY):
+            code = self._answers.get((chip.logic_id, said), 0)
+            if code:
+                raise DriverCallError(function, str(chip), code, meaning(code))
 
     def do(self, step: dict[str, Any]) -> None:
         """Do a step of the recording now."""
+        chip = step["chip"]
         match step["do"]:
             case "occur":
-                self._occur(step["chip"], step["code"], Severity(step["severity"]))
+                self._occur(chip, step["code"], Severity(step["severity"]))
             case "recover":
-                self._recover(step["chip"], step["code"])
+                self._send(chip, step["code"], None, _RECOVER)
+                self._later(UNLISTED_AFTER_SECONDS, self._unlist, chip, step["code"])
+            case "occur-without-event":
+                self._lists[chip].append(step["code"])
+            case "recover-without-event":
+                self._unlist(chip, step["code"])
+            case "once":
+                self._numbered(chip, step["code"])
+                self._send(chip, step["code"], Severity(step["severity"]), _ONCE)
             case "set-codes":
-                self._lists[step["chip"]] = list(step["codes"])
+                self._lists[chip] = list(step["codes"])
+            case "reset-chip":
+                self._lists[chip] = list(step["codes_after"])
+                self._numbered(chip, RESET_FINISHED)
+                self._send(chip, RESET_FINISHED, Severity.MINOR, _ONCE)
             case "event-only":
-                severity = Severity(step["severity"])
-                self._send(step["chip"], step["code"], severity, step["assertion"])
+                self._send(chip, step["code"], _severity(step["severity"]), step["assertion"])
+            case "burst":
+                for _ in range(step["count"]):
+                    self._numbered(chip, step["code"])
+                    severity = _severity(step["severity"])
+                    self._send(chip, step["code"], severity, step["assertion"])
             case "link":
-                self._last_serial += 1
-                self._serials[step["chip"], LINK_DOWN] = self._last_serial
+                self._numbered(chip, LINK_DOWN)
                 down = step["state"] == "DOWN"
-                self._send(step["chip"], LINK_DOWN, Severity.MINOR, 1 if down else 0)
+                self._send(chip, LINK_DOWN, Severity.MINOR, _OCCUR if down else _RECOVER)
+            case "drop":
+                self._answers[chip, _EVERY if step.get("hard") else HEALTH] = NOT_READY
+            case "return":
+                self._answers.pop((chip, _EVERY), None)
+                self._answers.pop((chip, HEALTH), None)
+            case "driver-error":
+                self._answers[chip, step["function"]] = step["rc"]
+            case "driver-hang":
+                call = chip, step["function"]
+                (self._hanging.add if step["on"] else self._hanging.discard)(call)
+            case "set":
+                assert step["field"] == "ip", step
+                self.addresses[chip] = step["value"]
             case other:
                 raise AssertionError(f"the recorded driver cannot {other}")
 
     def _occur(self, chip: int, code: str, severity: Severity) -> None:
+        self._numbered(chip, code)
+        self._send(chip, code, severity, _OCCUR)
+        self._later(LISTED_AFTER_SECONDS, self._list, chip, code)
+
+    def _later(self, seconds: float, do: Callable[[int, str], None], chip: int, code: str) -> None:
+        asyncio.get_running_loop().call_later(seconds, do, chip, code)
+
+    def _list(self, chip: int, code: str) -> None:
+        if code not in self._lists[chip]:
+            self._lists[chip].append(code)
+
+    def _unlist(self, chip: int, code: str) -> None:
+        if code in self._lists[chip]:
+            self._lists[chip].remove(code)
+
+    def _numbered(self, chip: int, code: str) -> None:
         self._last_serial += 1
         self._serials[chip, code] = self._last_serial
-        self._send(chip, code, severity, 1)
-        listed = self._lists[chip]
-        asyncio.get_running_loop().call_later(LISTED_AFTER_SECONDS, listed.append, code)
-
-    def _recover(self, chip: int, code: str) -> None:
-        self._send(chip, code, None, 0)
-        listed = self._lists[chip]
-        asyncio.get_running_loop().call_later(UNLISTED_AFTER_SECONDS, listed.remove, code)
 
     def _send(self, chip: int, code: str, severity: Severity | None, assertion: int) -> None:
         now_ms = self._wall_clock()
@@ -153,3 +224,8 @@ class RecordedDriver:
                 information="",
             )
         )
+
+
+def _severity(value: int) -> Severity | None:
+    """As the shim has it: a number that is no severity is unknown."""
+    return Severity(value) if value <= Severity.CRITICAL else None

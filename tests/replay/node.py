@@ -104,6 +104,11 @@ class NodePlayer:
     def wall_clock(self) -> int:
         return STARTED_MS + self.at_ms()
 
+    @property
+    def document(self) -> Document | None:
+        """What the store has."""
+        return self.cluster.documents.get((NODE_INFO_NAMESPACE, node_info_name(self._node)))
+
     async def until(self, at_ms: float) -> None:
         """Let time pass until then."""
         await asyncio.sleep(max(0.0, at_ms / 1000 - (self._loop.time() - self._begin)))
@@ -206,7 +211,7 @@ class NodePlayer:
 
     def _edit(self, action: dict[str, Any]) -> None:
         """What somebody does to the ConfigMap by hand."""
-        there = self.cluster.document
+        there = self.document
         match action["action"]:
             case "create":
                 labels = action.get("labels", {"mx-consumer-cim": "true"})
@@ -220,7 +225,10 @@ class NodePlayer:
                 data = _merged(there.data, action["patch"].get("data", {}))
                 labels = _merged(there.labels, meta.get("labels", {}))
                 there = Document(there.namespace, there.name, data, labels)
-        self.cluster.change(there)
+        if there is None:
+            self.cluster.remove(NODE_INFO_NAMESPACE, node_info_name(self._node))
+        else:
+            self.cluster.change(there)
 
 
 def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:

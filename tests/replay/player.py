@@ -1,6 +1,7 @@
-"""Plays a recording of the real device plugin: collectors, policy and document, no I/O.
+"""Plays a recording of the real device plugin: the real agent in virtual time, without I/O.
 
-It runs in virtual time. Every document is acknowledged when it is written.
+Only its edges are replaced: the driver, the link tool and the switch library are the recording's,
+the store is in memory, the journal has no threads, and there are no pages and no signals.
 """
 
 from __future__ import annotations
@@ -8,47 +9,62 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import random
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
 import pytest
 
-from agent.device_info import DeviceInfoDocument
-from agent.policy import Input, next_deadline_ms, step
-from agent.state import Acknowledged, State
-from collectors.chip_faults import ChipFaults
-from collectors.links import Links
-from contract.catalogue import shipped
-from contract.observation import NODE as NODE_SUBJECT
-from contract.observation import SourceAnswered
-from contract.policies import DurationEntry, duration_policies
-from tests.parts.surroundings import surroundings
-from tests.replay.driver import RecordedDriver, switch_report
+from agent.config import AgentConfiguration, BmcAlarms
+from agent.daemon import Agent
+from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from stores.base import Document, PodUsage
+from tests.replay.cluster import RecordedCluster
+from tests.replay.driver import RecordedDriver
+from tests.replay.journal import RecordedJournal
 from tests.replay.links import RecordedTool
+from tests.replay.switches import RecordedSwitches
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator
 
-    from collectors.base import Sink
-    from contract.catalogue import Catalogue
-    from contract.observation import Report
+    from agent.leaving import Leaving
+    from dcmi_shim.driver import Driver
+    from stores.base import Event, Store
 
 NODE = "node-1"
 SETTLED_SECONDS = 10.0
-WRITE_SECONDS = 2**-7
-"""How long after a change its document is in the store: a commit and a write on this machine.
-What changes meanwhile goes out with it."""
+"""How long a recording goes on after its last step, at least."""
+OPERATOR = "operator"
+_SEED = 5
+"""Of jitters, so that a recording always goes the same way."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What the store had from ``at_ms`` (since the first step) on."""
+    """What the store had from ``at_ms`` (since the first step) on; no ``data``: nothing.
+
+    Its times are ``ahead_ms`` later than those of the recording.
+    """
 
     at_ms: int
-    data: dict[str, str]
+    data: dict[str, str] | None
     labels: dict[str, str]
+    by: str
+    ahead_ms: int = 0
+
+
+@dataclass
+class Played:
+    """What an agent did when the steps of a recording happened."""
+
+    shown: list[Shown] = field(default_factory=list)
+    lives: int = 0
+    events: list[Event] = field(default_factory=list)
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -58,102 +74,192 @@ def recorded(name: str) -> dict[str, Any]:
     return recording
 
 
-def customised(customisation: dict[str, Any]) -> Catalogue:
-    """The shipped tables with the duration rules of a customisation file."""
-    entries = msgspec.convert(customisation["FaultDuration"], list[DurationEntry])
-    return replace(shipped(), durations=duration_policies(entries))
+async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECONDS) -> Played:
+    """What we do when the steps of ``recording`` happen, and for ``settle_seconds`` after them."""
+    with tempfile.TemporaryDirectory(prefix="npu-vigil-") as place:
+        player = Player(recording, Path(place))
+        with player.replaced():
+            await player.run(settle_seconds)
+        player.played.events += player.cluster.objects.events.values()
+        return player.played
 
 
-async def play(recording: dict[str, Any]) -> list[Shown]:
-    """What we publish when the steps of ``recording`` happen."""
-    player = _Player(recording)
-    await player.run(recording["steps"], recording["observed"][-1]["at_ms"] / 1000)
-    return player.shown
+class Player:
+    """A node, its agent (maybe in shadow) and its cluster."""
 
-
-class _Player:
-    def __init__(self, recording: dict[str, Any]) -> None:
-        self.shown: list[Shown] = []
+    def __init__(self, recording: dict[str, Any], place: Path, *, in_shadow: bool = False) -> None:
+        self.played = Played()
+        self.agent: Agent | None = None
+        self._in_shadow = in_shadow
+        self._recording = recording
         self._loop = asyncio.get_running_loop()
         self._begin = self._loop.time()
-        self._started_ms = recording["started_ms"]
-        self._state = State(NODE, "boot")
+        self._started_ms = int(recording["started_ms"])
+        self._place = place
         self._driver = RecordedDriver(recording["profile"], self._wall_clock)
         self._tool = RecordedTool()
-        self._tables = shipped()
-        for do in recording["steps"]:
-            if do["do"] == "file":
-                self._tables = customised(do["content"])
-        self._document = DeviceInfoDocument(NODE, lambda: self._state)
-        self._listeners: list[Sink] = []
-        self._content: object = None
-        self._stamp = 0
-        self._writing: asyncio.TimerHandle | None = None
+        self._switches = RecordedSwitches()
+        self.cluster = RecordedCluster(self._changed)
+        self._life: asyncio.Task[int] | None = None
+        self._stop: Callable[[], object] = lambda: None
+
+    @contextlib.contextmanager
+    def replaced(self) -> Iterator[None]:
+        """Within the block agents have the recording's edges."""
+        steady = SimpleNamespace(monotonic=self._loop.time)
+        chance = _Chance(_SEED)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("agent.daemon._wall_clock", self._wall_clock)
+            patch.setattr("agent.daemon.Journal", RecordedJournal)
+            patch.setattr("agent.daemon.on_stop", self._take_stop)
+            patch.setattr("agent.daemon.serving", _no_pages)
+            patch.setattr("asyncio.to_thread", _at_once)
+            patch.setattr("agent.device_info.time", steady)
+            patch.setattr("agent.heartbeat.time", steady)
+            patch.setattr("agent.heartbeat.random", chance)
+            patch.setattr("stores.backoff.random", chance)
+            patch.setattr("collectors.links.HccnTool", self._tool.here)
+            patch.setattr("collectors.switch.SwitchDriver", self._switches.here)
+            yield
+
+    async def run(self, settle_seconds: float) -> None:
+        """Do the steps at their times, and go on until the recording ended."""
+        for step in self._recording["steps"]:
+            await self._until(step["at_ms"] / 1000)
+            await self._do(step)
+        await asyncio.sleep(settle_seconds)
+        await self._until(self._recording["observed"][-1]["at_ms"] / 1000)
+        await self._end()
 
     def _at_ms(self) -> int:
         return round((self._loop.time() - self._begin) * 1000)
 
     def _wall_clock(self) -> int:
-        return int(self._started_ms) + self._at_ms()
+        return self._started_ms + self._at_ms()
 
-    async def run(self, steps: list[dict[str, Any]], last_seconds: float) -> None:
-        """Do the steps at their times, and go on until the recording ended."""
-        async with asyncio.TaskGroup() as tasks:
-            collector = None
-            for do in steps:
-                await asyncio.sleep(do["at_ms"] / 1000 - (self._loop.time() - self._begin))
-                if do["do"] == "start-agent":
-                    assert collector is None, "one start is what these recordings have"
-                    collector = tasks.create_task(self._collect())
-                    continue
-                if do["do"].startswith(("link", "hccn")):
-                    self._tool.do(do)
-                if do["do"] == "switch":
-                    self._take_in([switch_report(do, self._wall_clock())])
-                elif do["do"] not in ("file", "hccn", "link-without-event"):
-                    self._driver.do(do)
-            await asyncio.sleep(SETTLED_SECONDS)
-            await asyncio.sleep(last_seconds - (self._loop.time() - self._begin))
-            assert collector is not None
-            collector.cancel()
+    async def _until(self, seconds: float) -> None:
+        """Let time pass, and see to it that an agent that ends by itself is seen."""
+        left = seconds - (self._loop.time() - self._begin)
+        if left > 0:
+            await asyncio.sleep(left)
+        if self._life is not None and self._life.done():
+            await self._life
+            raise AssertionError("the agent ended")
 
-    async def _collect(self) -> None:
-        inventory = await self._driver.inventory()
-        self._document.identify(inventory)
-        if inventory.family == "Ascend910A3":
-            self._take_in([SourceAnswered("switch", NODE_SUBJECT, self._wall_clock())])
-        around = surroundings(
-            self._report, self._wall_clock, self._driver, listen=self._listeners.append
+    async def _do(self, step: dict[str, Any]) -> None:
+        match step["do"]:
+            case "start-agent":
+                await self._start()
+            case "stop-agent":
+                assert step["signal"] == "SIGTERM", step
+                await self._end()
+            case "api-server":
+                self.cluster.do(step["action"])
+            case "configmap":
+                self._edit(step)
+            case "pod":
+                self._pod(step)
+            case "file":
+                self._file(step)
+            case "link-without-event" | "hccn":
+                self._tool.do(step)
+            case "link":
+                self._tool.do(step)
+                self._driver.do(step)
+            case "switch":
+                self._switches.do(step, self._wall_clock())
+            case _:
+                self._driver.do(step)
+
+    async def _start(self) -> None:
+        """Begin a life of the agent; upstream may have ended and be started anew, ours runs on."""
+        if self._life is not None:
+            return
+        self._driver.subscribe()
+        self.played.lives += 1
+        configuration = AgentConfiguration(
+            node_name=NODE,
+            state_dir=self._place / "state",
+            driver_root=self._place / "driver",
+            trust_driver=True,
+            documents=("device-info",),
+            bmc=BmcAlarms(enabled=False),
+            fault_config_dir=self._place / "fault-config",
+            shadow=self._in_shadow,
         )
-        with contextlib.suppress(asyncio.CancelledError), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("collectors.links.HccnTool", self._tool.here)
-            await asyncio.gather(ChipFaults().run(around), Links().run(around))
+        (self._place / "state").mkdir(exist_ok=True)
+        self.agent = Agent(
+            configuration,
+            cast("Store", self.cluster),
+            cast("Driver", self._driver),
+            cast("Leaving", SimpleNamespace(begin=lambda: None)),
+        )
+        self._life = asyncio.create_task(self.agent.run(), name="agent")
 
-    def _report(self, reports: Sequence[Report]) -> None:
-        self._take_in(reports)
-        for listener in self._listeners:
-            listener(reports)
+    async def _end(self) -> None:
+        if self._life is not None:
+            self._stop()
+            assert await self._life == 0
+            self._life = None
 
-    def _take_in(self, inputs: Sequence[Input]) -> None:
-        self._state, _ = step(self._state, inputs, self._wall_clock(), self._tables)
-        if self._writing is None:
-            self._writing = self._loop.call_later(WRITE_SECONDS, self._publish)
-        deadline_ms = next_deadline_ms(self._state, self._tables)
-        if deadline_ms is not None:
-            self._loop.call_later((deadline_ms - self._wall_clock()) / 1000, self._take_in, ())
+    def _take_stop(self, told: Callable[[], object]) -> None:
+        self._stop = told
 
-    def _publish(self) -> None:
-        self._writing = None
-        wanted = self._document.wanted()
-        if wanted is None:
+    def _edit(self, step: dict[str, Any]) -> None:
+        """What an operator does to a ConfigMap."""
+        name = step["name"]
+        if name == "mindx-dl-deviceinfo":
+            name = device_info_name(NODE)
+        if step["action"] == "delete":
+            self.cluster.remove(DEVICE_INFO_NAMESPACE, name)
             return
-        if wanted.content == self._content:
+        data, labels = step["data"], step.get("labels", dict([REPORT_LABEL]))
+        if step["action"] == "edit":
+            there = self.cluster.documents[DEVICE_INFO_NAMESPACE, name]
+            data = _merged(there.data, data)
+            labels = _merged(there.labels, labels)
+        self.cluster.change(Document(DEVICE_INFO_NAMESPACE, name, data, labels))
+
+    def _pod(self, step: dict[str, Any]) -> None:
+        if step["action"] == "delete":
+            self.cluster.end(step["name"])
             return
-        self._content = wanted.content
-        self._stamp = max(self._wall_clock() // 1000, self._stamp + 1)
-        assert wanted.stamped is not None
-        document = wanted.stamped(self._stamp)
-        self._document.verify(document)
-        self.shown.append(Shown(self._at_ms(), document.data, document.labels))
-        done = Acknowledged(document.name, wanted.revision, self._wall_clock())
-        self._state, _ = step(self._state, [done], self._wall_clock(), self._tables)
+        chips = step["annotations"]["huawei.com/AscendReal"].split(",")
+        assigned = step["annotations"]["huawei.com/Ascend910"].split(",")
+        self.cluster.run(PodUsage(step["name"], NODE, tuple(chips), tuple(assigned)))
+
+    def _file(self, step: dict[str, Any]) -> None:
+        """A file of the fault configuration, there before the agent starts."""
+        directory = self._place / "fault-config"
+        directory.mkdir(exist_ok=True)
+        content = step["content"]
+        text = content if isinstance(content, str) else json.dumps(content)
+        (directory / step["name"]).write_text(text)
+
+    def _changed(self, name: str, document: Document | None, by: str) -> None:
+        if name == device_info_name(NODE):
+            data = None if document is None else document.data
+            labels = {} if document is None else document.labels
+            self.played.shown.append(Shown(self._at_ms(), data, labels, by))
+
+
+class _Chance(random.Random):
+    """Jitter in steps of the clock, so that no pause leaves less than a step."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return round(super().uniform(a, b) * 1024) / 1024
+
+
+async def _at_once(function: Callable[..., object], *arguments: object) -> object:
+    """Instead of a thread, whose work would take no time."""
+    return function(*arguments)
+
+
+@contextlib.asynccontextmanager
+async def _no_pages(*_: object, **__: object) -> AsyncIterator[None]:
+    yield
+
+
+def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
+    merged = {key: value for key, value in old.items() if patch.get(key, "") is not None}
+    return merged | {key: value for key, value in patch.items() if value is not None}

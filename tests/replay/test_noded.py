@@ -56,7 +56,7 @@ async def test_recording(name: str) -> None:
                 continue  # the next step belongs to this one
             # Just before the next step, which is noted when it is done, up to 30 ms later.
             await player.until(next_ms - 40)
-            document = player.cluster.document
+            document = player.document
             ours = ABSENT if document is None else parsed(document.data, document.labels)
             found = different(upstream_at(recording, next_ms - 40), ours)
             check(f"noded/{name}@{next_ms}", found)

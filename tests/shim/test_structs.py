@@ -48,7 +48,7 @@ _OURS: dict[str, Any] = {
     "dcmi_dms_fault_event": abi.DmsFaultEvent,
     "dcmi_event": abi.Event,
     "dcmi_event_filter": abi.EventFilter,
-    "dcmi_proc_mem_info": structs.ProcessMemory,
+    "dcmi_proc_mem_info": abi.ProcessMemory,
     "dcmi_board_info": abi.BoardInfo,
     "dcmi_pcie_link_bandwidth_info": structs.PcieLinkBandwidth,
     "dcmi_hccs_statistic_info": structs.HccsStatistic,

@@ -316,12 +316,13 @@ int dcmi_get_device_info(int card, int device, int main_command, unsigned int su
                          void *buffer, unsigned int *size)
 {
     CHIP(card, device);
-    long long pod;
+    long long pod, server = 5;
+    number_in(open_file("r", "server"), &server);
     if (main_command != 12 || sub_command != 1 || !number_in(open_file("r", "pod"), &pod))
         return UNSUPPORTED;
     if (*size < sizeof(struct super_pod))
         return INVALID;
-    struct super_pod info = {.sdid = chip.logic, .size = 384, .pod = pod, .server = 5};
+    struct super_pod info = {.sdid = chip.logic, .size = 384, .pod = pod, .server = server};
     memcpy(buffer, &info, sizeof info);
     *size = sizeof info;
     return 0;

@@ -1,0 +1,203 @@
+"""Kubernetes Events of a real agent on a real API server (``spec/device-plugin.md`` 6.1)."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.end_to_end.node import Node
+    from tests.end_to_end.places import Cluster
+
+pytestmark = pytest.mark.apiserver
+
+EVENTS = "/api/v1/namespaces/kube-system/events"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+SEVERE, ONE_OFF, MEMORY = "80E3A201", "8C204E00", "80E01801"
+
+
+@pytest.fixture
+def told(cluster_node: Node, cluster: Cluster) -> Callable[[], list[dict[str, Any]]]:
+    """The Events about this node, in the order in which they were written."""
+    cluster.plane.request("DELETE", EVENTS)
+    cluster_node.environment["HOSTNAME"] = "agent-abcde"
+
+    def events() -> list[dict[str, Any]]:
+        found = cluster.plane.request("GET", EVENTS)["items"]
+        mine = [event for event in found if event["source"].get("host") == cluster_node.name]
+        return sorted(mine, key=lambda event: int(event["metadata"]["resourceVersion"]))
+
+    return events
+
+
+def counted(events: list[dict[str, Any]]) -> int:
+    return sum(event["count"] for event in events)
+
+
+def reasons(events: list[dict[str, Any]], code: str) -> list[str]:
+    return [event["reason"] for event in events if f"faultCodes:{code}" in event["message"]]
+
+
+def test_an_occurrence_a_notice_and_a_recovery(
+    cluster_node: Node, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """EX-43."""
+    node = cluster_node
+    node.start()
+    node.healthy()
+    before = time.time()
+    node.emulator.occur(2, SEVERE)
+    node.emulator.once(2, ONE_OFF)
+    node.wait(lambda: len(told()) == 2, "occurrence and notice are told", 5)
+    node.emulator.recover(2, SEVERE)
+    node.wait(lambda: len(told()) == 3, "the recovery is told", 5)
+    occur, notice, recovery = told()
+    at = datetime.fromisoformat(occur["eventTime"])
+    assert before - 1 < at.timestamp() < time.time()
+    assert {key: occur[key] for key in occur if key not in ("metadata", "eventTime")} == {
+        "type": "Warning",
+        "reason": "Occur",
+        "action": "SeparateNPU",
+        "message": (
+            "device fault, nodeName:node-1, assertion:Occur, cardID:2, deviceID:0, "
+            "faultCodes:80E3A201, faultLevelName:SeparateNPU, "
+            f"alarmRaisedTime:{at:%Y-%m-%d %H:%M:%S}"
+        ),
+        "involvedObject": {
+            "kind": "pod",
+            "namespace": "kube-system",
+            "name": "agent-abcde",
+            "apiVersion": "v1",
+        },
+        "source": {"component": "device-plugin", "host": "node-1"},
+        "reportingComponent": "device-plugin",
+        "reportingInstance": "agent-abcde",
+        "firstTimestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        "lastTimestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        "count": 1,
+    }
+    assert [(one["type"], one["reason"], one["action"]) for one in (occur, notice, recovery)] == [
+        ("Warning", "Occur", "SeparateNPU"),
+        ("Normal", "Notice", "RestartBusiness"),
+        ("Normal", "Recovery", "SeparateNPU"),
+    ]
+    time.sleep(3)
+    assert len(told()) == 3, "audits tell nothing of it again"
+
+
+def test_of_a_burst_all_is_told(
+    cluster_node: Node, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """As ``many-faults-and-the-event-limiter``: upstream lets 11 of 32 through."""
+    node = cluster_node
+    node.start()
+    node.healthy()
+    for chip in range(8):
+        for code in ("80E21007", "80818C06"):
+            node.emulator.occur(chip, code)
+    for chip in range(8):
+        for code in ("80E21007", "80818C06"):
+            node.emulator.recover(chip, code)
+    node.wait(lambda: counted(told()) == 32, "all are told", 40)
+    events = told()
+    assert len(events) == 14
+    assert all("cardID:" in event["message"] for event in events)
+    text = node.ask("/metrics")[1]
+    assert 'npu_vigil_events_total{result="sent"} 14.0' in text
+    assert "npu_vigil_events_merged_total 18.0" in text
+
+
+def test_what_happens_in_an_outage_is_told_after_it(
+    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    node = cluster_node
+    node.start()
+    node.healthy()
+    cluster.plane.stop_apiserver()
+    began = time.time()
+    node.emulator.occur(3, SEVERE)
+    node.wait(lambda: "occur" in node.assertions(SEVERE), "the fault is journaled")
+    node.emulator.recover(3, SEVERE)
+    node.wait(lambda: "recover" in node.assertions(SEVERE), "the recovery is journaled")
+    ended = time.time()
+    time.sleep(1.5)
+    cluster.plane.start_apiserver()
+    node.wait(lambda: len(told()) == 2, "both are told")
+    assert reasons(told(), SEVERE) == ["Occur", "Recovery"]
+    for event in told():
+        at = datetime.fromisoformat(event["eventTime"]).timestamp()
+        assert began - 1 < at < ended + 1, "their own times"
+    assert node.logged().count("no Events can be written") == 1
+
+
+def test_kill_9_in_the_outage(
+    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    node = cluster_node
+    node.start()
+    node.healthy()
+    node.emulator.occur(1, MEMORY)
+    node.wait(lambda: len(told()) == 1, "the first fault is told", 5)
+    cluster.plane.kill_apiserver()
+    node.emulator.occur(3, SEVERE)
+    node.wait(lambda: "occur" in node.assertions(SEVERE), "the fault is journaled")
+    node.emulator.recover(3, SEVERE)
+    node.wait(lambda: "recover" in node.assertions(SEVERE), "the recovery is journaled")
+    node.kill()
+    node.start()
+    node.up()
+    node.kill()
+    node.start()
+    cluster.plane.start_apiserver()
+    node.wait(lambda: len(told()) >= 3, "both are told")
+    time.sleep(2)
+    assert reasons(told(), SEVERE) == ["Occur", "Recovery"]
+    assert reasons(told(), MEMORY) == ["Occur"], "what was told is not told again"
+    assert counted(told()) == 3
+
+
+def test_without_rights_it_is_said_once_and_the_rest_works(
+    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    node, plane = cluster_node, cluster.plane
+    rights = {
+        "metadata": {"name": "no-events"},
+        "rules": [
+            {
+                "apiGroups": ["", "coordination.k8s.io"],
+                "resources": ["configmaps", "leases"],
+                "verbs": ["*"],
+            }
+        ],
+    }
+    binding = {
+        "metadata": {"name": "no-events"},
+        "subjects": [{"kind": "User", "apiGroup": RBAC.split("/")[2], "name": "stranger"}],
+        "roleRef": {
+            "apiGroup": RBAC.split("/")[2],
+            "kind": "ClusterRole",
+            "name": "no-events",
+        },
+    }
+    plane.request("POST", f"{RBAC}/clusterroles", rights)
+    plane.request("POST", f"{RBAC}/clusterrolebindings", binding)
+    node.options += ["--kubeconfig", str(plane.kubeconfig_of("stranger-token"))]
+    try:
+        node.start()
+        node.healthy()
+        for chip in range(4):
+            node.emulator.occur(chip, SEVERE)
+        node.until(lambda now: all(now.codes(chip) for chip in range(4)), "all are shown")
+        refused = 'npu_vigil_events_total{result="refused"} 4.0'
+        node.wait(lambda: refused in node.ask("/metrics")[1], "all were refused")
+    finally:
+        plane.request("DELETE", f"{RBAC}/clusterrolebindings/no-events")
+        plane.request("DELETE", f"{RBAC}/clusterroles/no-events")
+    assert "npu_vigil_events_waiting 0.0" in node.ask("/metrics")[1]
+    assert node.logged().count("refuses Events") == 1
+    assert told() == []

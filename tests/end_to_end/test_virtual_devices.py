@@ -1,0 +1,47 @@
+"""A node with virtual devices is unsupported: it is said so, and nothing wrong is published."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.end_to_end.node import Node
+
+
+def test_no_device_info_while_a_chip_is_cut(folder_node: Node) -> None:
+    node = folder_node
+    node.give_bmc(node.state_dir.parent)
+    node.emulator.virtual(3, 2)
+    node.start()
+    node.up()
+    node.wait(lambda: node.status()["driver"]["virtual_chips"] == [3], "the agent knows")
+    time.sleep(2.5)  # longer than a first document waits for anything
+    assert node.shown() is None
+    status, reasons = node.ask("/readyz")
+    assert status == 503
+    assert "virtual devices are not supported" in str(reasons)
+    assert "device-info is not written: virtual devices are not supported" in node.logged()
+    assert "npu_vigil_driver_virtual_chips 1.0" in node.ask("/metrics")[1]
+    assert node.ask("/healthz")[0] == 200
+    assert node.status()["heartbeat"]["beats"] > 0
+    assert node.status()["blind"] == [], "the BMC is asked as ever"
+
+
+def test_what_was_published_before_stays(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    node.stop()
+    before = node.place.read(node.document)
+    node.emulator.virtual(0, 1)
+    node.emulator.occur(5, "80E01801")
+    node.start()
+    node.up()
+    node.wait(lambda: node.status()["driver"]["virtual_chips"] == [0], "the agent knows")
+    time.sleep(2.5)
+    assert node.place.read(node.document) == before
+    node.emulator.virtual(0, 0)
+    node.stop()
+    node.start()
+    node.until(lambda now: "80E01801" in now.codes(5), "a whole node is published")

@@ -1,0 +1,95 @@
+"""What stands beside the document: Kubernetes Events of the real device plugin, found in ours.
+
+Upstream drops Events over its limit and ours merges them, so each of upstream's must be in ours, as
+often as upstream has it; what only ours has is no difference. Names and times of Events vary.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.compatibility import ABSENT, PRESENT, Difference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from stores.base import Event
+
+RELEASE = "EventReleaseUpgradeFault"
+_FAULT = re.compile(
+    r"device fault, nodeName:\S+, assertion:(?P<reason>\w+), cardID:(?P<cards>[\d ]+), "
+    r"deviceID:(?P<devices>[\d ]+), faultCodes:(?P<codes>[0-9A-F ]+), "
+    r"faultLevelName:(?P<action>\w+), alarmRaisedTime:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    r"(, lastRaisedTime:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, count:(?P<count>\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """One thing that was told: of a code on a chip, or of a reason that was removed from it."""
+
+    kind: str
+    reason: str
+    action: str
+    place: str
+    code: str
+
+
+@dataclass
+class _Told:
+    """One Event: any of ``tellings``, ``left`` times."""
+
+    tellings: frozenset[Telling]
+    left: int
+
+
+def missing_events(
+    upstream: Iterable[Mapping[str, Any]], ours: Iterable[Event]
+) -> Iterator[Difference]:
+    """Which of upstream's Events (``type``, ``reason``, ``action``, ``message``) ours lacks."""
+    told = [one for event in ours for one in _of_ours(event)]
+    # Those about one thing alone first: a merged one can stand for others.
+    told.sort(key=lambda one: len(one.tellings))
+    for event in upstream:
+        for telling in _tellings(**{key: event[key] for key in _MEMBERS}):
+            found = next((one for one in told if one.left and telling in one.tellings), None)
+            if found is None:
+                what = f"{telling.reason} {telling.action} {telling.place} {telling.code}"
+                yield Difference(f"$.events.{what}", PRESENT, ABSENT)
+            else:
+                found.left -= 1
+
+
+_MEMBERS = ("type", "reason", "action", "message")
+
+
+def _of_ours(event: Event) -> Iterator[_Told]:
+    kind = "Normal" if event.normal else "Warning"
+    if event.involved.kind == "ConfigMap":
+        return
+    tellings = frozenset(_tellings(kind, event.reason, event.action, event.message))
+    if event.reason == RELEASE:
+        yield from (_Told(frozenset([telling]), 1) for telling in tellings)
+    else:
+        yield _Told(tellings, event.count)
+
+
+def _tellings(type: str, reason: str, action: str, message: str) -> Iterator[Telling]:  # noqa: A002
+    if reason == RELEASE:
+        for name, reasons in json.loads(message).items():
+            for one in reasons:
+                code = f"{one['fault_code']} {one['fault_level']} {one['upgrade_type']}"
+                yield Telling(type, reason, action, name, code)
+        return
+    said = _FAULT.fullmatch(message)
+    assert said is not None, message
+    assert said["reason"] == reason
+    assert said["action"] == action
+    places = zip(said["cards"].split(), said["devices"].split(), strict=True)
+    codes = said["codes"].split()
+    for card, device in places:
+        for code in codes:
+            yield Telling(type, reason, action, f"{card}.{device}", code)

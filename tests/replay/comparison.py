@@ -1,0 +1,228 @@
+"""Compares what two programs published when the same happened: state by state, in their order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from contract.device_info import decode
+from tests.compatibility import ABSENT, PRESENT, Difference, different
+from tests.replay.player import OPERATOR, Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+FAULT_TIME_TOLERANCE_MS = 250
+QUERIED_MS = 1_000
+"""How much later than ours upstream's times of what it found by a query can be: one cycle."""
+FIRST_LOOK_MS = 5_500
+"""The same at a start: its first look at the chips."""
+EARLIER_SECONDS = 7
+"""How much earlier than upstream ours can be by upstream's cycles alone (1 s and 5 s)."""
+ONE_OFF_SECONDS = 5.1
+"""How long ours shows a one-off event at least, and upstream at most: until its next 5 s cycle."""
+CYCLE_MS = 1_000
+"""Upstream writes what changes within one cycle together; ours may write it piece by piece."""
+_INSIDE = ("DeviceInfoCfg", "SwitchInfoCfg", "UpgradeFaultReason")
+_FIRST_TIME_MS = 1_500_000_000_000
+_GAP_COST = 2.0
+"""What a state that only one of both has costs; a pair costs 1 per difference."""
+
+
+@dataclass(frozen=True)
+class StateAt:
+    """What the store had from ``at_ms`` on, as one tree without what varies from run to run."""
+
+    at_ms: int
+    by: str
+    tree: Any
+
+
+def parsed(shown: Shown) -> Any:
+    """The document as one tree, without what varies from run to run.
+
+    The check code is no part of it: ``decode`` has proved it right. ``UpdateTime`` must be a stamp.
+    What an operator did is done to what was there, so it is only said that it was done.
+    """
+    if shown.by == OPERATOR:
+        return {"by": OPERATOR, "deleted": shown.data is None}
+    assert shown.data is not None, "nobody else deletes it"
+    tree: dict[str, Any] = {"labels": shown.labels} | dict(sorted(shown.data.items()))
+    decode(shown.data, "recording")
+    for key in _INSIDE:
+        if key in tree:
+            tree[key] = json.loads(tree[key])
+    inner = tree["DeviceInfoCfg"]["DeviceInfo"]
+    tree["DeviceInfoCfg"]["CheckCode"] = "right"
+    for stamped in (inner, tree.get("SwitchInfoCfg")):
+        if stamped is not None:
+            assert isinstance(stamped["UpdateTime"], int)
+            stamped["UpdateTime"] = "a stamp"
+    if "SwitchInfoCfg" in tree:
+        switch = tree["SwitchInfoCfg"]
+        switch["FaultCode"] = [json.loads(event) for event in switch["FaultCode"]]
+    devices = inner["DeviceList"]
+    for key in devices:
+        if key.endswith("-Fault"):
+            devices[key] = json.loads(devices[key])
+    return _moved(tree, shown.ahead_ms)
+
+
+def _moved(tree: Any, ahead_ms: int) -> Any:
+    """The same with all times in milliseconds ``ahead_ms`` earlier."""
+    if ahead_ms == 0:
+        return tree
+    if isinstance(tree, dict):
+        return {key: _moved(value, ahead_ms) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_moved(value, ahead_ms) for value in tree]
+    is_time = isinstance(tree, int) and tree > _FIRST_TIME_MS
+    return tree - ahead_ms if is_time else tree
+
+
+def real_plugin(recording: dict[str, Any]) -> list[Shown]:
+    """What the real program published."""
+    shown: list[Shown] = []
+    labels: dict[str, str] = {}
+    for row in recording["observed"]:
+        if "data" in row or "deleted" in row:
+            labels = row.get("labels", labels)
+            shown.append(Shown(row["at_ms"], row.get("data"), labels, row.get("by", "plugin")))
+    return shown
+
+
+def states(shown: Sequence[Shown]) -> list[StateAt]:
+    """The states that follow one another; a refresh is none."""
+    found: list[StateAt] = []
+    for one in shown:
+        tree = parsed(one)
+        if not found or tree != found[-1].tree or one.by == OPERATOR:
+            found.append(StateAt(one.at_ms, one.by, tree))
+    return found
+
+
+def compared(recording: dict[str, Any], shown: Sequence[Shown]) -> list[Difference]:
+    """How ``shown``, which is ours, differs from what the real program published."""
+    has_one_offs = any(step["do"] == "once" for step in recording["steps"])
+    later_seconds = ONE_OFF_SECONDS if has_one_offs else 0.0
+    upstream = states(real_plugin(recording))
+    return list(differences(upstream, states(shown), later_seconds=later_seconds))
+
+
+def differences(
+    upstream: Sequence[StateAt], ours: Sequence[StateAt], *, later_seconds: float = 0.0
+) -> Iterator[Difference]:
+    """What differs, by the number of upstream's state: ``$[2]``; what only ours has is behind it:
+    ``$[2+1]``. The pairs are those with the fewest differences. Ours may not be later than
+    upstream, but for ``later_seconds`` where the recording has one-off events.
+    """
+    at_start = _at_start(upstream)
+
+    @cache
+    def pair(i: int, j: int) -> tuple[Difference, ...]:
+        path = f"$[{i}]"
+        theirs, mine = upstream[i], ours[j]
+        if theirs.by == OPERATOR or mine.by == OPERATOR:
+            return tuple(different(theirs.tree, mine.tree, path))
+        tree = _with_times_of(theirs.tree, mine.tree, at_start)
+        found = list(different(theirs.tree, tree, path))
+        seconds = (mine.at_ms - theirs.at_ms) / 1000
+        if seconds > later_seconds or seconds < -EARLIER_SECONDS:
+            how = f"{seconds:.0f} s later" if seconds > 0 else f"over {EARLIER_SECONDS} s earlier"
+            found.append(Difference(f"{path} (time)", "in time", how))
+        return tuple(found)
+
+    def extra(j: int) -> float:
+        """What it costs that only ours has this state; one that goes on within a cycle is free."""
+        return 0.0 if _is_brief(ours, j) else _GAP_COST
+
+    @cache
+    def cost(i: int, j: int) -> float:
+        if i == len(upstream) or j == len(ours):
+            return (len(upstream) - i) * _GAP_COST + sum(map(extra, range(j, len(ours))))
+        return min(
+            len(pair(i, j)) + cost(i + 1, j + 1),
+            _GAP_COST + cost(i + 1, j),
+            extra(j) + cost(i, j + 1),
+        )
+
+    i = j = more = 0
+    while i < len(upstream) or j < len(ours):
+        both = i < len(upstream) and j < len(ours)
+        if both and cost(i, j) == len(pair(i, j)) + cost(i + 1, j + 1):
+            yield from pair(i, j)
+            i, j, more = i + 1, j + 1, 0
+        elif i < len(upstream) and cost(i, j) == _GAP_COST + cost(i + 1, j):
+            yield Difference(f"$[{i}]", PRESENT, ABSENT)
+            i, more = i + 1, 0
+        else:
+            if not _is_brief(ours, j):
+                more += 1
+                yield Difference(f"$[{i - 1}+{more}]", ABSENT, PRESENT)
+            j += 1
+
+
+def _is_brief(ours: Sequence[StateAt], j: int) -> bool:
+    return j + 1 < len(ours) and ours[j + 1].at_ms - ours[j].at_ms < CYCLE_MS
+
+
+def _at_start(upstream: Sequence[StateAt]) -> frozenset[tuple[str, str]]:
+    """Device and code of what was there at the start: it has the time of the first look at it."""
+    first = next((state.tree for state in upstream if state.by != OPERATOR), None)
+    return frozenset(
+        (fault["npu_name"], code)
+        for fault in ([] if first is None else _faults(first))
+        for code in fault["fault_time_and_level_map"]
+    )
+
+
+def _with_times_of(upstream: Any, mine: Any, at_start: frozenset[tuple[str, str]]) -> Any:
+    """``mine`` with upstream's times where they are the same but for the tolerance."""
+    ours = json.loads(json.dumps(mine))
+    theirs_by_name = {(one["npu_name"], one["fault_type"]): one for one in _faults(upstream)}
+    for other in _faults(ours):
+        one = theirs_by_name.get((other["npu_name"], other["fault_type"]))
+        if one is None:
+            continue
+        times, our_times = one["fault_time_and_level_map"], other["fault_time_and_level_map"]
+        for code in times.keys() & our_times.keys():
+            theirs, our_time = times[code]["fault_time"], our_times[code]["fault_time"]
+            earlier = FIRST_LOOK_MS if (one["npu_name"], code) in at_start else QUERIED_MS
+            if -FAULT_TIME_TOLERANCE_MS - earlier <= our_time - theirs <= FAULT_TIME_TOLERANCE_MS:
+                our_times[code]["fault_time"] = theirs
+        if times == our_times and _codes(one) == _codes(other):
+            # Whose order varies where they arrive within a few ms.
+            other["fault_code"] = one["fault_code"]
+    reasons, our_reasons = upstream["UpgradeFaultReason"], ours["UpgradeFaultReason"]
+    for name in reasons.keys() & our_reasons.keys():
+        for reason, our_reason in zip(reasons[name], our_reasons[name], strict=False):
+            if abs(reason["upgrade_time"] - our_reason["upgrade_time"]) <= FAULT_TIME_TOLERANCE_MS:
+                our_reason["upgrade_time"] = reason["upgrade_time"]
+    _close_switch_times(upstream, ours)
+    return ours
+
+
+def _codes(fault: Any) -> list[str]:
+    return sorted(fault["fault_code"].split(","))
+
+
+def _close_switch_times(upstream: Any, ours: Any) -> None:
+    """The same for the times of switch faults, which are inside of the event's text, too."""
+    theirs, mine = upstream.get("SwitchInfoCfg"), ours.get("SwitchInfoCfg")
+    if theirs is None or mine is None:
+        return
+    pairs = list(zip(theirs["FaultCode"], mine["FaultCode"], strict=False))
+    for key in theirs["FaultTimeAndLevelMap"].keys() & mine["FaultTimeAndLevelMap"].keys():
+        pairs.append((theirs["FaultTimeAndLevelMap"][key], mine["FaultTimeAndLevelMap"][key]))
+    for one, other in pairs:
+        for member in ("AlarmRaisedTime", "fault_time"):
+            if member in one and abs(one[member] - other[member]) <= FAULT_TIME_TOLERANCE_MS:
+                other[member] = one[member]
+
+
+def _faults(tree: Any) -> list[Any]:
+    devices = tree["DeviceInfoCfg"]["DeviceInfo"]["DeviceList"]
+    return [fault for key, faults in devices.items() if key.endswith("-Fault") for fault in faults]

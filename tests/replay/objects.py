@@ -1,0 +1,77 @@
+"""What only Kubernetes has, in memory: the Events of a cluster, and one Node."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from stores.base import Interrupted, NodeObject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from stores.base import Event
+
+
+class RecordedObjects:
+    """The ``ClusterObjects`` of a recorded cluster; ``request`` fails while it is away."""
+
+    def __init__(self, request: Callable[[], Awaitable[None]], is_up: Callable[[], bool]) -> None:
+        self.events: dict[str, Event] = {}
+        self.node = NodeObject({}, {}, "1")
+        self._request = request
+        self._is_up = is_up
+        self._watches: list[asyncio.Queue[NodeObject | Interrupted]] = []
+
+    def change_node(
+        self, labels: dict[str, str | None], annotations: dict[str, str | None]
+    ) -> None:
+        """Somebody sets labels and annotations of the Node; ``None`` removes one."""
+        self.node = NodeObject(
+            _merged(self.node.labels, labels),
+            _merged(self.node.annotations, annotations),
+            str(int(self.node.version) + 1),
+        )
+        if self._is_up():
+            self._tell(self.node)
+
+    def came(self) -> None:
+        """The API server is back."""
+        self._tell(self.node)
+
+    def went(self) -> None:
+        """The API server is away."""
+        self._tell(Interrupted("connection refused"))
+
+    async def record(self, event: Event) -> None:
+        await self._request()
+        self.events.setdefault(event.name, event)
+
+    async def get_node(self, node: str) -> NodeObject:
+        await self._request()
+        return self.node
+
+    async def set_node(
+        self, node: str, labels: dict[str, str], annotations: dict[str, str]
+    ) -> None:
+        await self._request()
+        self.change_node({**labels}, {**annotations})
+
+    async def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
+        told: asyncio.Queue[NodeObject | Interrupted] = asyncio.Queue()
+        self._watches.append(told)
+        try:
+            yield self.node if self._is_up() else Interrupted("connection refused")
+            while True:
+                yield await told.get()
+        finally:
+            self._watches.remove(told)
+
+    def _tell(self, node: NodeObject | Interrupted) -> None:
+        for told in self._watches:
+            told.put_nowait(node)
+
+
+def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
+    merged = {key: value for key, value in old.items() if patch.get(key, "") is not None}
+    return merged | {key: value for key, value in patch.items() if value is not None}
