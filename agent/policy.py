@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from agent import durations, frequencies
 from agent.adoption import adopt, release
-from agent.deadlines import deadline_ms_of, due_ms_of, expire
+from agent.deadlines import expire
 from agent.draft import Draft, judge, level_of, without
+from agent.dues import deadline_ms_of, due_ms_of
 from agent.ending import end
 from agent.event_order import is_another, is_before, is_over, is_recent
 from agent.reconfiguration import configured
@@ -157,12 +158,9 @@ def is_one_off_waiting(state: State, document: str) -> bool:
 
 
 def _time_of(item: Input) -> int:
-    match item:
-        case Observation():
-            return item.seen_at_ms
-        case SourceBlind():
-            return item.since_ms
-    return item.at_ms
+    if isinstance(item, Observation):
+        return item.seen_at_ms
+    return item.since_ms if isinstance(item, SourceBlind) else item.at_ms
 
 
 def _sooner(
@@ -172,10 +170,12 @@ def _sooner(
     draft: Draft,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
-    due = None
-    if isinstance(item, Observation | Adopted):
-        due = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
-    return min((due for due in (deadline_ms, due) if due is not None), default=None)
+    if not isinstance(item, Observation | Adopted):
+        return deadline_ms
+    due_ms = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
+    if due_ms is None or deadline_ms is None:
+        return due_ms if deadline_ms is None else deadline_ms
+    return min(due_ms, deadline_ms)
 
 
 def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
@@ -188,6 +188,10 @@ def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
 
 
 def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
+    if isinstance(item, Observation):
+        if item.code == RESET_FINISHED and item.subject.kind == "chip":
+            return known  # it asks for an audit; it is no fault
+        return _ASSERTED[item.assertion](known, known.faults.get(item.code), item, draft)
     if isinstance(item, Adopted):
         return adopt(known, item, draft)
     if isinstance(item, Released):
@@ -197,26 +201,11 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
         if known.blind.get(item.source) == blindness:
             return known
         return replace(known, blind=known.blind | {item.source: blindness})
-    if isinstance(item, SourceAnswered):
-        if item.source in known.answered and item.source not in known.blind:
-            return known
-        answered = tuple(sorted({*known.answered, item.source}))
-        blind = {source: why for source, why in known.blind.items() if source != item.source}
-        return replace(known, answered=answered, blind=blind)
-    if item.code == RESET_FINISHED and item.subject.kind == "chip":
-        return known  # it asks for an audit; it is no fault
-    held = known.faults.get(item.code)
-    match item.assertion:
-        case Assertion.OCCUR:
-            return _occur(known, held, item, draft)
-        case Assertion.ONCE:
-            return _once(known, held, item, draft)
-        case Assertion.PRESENT:
-            return _present(known, held, item, draft)
-        case Assertion.RECOVER:
-            return _recover(known, held, item, draft)
-        case Assertion.ABSENT:
-            return _absent(known, held, item, draft)
+    if item.source in known.answered and item.source not in known.blind:
+        return known
+    answered = tuple(sorted({*known.answered, item.source}))
+    blind = {source: why for source, why in known.blind.items() if source != item.source}
+    return replace(known, answered=answered, blind=blind)
 
 
 def _absent(
@@ -455,6 +444,21 @@ def _update(
 
 
 def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
-    kept = {code: ended for code, ended in known.ended.items() if is_recent(ended, item.seen_at_ms)}
+    """The recoveries of a moment ago with this one; those that cannot matter any more are gone.
+
+    They are in order of time, so the old ones are in front: a flood has hundreds of them.
+    """
+    kept = without(known.ended, item.code)
     kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
+    while not is_recent(kept[(oldest := next(iter(kept)))], item.seen_at_ms):
+        del kept[oldest]
     return kept
+
+
+_ASSERTED = {
+    Assertion.OCCUR: _occur,
+    Assertion.ONCE: _once,
+    Assertion.PRESENT: _present,
+    Assertion.RECOVER: _recover,
+    Assertion.ABSENT: _absent,
+}

@@ -156,6 +156,7 @@ class Verdicts:
         """From now on judge by ``tables``, which are those of ``texts``; all that is known, too."""
         if texts == self.texts:
             return
+        self.take(())  # what was due before is judged by the rules of before
         self.texts, self.tables = texts, tables
         self._journal_texts()
         self.take([Configured(texts.digest, self._wall_clock())])
