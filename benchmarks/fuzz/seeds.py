@@ -7,8 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from contract.customization import CUSTOMIZATION_KEY
+from contract.device_info import decode
+from contract.errors import DocumentError
 from contract.fault_codes import FAULT_CODE_KEY
-from contract.fault_configuration import FAULT_CONFIG_NAME
+from contract.fault_configuration import FAULT_CONFIG_NAME, InForce, judge_texts
 from contract.switch_levels import SWITCH_FAULT_CODE_KEY
 from tests.vectors import VECTORS
 
@@ -66,6 +68,16 @@ POD_FRAMES = (
     '{"type":"MODIFIED","object":{"metadata":{"uid":"u-3","resourceVersion":"11"},"spec":{}}}\n'
     '{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}',
 )
+NODES = (
+    '{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"node-1",'
+    '"resourceVersion":"5","labels":{"servertype":"Ascend910B-20"},"annotations":{'
+    '"baseDeviceInfos":"{\\"Ascend910-0\\":{\\"IP\\":\\"192.168.100.10\\"}}"}}}]}',
+)
+NODE_FRAMES = (
+    '{"type":"MODIFIED","object":{"metadata":{"name":"node-1","resourceVersion":"8",'
+    '"labels":{"a":"b"}}}}',
+    '{"type":"DELETED","object":{"metadata":{"name":"node-1","resourceVersion":"9"}}}',
+)
 
 
 @cache
@@ -75,9 +87,20 @@ def _recordings() -> tuple[dict[str, Any], ...]:
 
 
 def device_infos() -> tuple[str, ...]:
-    """The data of every state of device-info that was observed, each as one JSON object."""
+    """The data of every device-info that the real program wrote, each as one JSON object."""
     observed = (one for recording in _recordings() for one in recording["observed"])
-    return _unique(json.dumps(one["data"]) for one in observed if one.get("data"))
+    return _unique(
+        json.dumps(one["data"]) for one in observed if one.get("data") and _can_be_read(one["data"])
+    )
+
+
+def _can_be_read(data: dict[str, str]) -> bool:
+    """Whether readers take it; what operators made of a document they may not."""
+    try:
+        decode(data, "device-info")
+    except DocumentError:
+        return False
+    return True
 
 
 def isolations() -> tuple[str, ...]:
@@ -99,7 +122,9 @@ def fault_configurations() -> tuple[str, ...]:
     }
     steps = (step for recording in _recordings() for step in recording["steps"])
     found = (s["data"] for s in steps if s.get("name") == FAULT_CONFIG_NAME and "data" in s)
-    return _unique(json.dumps(data) for data in (own, *found))
+    return _unique(
+        json.dumps(data) for data in (own, *found) if not judge_texts(data, {}, InForce()).kept
+    )
 
 
 def _unique(texts: Iterator[str]) -> tuple[str, ...]:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import msgspec
 
 from agent.device_info import DeviceInfoDocument, adopted
 from agent.policy import step
 from agent.render import render
+from agent.shadow_difference import Fact, differences, facts_of
+from agent.shadow_judge import Judge, Result
 from agent.state import CHIP_SOURCE, State
 from benchmarks.fuzz import seeds
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.journal import JournalRows
+from contract import go_json
 from contract.catalogue import shipped
 from contract.customization import CUSTOMIZATION_KEY
-from contract.device_info import decode, encode, verify_published
+from contract.device_info import DEVICE_INFO_KEY, decode, encode, verify_published
 from contract.errors import DocumentError, VigilError
 from contract.families import FAMILIES
 from contract.fault_codes import FAULT_CODE_KEY
@@ -37,13 +42,14 @@ from contract.switch_levels import SWITCH_FAULT_CODE_KEY
 from dcmi_shim.hccn_answers import parse_counters, parse_link, parse_link_history
 from dcmi_shim.types import Chip, Inventory
 from stores.base import Document
+from stores.kubernetes_objects import KubernetesObjects
 from stores.kubernetes_pods import follow_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from benchmarks.fuzz.running import Target
-    from stores.base import UsageEvent
+    from stores.kubernetes_connection import Connection
 
 NODE = "node-1"
 NOW_MS = 1_800_000_000_000
@@ -75,6 +81,20 @@ def _data(text: str) -> dict[str, str]:
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise VigilError(str(error)) from None
     return data
+
+
+def _device_info(text: str) -> Document:
+    """A document; mostly with the check code of its content, or little else would be read."""
+    data = _data(text)
+    if crc32(text.encode("utf-8", "replace")) % 4:
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            outer = json.loads(data[DEVICE_INFO_KEY])
+            devices = outer["DeviceInfo"]["DeviceList"]
+            update_time = outer["DeviceInfo"]["UpdateTime"]
+            content = {"DeviceList": go_json.sorted_map(devices), "UpdateTime": update_time}
+            outer["CheckCode"] = go_json.check_code(content)
+            data[DEVICE_INFO_KEY] = json.dumps(outer)
+    return Document("kube-system", f"mindx-dl-deviceinfo-{NODE}", data, {})
 
 
 @cache
@@ -109,7 +129,7 @@ def _configure_one(key: str, text: str) -> None:
 def _remember(text: str) -> None:
     """What a document that is there tells an agent without a journal: the state that follows can
     be published, or nothing was taken over."""
-    document = Document("kube-system", f"mindx-dl-deviceinfo-{NODE}", _data(text), {})
+    document = _device_info(text)
     state = _healthy()
     made = DeviceInfoDocument(NODE, lambda: state)
     inputs = made.take_over(document)
@@ -152,22 +172,56 @@ def _statistics(text: str) -> None:
     assert all(value >= 0 for value in parse_counters(text, _HCCN_CHIP).values())
 
 
-class Pods:
-    """Lists of pods, or frames of a watch, of an API server. What is refused interrupts the watch,
-    and no usage is told."""
+@dataclass(frozen=True)
+class Watched:
+    """What an API server lists, or the frames of its watch behind the list ``listed``.
 
-    def __init__(self, name: str, good: Sequence[str], *, frames: bool) -> None:
-        self.name = name
-        self.seeds = good
-        self._frames = frames
+    What is refused interrupts the watch, and nothing is told of it.
+    """
+
+    name: str
+    seeds: Sequence[str]
+    follow: Callable[[Connection], AsyncIterator[object]]
+    listed: str = ""
 
     def feed(self, text: str) -> None:
         """See ``Target``."""
         body = text.encode("utf-8", "replace")
-        answers = Answers(seeds.PODS[0].encode(), body) if self._frames else Answers(body, b"")
-        events: list[UsageEvent] = asyncio.run(events_of(follow_pods(answers.connection)))
-        if len(events) <= self._frames:
+        answers = Answers(self.listed.encode(), body) if self.listed else Answers(body, b"")
+        events = asyncio.run(events_of(self.follow(answers.connection)))
+        if len(events) <= bool(self.listed):
             raise VigilError("interrupted")
+
+
+def _follow_node(connection: Connection) -> AsyncIterator[object]:
+    return KubernetesObjects(connection).watch_node(NODE)
+
+
+def _follow_pods_of_node(connection: Connection) -> AsyncIterator[object]:
+    return follow_pods(connection, NODE)
+
+
+@cache
+def _wanted() -> tuple[Document, dict[Fact, str]]:
+    document = _device_info(seeds.device_infos()[0])
+    return document, facts_of(document)
+
+
+def _compare(text: str) -> None:
+    """The shadow: a write that nobody can read is told, and the next good one is the same again."""
+    foreign, (wanted, facts) = _device_info(text), _wanted()
+    if crc32(text.encode("utf-8", "replace")) % 8:
+        differences(facts, facts_of(foreign))
+        return
+    judge = Judge()
+    judge.wants(NOW_MS, wanted)
+    judge.wrote(NOW_MS, wanted)
+    judge.wrote(NOW_MS + 1000, foreign)
+    judge.wrote(NOW_MS + 2000, wanted)
+    results = [one.result for one in judge.verdicts(NOW_MS + 60_000)]
+    assert results.count(Result.SAME) >= 2
+    if Result.UNREADABLE in results:
+        raise VigilError("unreadable")
 
 
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -188,8 +242,13 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "hccn-link": lambda: Parser("hccn-link", seeds.LINKS, _link),
     "hccn-link-stat": lambda: Parser("hccn-link-stat", seeds.HISTORIES, _history),
     "hccn-stat": lambda: Parser("hccn-stat", seeds.STATISTICS, _statistics),
-    "pod-list": lambda: Pods("pod-list", seeds.PODS, frames=False),
-    "pod-frame": lambda: Pods("pod-frame", seeds.POD_FRAMES, frames=True),
+    "shadow": lambda: Parser("shadow", seeds.device_infos(), _compare),
+    "pod-list": lambda: Watched("pod-list", seeds.PODS, _follow_pods_of_node),
+    "pod-frame": lambda: Watched(
+        "pod-frame", seeds.POD_FRAMES, _follow_pods_of_node, seeds.PODS[0]
+    ),
+    "node": lambda: Watched("node", seeds.NODES, _follow_node),
+    "node-frame": lambda: Watched("node-frame", seeds.NODE_FRAMES, _follow_node, seeds.NODES[0]),
     "journal": JournalRows,
 }
 """By name, as they are chosen. Each call begins anew."""
