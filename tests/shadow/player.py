@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.shadow_judge import Result
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
-from stores.base import Document
+from stores.base import Document, NodeObject
 from tests.replay.player import NODE, OPERATOR, SETTLED_SECONDS, Player
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ async def compare(recording: dict[str, Any]) -> Compared:
                 tasks.create_task(player.write(recording["observed"]))
                 tasks.create_task(player.run(SETTLED_SECONDS))
         assert player.cluster.writes == 0, "a shadow writes nothing"
+        assert not player.cluster.objects.events, "no Events either"
+        assert player.cluster.objects.node == NodeObject({}, {}, "1"), "and no labels"
         assert player.agent is not None
         status = player.agent.picture().shadow
         assert status is not None
