@@ -144,7 +144,7 @@ class DeviceInfoDocument:
             return adopted(existing.data, self.stamp_of(existing), now_ms)
         state = self._state()
         known = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
-        found = adopted(existing.data, self.stamp_of(existing), now_ms)
+        found = adopted(existing.data, None, now_ms)
         added = (item for item in found if item.subject.id not in known and _isolates(item))
         return (*self.released(existing, now_ms), *added)
 
@@ -206,7 +206,7 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
 
 
 def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:
-    """Why a document of ``stamp`` (seconds) raised the levels of chips.
+    """Why a document of ``stamp`` (seconds; ``None``: of now) raised the levels of chips.
 
     A chip without a name was released, whatever isolated it; a name without a reason gets one
     (``spec/device-plugin.md`` 1.8, without defect K42).

@@ -27,15 +27,9 @@ class Draft:
 
     def episode(self, subject: Subject, code: str, at_ms: int) -> str:
         """The id of an episode that begins now."""
-        parts = (
-            self.state.node,
-            str(subject),
-            code,
-            self.state.boot_id,
-            str(self.revision + 1),
-            str(at_ms),
-        )
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        state, revision = self.state, self.revision + 1
+        text = f"{state.node}\0{subject}\0{code}\0{state.boot_id}\0{revision}\0{at_ms}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def note(
         self,
@@ -87,25 +81,24 @@ T = TypeVar("T")
 
 def without(items: dict[str, T], key: str) -> dict[str, T]:
     """``items`` but for ``key``."""
-    return {code: item for code, item in items.items() if code != key}
+    left = items.copy()
+    left.pop(key, None)
+    return left
 
 
 def judge(
     tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
 ) -> Verdict:
     """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
-    match subject.kind:
-        case "chip":
-            assert isinstance(known, ChipState)
-            verdict = tables.judge(code, severity)
-            for upgrade in known.upgrades:
+    if isinstance(known, ChipState):
+        verdict = tables.judge(code, severity)
+        for upgrade in known.upgrades:
+            if upgrade.code == code:
                 level = ChipLevel(verdict.level)
-                if upgrade.code == code and most_serious([upgrade.level, level]) is not level:
+                if most_serious([upgrade.level, level]) is not level:
                     verdict = Verdict(upgrade.level, upgrade.because)
-            return verdict
-        case "switch":
-            return tables.judge_switch(code)
-    return tables.judge_node(code)
+        return verdict
+    return tables.judge_switch(code) if subject.kind == "switch" else tables.judge_node(code)
 
 
 def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: str) -> ChipState:
@@ -121,9 +114,11 @@ def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: st
 def level_of(known: SubjectState, code: str) -> str | None:
     """The level that ``code`` has on the subject, be it by a rule alone."""
     fault = known.faults.get(code)
-    if not isinstance(known, ChipState):
+    if not isinstance(known, ChipState) or not known.upgrades:
         return None if fault is None else fault.level
     levels = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
     if fault is not None:
+        if not levels:
+            return fault.level
         levels.append(ChipLevel(fault.level))
     return most_serious(levels) if levels else None

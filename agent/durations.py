@@ -22,58 +22,58 @@ if TYPE_CHECKING:
     from contract.policies import DurationPolicy
 
 
-def due_ms(known: ChipState, code: str, policy: DurationPolicy) -> int | None:
-    """When time alone upgrades ``code`` or releases it.
+def upgrade_ms(fault: Fault, policy: DurationPolicy) -> int:
+    """When ``fault`` holds too long. A one-off event never does, one in doubt may be over."""
+    return fault.first_seen_ms + policy.fault_timeout_ms + 1
 
-    A one-off event never lasts, and a fault in doubt may be over.
-    """
-    upgrade = known.upgrade_of(code, FAULT_DURATION)
-    if upgrade is None:
-        fault = known.faults.get(code)
-        if fault is None or fault.once or fault.doubted_at_ms is not None:
-            return None
-        return fault.first_seen_ms + policy.fault_timeout_ms + 1
+
+def release_ms(upgrade: Upgrade, policy: DurationPolicy) -> int | None:
+    """When the code of ``upgrade`` is gone long enough; ``None`` while it holds."""
     if upgrade.gone_since_ms is None:
         return None
     return upgrade.gone_since_ms + policy.recover_timeout_ms + 1
 
 
-def apply(
+def upgrade(
     known: ChipState,
     subject: Subject,
-    code: str,
+    fault: Fault,
     policy: DurationPolicy,
     at_ms: int,
     draft: Draft,
 ) -> ChipState:
-    """``known`` when the rule of ``code`` fires or releases, which a frequency rule counts."""
-    upgrade = known.upgrade_of(code, FAULT_DURATION)
-    if upgrade is None:
-        upgrade = _upgrade(known.faults[code], policy)
-        known = upgrades.give(known, subject, upgrade, at_ms, draft)
-        return frequencies.occurred(
-            known, subject, frequencies.origin_of(upgrade), upgrade.upgraded_at_ms, at_ms, draft
-        )
-    assert upgrade.gone_since_ms is not None
-    seconds = policy.recover_timeout_ms / 1000
-    because = f"{code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
-    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
-    return frequencies.recovered(known, code, upgrade.gone_since_ms + policy.recover_timeout_ms)
-
-
-def _upgrade(fault: Fault, policy: DurationPolicy) -> Upgrade:
-    because = (
-        f"{fault.code} held for longer than {policy.fault_timeout_ms / 1000:g} s ({FAULT_DURATION})"
-    )
-    return Upgrade(
+    """``known`` when ``fault`` held too long, which a frequency rule counts as an occurrence."""
+    seconds, since_ms = policy.fault_timeout_ms / 1000, fault.first_seen_ms
+    upgrade = Upgrade(
         fault.code,
         FAULT_DURATION,
         policy.level,
-        fault.first_seen_ms + policy.fault_timeout_ms,
-        because,
+        since_ms + policy.fault_timeout_ms,
+        f"{fault.code} held for longer than {seconds:g} s ({FAULT_DURATION})",
         fault.episode,
         fault.severity,
     )
+    known = upgrades.give(known, subject, upgrade, at_ms, draft)
+    origin = frequencies.origin_of(upgrade)
+    return frequencies.occurred(known, subject, origin, upgrade.upgraded_at_ms, at_ms, draft)
+
+
+def release(
+    known: ChipState,
+    subject: Subject,
+    upgrade: Upgrade,
+    policy: DurationPolicy,
+    at_ms: int,
+    draft: Draft,
+) -> ChipState:
+    """``known`` when the code of ``upgrade`` was gone long enough: for a frequency rule it recovers
+    by that."""
+    assert upgrade.gone_since_ms is not None
+    seconds = policy.recover_timeout_ms / 1000
+    because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
+    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    recovered_ms = upgrade.gone_since_ms + policy.recover_timeout_ms
+    return frequencies.recovered(known, upgrade.code, recovered_ms)
 
 
 def gone(known: ChipState, code: str, at_ms: int) -> ChipState:

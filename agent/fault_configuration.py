@@ -81,7 +81,8 @@ class FaultConfiguration:
         if self._on_disk is not None:
             self._is_known.set()
         self._files = read_files(directory)
-        self._judged = self._judge(self._on_disk or _all_of_the_config_map(texts))
+        self._newest = self._judge(self._on_disk or _all_of_the_config_map(texts))
+        self._judged = self._newest
 
     @property
     def judged(self) -> Judged:
@@ -95,7 +96,7 @@ class FaultConfiguration:
 
     def begin(self) -> None:
         """Put in force what is known without the store."""
-        self._put_in_force(self._judged)
+        self._put_in_force(self._newest)
 
     async def known(self) -> None:
         """Wait for the store to say what is in force, where that was never known, but not long."""
@@ -154,7 +155,7 @@ class FaultConfiguration:
             await self._changed()
 
     async def _changed(self) -> None:
-        judged = self._judged = self._judge(self._judged.in_force)
+        judged = self._newest = self._judge(self._newest.in_force)
         if self._must_be_kept():
             # Before it is in force: a start must not go back to what was replaced.
             self._kept.clear()
@@ -162,7 +163,7 @@ class FaultConfiguration:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_KEEP_SECONDS):
                     await self._kept.wait()
-        if judged is self._judged:
+        if judged is self._newest:
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
@@ -171,7 +172,7 @@ class FaultConfiguration:
     def _must_be_kept(self) -> bool:
         """What nobody but this node's own files has said yet is not kept."""
         known = self._data is not None or self._on_disk is not None
-        return known and self._on_disk != self._judged.in_force
+        return known and self._on_disk != self._newest.in_force
 
     async def _keep_on_disk(self) -> NoReturn:
         complained = False
@@ -179,7 +180,7 @@ class FaultConfiguration:
             await self._to_keep.wait()
             self._to_keep.clear()
             while self._must_be_kept():
-                in_force = self._judged.in_force
+                in_force = self._newest.in_force
                 try:
                     await asyncio.to_thread(keep, self._state_dir, in_force)
                 except OSError as error:
@@ -194,6 +195,7 @@ class FaultConfiguration:
             self._kept.set()
 
     def _put_in_force(self, judged: Judged) -> None:
+        self._judged = judged
         self._edges.configure(judged.in_force.texts, judged.catalogue)
         problems = {str(problem): problem for problem in judged.problems}
         new = [problem for text, problem in problems.items() if text not in self._told]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from agent import upgrades
+from agent.draft import without
 from agent.state import ChipState, Counter, Fault, Upgrade
 from contract.policies import FAULT_FREQUENCY
 
@@ -77,10 +78,15 @@ def returned(known: ChipState, code: str) -> ChipState:
     return recovered(known, code, 0)
 
 
-def due_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> int | None:
-    """When time alone releases ``upgrade``. The comparison is strictly greater."""
+def release_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> int | None:
+    """When the code of ``upgrade`` stayed away for long enough; the comparison is strictly greater.
+
+    ``None`` while it holds, and if an operator alone may release it.
+    """
+    if policy.release_ms is None:
+        return None
     counter = known.counters.get(upgrade.code)
-    if policy.release_ms is None or counter is None or not counter.recovered_ms:
+    if counter is None or not counter.recovered_ms:
         return None
     return counter.recovered_ms + policy.release_ms + 1
 
@@ -97,13 +103,15 @@ def release(
     assert policy.release_ms is not None
     seconds = policy.release_ms / 1000
     because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_FREQUENCY})"
-    return upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    return replace(known, counters=without(known.counters, upgrade.code))
 
 
 def emptied(known: ChipState) -> ChipState:
-    """``known`` with nothing counted, as if every code had its first occurrence before it."""
-    counters = {code: replace(counter, occurred_ms=()) for code, counter in known.counters.items()}
-    return known if counters == known.counters else replace(known, counters=counters)
+    """``known`` with nothing counted but for codes that are upgraded still."""
+    upgraded = {upgrade.code for upgrade in known.upgrades if upgrade.kind == FAULT_FREQUENCY}
+    left = {code: counter for code, counter in known.counters.items() if code in upgraded}
+    return known if len(left) == len(known.counters) else replace(known, counters=left)
 
 
 def configured(known: ChipState, subject: Subject, at_ms: int, draft: Draft) -> ChipState:
@@ -145,6 +153,8 @@ def _counted(
     are enough. The window is in whole seconds, and its edge belongs to it."""
     start_ms = (now_ms // 1000 - policy.window_seconds) * 1000
     recent = tuple(dropwhile(lambda at_ms: at_ms < start_ms, counter.occurred_ms))
+    if not recent:
+        return replace(known, counters=without(known.counters, origin.code))
     if len(recent) < policy.times:
         return _with(known, origin.code, replace(counter, occurred_ms=recent))
     known = _with(known, origin.code, replace(counter, occurred_ms=()))

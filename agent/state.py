@@ -1,6 +1,7 @@
 """What the policy knows: an immutable value that the journal can store and restore.
 
-Times are epoch milliseconds of the host's clock.
+Times are epoch milliseconds of the host's clock. What cannot contain itself is nothing for the
+garbage collector (``gc=False``): there are many of these, and they are built with every event.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
-from contract.observation import Subject, chip_subject
+from contract.observation import Observation, Subject, chip_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ LINK_SOURCE = "links"
 """The source that asks the tool for links: the other witness of their codes."""
 
 
-class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A code that holds on a subject now.
 
     ``level`` is a word of the subject's kind (``ChipLevel``, ``SwitchLevel``, ``NodeLevel``); it
@@ -66,7 +67,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         return is_device_fault(self.severity) or LINK_SOURCE in self.said_by
 
 
-class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
+class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A recovery of a moment ago: an audit or a late event may still speak of that fault.
 
     ``fault`` is ``None`` for a recovery of a code that was not believed.
@@ -85,7 +86,7 @@ class Blindness(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Counter(msgspec.Struct, frozen=True, omit_defaults=True):
+class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """When a code with a frequency rule occurred on a chip, oldest first, and when it last ended.
 
     ``last_ms`` is the newest occurrence, also after ``occurred_ms`` was emptied by an upgrade.
@@ -97,7 +98,7 @@ class Counter(msgspec.Struct, frozen=True, omit_defaults=True):
     recovered_ms: int = 0
 
 
-class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True):
+class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A reason why a code of a chip is at ``level``, whether it holds or not.
 
     ``kind`` is the type of the rule as on the wire (``FaultDuration``). ``gone_since_ms``: the code
@@ -127,10 +128,14 @@ class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChipState(SubjectState, frozen=True, omit_defaults=True):
-    """What is known of one chip. ``upgrades`` are in order of their codes and kinds."""
+    """What is known of one chip. ``upgrades`` are in order of their codes and kinds.
+
+    ``held_back`` are occurrences that wait for what may explain them (``agent.associations``).
+    """
 
     upgrades: tuple[Upgrade, ...] = ()
     counters: dict[str, Counter] = {}
+    held_back: dict[str, Observation] = {}
 
     @property
     def level(self) -> ChipLevel:
@@ -255,7 +260,7 @@ class ChangeKind(StrEnum):
     RELEASED = "released"
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An episode began, came back after a recovery that was not one, changed, ended.
 
     ``REPEATED`` is a one-off event of a code that already held: worth a line in the history,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from contract.policies import (
     PolicyTables,
     duration_policies,
     frequency_policies,
+    longest_release_ms,
 )
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ class CodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     codes: dict[str, CodeFacts]
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A level of the subject's kind and the sentence that says why it is this one."""
 
     level: str
@@ -95,8 +95,7 @@ class Catalogue:
     def autofill_release_ms(self) -> int | None:
         """How long an isolation without a known reason lasts: the longest that a frequency rule
         gives; ``None``: until an operator ends it (``spec/device-plugin.md`` 3.6)."""
-        windows = (policy.release_ms for policy in self.frequencies.values())
-        return max((window for window in windows if window is not None), default=None)
+        return longest_release_ms(self.frequencies.values())
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
         """The level of a chip's code and the rule that decided.

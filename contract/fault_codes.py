@@ -116,7 +116,7 @@ def read_fault_codes(text: str) -> FaultCodes:
     return FaultCodes(judged, spellings, tuple(problems))
 
 
-def _missing(lists: _Lists, levels: Mapping[str, object]) -> list[Problem]:
+def _missing(lists: _Lists, levels: Mapping[str, list[ChipLevel]]) -> list[Problem]:
     """A table that says nothing is in force like any other, but is hardly ever meant (K18)."""
     if not levels:
         what = (
@@ -124,7 +124,8 @@ def _missing(lists: _Lists, levels: Mapping[str, object]) -> list[Problem]:
             "every network code is PreSeparateNPU"
         )
         return [Problem("$", what)]
-    if lists.not_handle or lists.pre_separate or lists.net_pre_separate:
+    pre_separate = any(ChipLevel.PRE_SEPARATE_NPU in levels.get(c, ()) for c in NETWORK_FAULT_CODES)
+    if lists.not_handle or pre_separate:
         return []
     unnamed = sorted(NETWORK_FAULT_CODES - levels.keys())
     if not unnamed:

@@ -9,6 +9,7 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -107,37 +108,48 @@ def catalogue_of(texts: FaultTexts) -> Catalogue:
 
     Raises ``ConfigurationError`` for texts that cannot be decoded.
     """
+    documents = _Documents()
     try:
-        return _read(texts)[0]
+        for key, member in DOCUMENTS.items():
+            documents.read(key, getattr(texts, member))
     except DocumentError as error:
         raise ConfigurationError(error.document, [Problem(error.where, error.what)]) from None
+    return documents.tables
 
 
-def _read(texts: FaultTexts) -> tuple[Catalogue, dict[str, tuple[Problem, ...]]]:
-    """The tables and what is wrong in each document. Raises ``DocumentError``."""
-    tables = catalogue.shipped()
-    problems: dict[str, tuple[Problem, ...]] = {}
-    # As the shipped table is loaded first, its spellings are known first (2.5).
-    spellings = {int(code, 16): code.lower() for code in tables.chip_levels}
-    if texts.fault_code is not None:
-        codes = read_fault_codes(texts.fault_code)
-        problems[FAULT_CODE_KEY] = codes.problems
-        tables = replace(tables, chip_levels=codes.levels)
-        spellings = {**codes.spellings, **spellings}
-    if texts.customization is not None:
-        rules = read_customization(texts.customization, spellings)
-        problems[CUSTOMIZATION_KEY] = rules.problems
-        tables = replace(tables, frequencies=rules.frequencies, durations=rules.durations)
-    if texts.switch_fault_code is not None:
-        switches = read_switch_levels(texts.switch_fault_code)
-        problems[SWITCH_FAULT_CODE_KEY] = switches.problems
-        tables = replace(tables, switch_levels=switches.levels)
-    return tables, problems
+class _Documents:
+    """Documents that were read: the customisation after the level tables."""
+
+    def __init__(self) -> None:
+        self.tables = catalogue.shipped()
+        self.problems: dict[str, tuple[Problem, ...]] = {}
+        self._spellings: Mapping[int, str] = {}
+
+    def read(self, key: str, text: str | None) -> None:
+        """Take over ``text``; ``None`` for the shipped one. Raises ``DocumentError``."""
+        if text is None:
+            return
+        if key == FAULT_CODE_KEY:
+            codes = read_fault_codes(text)
+            self.tables = replace(self.tables, chip_levels=codes.levels)
+            self._spellings, problems = codes.spellings, codes.problems
+        elif key == CUSTOMIZATION_KEY:
+            # As the shipped table is loaded first, its spellings are known first (2.5).
+            rules = read_customization(text, {**self._spellings, **_shipped_spellings()})
+            self.tables = replace(
+                self.tables, frequencies=rules.frequencies, durations=rules.durations
+            )
+            problems = rules.problems
+        else:
+            switches = read_switch_levels(text)
+            self.tables = replace(self.tables, switch_levels=switches.levels)
+            problems = switches.problems
+        self.problems[key] = problems
 
 
-def check(key: str, text: str) -> None:
-    """Raises ``DocumentError`` if the document ``key`` cannot be decoded from ``text``."""
-    _read(msgspec.structs.replace(FaultTexts(), **{DOCUMENTS[key]: text}))
+@cache
+def _shipped_spellings() -> Mapping[int, str]:
+    return {int(code, 16): code.lower() for code in catalogue.shipped().chip_levels}
 
 
 def judge_texts(
@@ -151,11 +163,12 @@ def judge_texts(
     ``data`` is that of the ConfigMap, empty where there is none, ``None`` while nobody can say:
     what it gave once stays. ``files`` are texts by file name; ``unreadable`` says why a file that
     is there could not be read. The first of ConfigMap, file and package that has a document
-    decides; what it has and cannot be decoded changes nothing.
+    decides; what it has and cannot be decoded changes nothing. The texts of ``before`` can be.
     """
-    members = {}
+    members: dict[str, str | None] = {}
     places = {}
     kept = set()
+    documents = _Documents()
     problems: list[FaultProblem] = []
     for key, member in DOCUMENTS.items():
         place, text = _found(key, data, files, unreadable or {}, before)
@@ -163,14 +176,15 @@ def judge_texts(
         if place is Place.FILE and text is None:
             assert unreadable is not None
             bad = Problem("(file)", f"cannot be read: {unreadable[key]}")
-        elif text is not None:
-            text = _SURROGATE.sub("\ufffd", text)
+        else:
+            text = None if text is None else _SURROGATE.sub("\ufffd", text)
             try:
-                check(key, text)
+                documents.read(key, text)
             except DocumentError as error:
                 bad = Problem(error.where, error.what)
         if bad is None:
             members[member], places[key] = text, place
+            problems += [FaultProblem(key, place, one) for one in documents.problems.get(key, ())]
             if data is None and place is Place.CONFIG_MAP:
                 kept.add(key)
             continue
@@ -178,15 +192,13 @@ def judge_texts(
         problems.append(FaultProblem(key, place, Problem(bad.where, what)))
         kept.add(key)
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
-    texts = FaultTexts(**members)
-    tables, found = _read(texts)
-    for key, within in found.items():
-        if not any(problem.document == key for problem in problems):
-            problems += [FaultProblem(key, places[key], problem) for problem in within]
+        documents.read(key, members[member])
     for place, given in ((Place.CONFIG_MAP, data or {}), (Place.FILE, files)):
         problems += (FaultProblem(key, place, problem) for key, problem in _others(given))
-    in_force = InForce(texts, {key: p for key, p in places.items() if p is not Place.SHIPPED})
-    return Judged(in_force, frozenset(kept), tables, tuple(problems))
+    in_force = InForce(
+        FaultTexts(**members), {key: p for key, p in places.items() if p is not Place.SHIPPED}
+    )
+    return Judged(in_force, frozenset(kept), documents.tables, tuple(problems))
 
 
 def _found(

@@ -25,7 +25,9 @@ class Assertion(StrEnum):
     ABSENT = "absent"
 
 
-class Subject(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+class Subject(
+    msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False, cache_hash=True
+):
     """Whom an observation is about.
 
     ``Subject("chip", 3)`` is the chip with physical id 3, ``Subject("host", 1, "Fan")`` the part of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.deadlines import ONCE_VISIBLE_MS
+from agent.dues import ONCE_VISIBLE_MS
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
 from agent.state import Acknowledged, State

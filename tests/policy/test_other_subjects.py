@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent.deadlines import ONCE_VISIBLE_MS
+from agent.dues import ONCE_VISIBLE_MS
 from agent.event_order import RETURN_WINDOW_MS
 from agent.policy import next_deadline_ms
 from agent.state import CHIP_SOURCE, Acknowledged, Blindness, ChipState, State, believed, subject_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.deadlines import DOUBT_MS
+from agent.dues import DOUBT_MS
 from agent.policy import next_deadline_ms, step
 from agent.state import ChangeKind, Fault, State, believed
 from contract.catalogue import shipped
