@@ -101,6 +101,12 @@ class Heartbeat(Section):
     """Off: each is a write of the Node object, which wakes everybody who watches nodes."""
 
 
+class NodeLabels(Section):
+    """The labels and annotations of the Node."""
+
+    enabled: bool = True
+
+
 class AgentConfiguration(Section):
     """Everything that ``vigil agent`` can be told."""
 
@@ -127,6 +133,7 @@ class AgentConfiguration(Section):
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()
+    node_labels: NodeLabels = NodeLabels()
 
 
 def load_agent(

@@ -27,6 +27,7 @@ from agent.http import SOCKET_NAME, application
 from agent.journal import Journal
 from agent.journal_file import Kind
 from agent.leaving import Leaving
+from agent.node_object import NodeObjectKeeper
 from agent.npu_exporter import Cards, keep_names
 from agent.ownership import owned_by, refuse_beside_others
 from agent.state import believed
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
+    from agent.publisher import Publisher
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
@@ -210,6 +212,7 @@ class Agent:
         self._device_info = self._documents.device_info
         self._usage = self._usage_of_chips()
         self._events = self._events_of(store)
+        self._node_object = self._node_object_of(store)
 
     def _events_of(self, store: Store) -> Events | None:
         """Who tells Kubernetes of faults: whoever owns the document about them."""
@@ -222,6 +225,18 @@ class Agent:
             _wall_clock,
             may_write=lambda: self._heartbeat.may_publish,
             inventory=self._driver.inventory,
+        )
+
+    def _node_object_of(self, store: Store) -> NodeObjectKeeper | None:
+        """Who keeps the Node's labels: whoever owns the document about its chips."""
+        owns = "device-info" in self._configuration.documents
+        if store.objects is None or not owns or not self._configuration.node_labels.enabled:
+            return None
+        return NodeObjectKeeper(
+            store.objects,
+            self._configuration.node_name,
+            self._driver,
+            lambda: self._heartbeat.may_publish,
         )
 
     def _post(self, event: Event) -> None:
@@ -240,7 +255,7 @@ class Agent:
         self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
-        pages = application(self.picture, self._documents.records, cards)
+        pages = application(self._picture, self._documents.records, cards)
         try:
             async with serving(
                 pages,
@@ -264,16 +279,20 @@ class Agent:
                 root("driver", self._driver.run())
                 root("fault configuration", self._fault_configuration.run())
                 for kind, publisher in self._documents.publishers.items():
-                    root(f"publisher of {kind}", publisher.run())
+                    root(f"publisher of {kind}", self._publish(publisher))
                 if self._documents.shadow is None:
                     root("heartbeat", self._beat())
                 else:
                     root("shadow", self._documents.shadow.run())
                 if self._events is not None:
                     root("events", self._events.run())
+                if self._node_object is not None:
+                    root("node labels", self._node_object.run())
                 root(
                     "service manager",
-                    keep_told(self._progress.stalled, lambda: self.picture().not_ready, os.environ),
+                    keep_told(
+                        self._progress.stalled, lambda: self._picture().not_ready, os.environ
+                    ),
                 )
                 if self._usage is not None:
                     root("pods", self._usage.run())
@@ -362,6 +381,11 @@ class Agent:
         else:
             self._readings[subject, name] = value
 
+    async def _publish(self, publisher: Publisher) -> NoReturn:
+        # What the stored document remembers is to be judged by the tables of this node.
+        await self._fault_configuration.known()
+        await publisher.run()
+
     async def _collect(self, collector: Collector) -> NoReturn:
         await asyncio.gather(self._documents.remembered(), self._fault_configuration.known())
         await collector.run(self._surroundings(collector))
@@ -429,7 +453,7 @@ class Agent:
         pods = () if self._usage is None else self._usage.pods
         return Cards(device_info.inventory, self._names, faults, self._readings, pods)
 
-    def picture(self) -> status.Status:
+    def _picture(self) -> status.Status:
         root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
         state = self._verdicts.state
         driver = status.driver_status(
@@ -468,6 +492,7 @@ class Agent:
             journal=self._journal.status(),
             usage=None if usage is None else usage.status,
             events=None if self._events is None else self._events.status(),
+            node_object=None if self._node_object is None else self._node_object.status(),
             shadow=shadow,
         )
 

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from agent import durations, frequencies, upgrades
 from agent.draft import Draft, without
-from agent.dues import ENDS, FORGOTTEN, Due, next_due
+from agent.dues import ENDS, FORGOTTEN, LET_GO, Due, next_due
 from agent.ending import end
+from agent.episodes import let_go
 from agent.state import ChipState, Ended, Fault, SubjectState
 from contract.policies import FAULT_DURATION, FAULT_FREQUENCY
 
@@ -33,6 +34,10 @@ def expire(
                 known = _end_by_time(known, subject, known.faults[due.code], due.at_ms, draft)
             elif due.what == FORGOTTEN:
                 known = replace(known, ended=without(known.ended, due.code))
+            elif due.what == LET_GO:
+                assert isinstance(known, ChipState)
+                known = let_go(known, due.code, draft)
+                draft.revision += 1  # as the report that it was held back from
             else:
                 assert isinstance(known, ChipState)
                 known = _apply_rule(known, subject, due, max(due.at_ms, since_ms), draft)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent import durations, frequencies
+from agent import associations, durations, frequencies
 from agent.event_order import RETURN_WINDOW_MS
 from agent.state import ChipState, Fault, SubjectState, Upgrade
 from contract.policies import FAULT_DURATION, FAULT_FREQUENCY
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
     from contract.catalogue import Catalogue
 
-ONCE_VISIBLE_MS = 5_000
-"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it."""
+ONCE_VISIBLE_MS = 5_500
+"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it.
+
+It is to be seen for 5 s in cluster-info, too, where it may come later than it goes.
+"""
 
 DOUBT_MS = 6_000
 """How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
@@ -27,11 +30,15 @@ tool one that the driver does not list. Both are asked 2 s after the last event 
 
 ENDS = ""
 FORGOTTEN = "forgotten"
+LET_GO = "let go"
 
 
 class Due(NamedTuple):
-    """``code`` changes at ``at_ms``: a fault ``ENDS`` or is ``FORGOTTEN``, or a rule of this kind
-    acts. What is due at the same time happens in the order of these tuples."""
+    """``code`` changes at ``at_ms``: a fault ``ENDS`` or is ``FORGOTTEN``, an occurrence that was
+    held back is ``LET_GO``, or a rule of this kind acts.
+
+    What is due at the same time happens in the order of these tuples.
+    """
 
     at_ms: int
     code: str
@@ -41,7 +48,8 @@ class Due(NamedTuple):
 def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | None:
     """What time alone changes next; rules wait until ``settled_ms``."""
     if isinstance(known, ChipState):
-        return _of_chip(known, known.faults.values(), known.upgrades, tables, settled_ms)
+        due = _of_chip(known, known.faults.values(), known.upgrades, tables, settled_ms)
+        return due if not known.held_back else _with_held_back(known, due)
     return _of_other(known)
 
 
@@ -52,6 +60,8 @@ def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int
         faults = () if fault is None else (fault,)
         of_code = [one for one in known.upgrades if one.code == code] if known.upgrades else ()
         due = _of_chip(known, faults, of_code, tables, settled_ms)
+        if known.held_back:
+            due = _with_held_back(known, due)
     else:
         due = _of_other(known)
     return None if due is None else due.at_ms
@@ -99,6 +109,15 @@ def _of_chip(
         if first is None or (at_ms, upgrade.code, upgrade.kind) < first:
             first = Due(at_ms, upgrade.code, upgrade.kind)
     return first
+
+
+def _with_held_back(known: ChipState, due: Due | None) -> Due:
+    """The earlier one of ``due`` and the first occurrence that waits."""
+    waiting = (
+        Due(associations.release_ms(item), code, LET_GO) for code, item in known.held_back.items()
+    )
+    first = min(waiting)
+    return first if due is None or first < due else due
 
 
 def _of_other(known: SubjectState) -> Due | None:

@@ -14,8 +14,7 @@ from agent.event_backlog import Other, Release
 from agent.state import ChangeKind
 from agent.tellings import OCCUR
 from contract.families import FAMILIES
-from contract.isolation import UpgradeReason, write_reasons
-from contract.policies import AUTOFILL_CODE
+from contract.isolation import UpgradeReason, write_reasons, written_code
 from stores.base import Event, Involved
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def _reasons(release: Release, inventory: Inventory | None) -> str:
     reasons: defaultdict[str, list[UpgradeReason]] = defaultdict(list)
     for chip, upgrade in release.reasons:
         name = f"chip-{chip}" if family is None else family.device_name(chip)
-        code = upgrade.code if upgrade.code == AUTOFILL_CODE else upgrade.code.lower()
+        code = written_code(upgrade.code)
         reasons[name].append(
             UpgradeReason(upgrade.upgraded_at_ms, code, upgrade.level, upgrade.kind)
         )

@@ -106,9 +106,9 @@ class Remembered(msgspec.Struct, frozen=True):
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
-    usage: Row | None = None
     events: Row | None = None
     untold: tuple[Row, ...] = ()
+    usage: Row | None = None
     fault_configurations: tuple[Row, ...] = ()
 
 
@@ -250,7 +250,16 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
         " ORDER BY sequence"
     )
-    return Remembered(snapshot, inputs, configuration, last, usage, events, untold, configured)
+    return Remembered(
+        snapshot,
+        inputs,
+        configuration,
+        last,
+        events,
+        untold,
+        usage=usage,
+        fault_configurations=configured,
+    )
 
 
 def read_remembered(path: Path) -> Remembered:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from agent.events import EventsStatus
+    from agent.node_object import NodeObjectStatus
     from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
     from agent.shadow_ledger import ShadowStatus
@@ -53,6 +54,8 @@ class _Picture(Collector):
         yield from _journal(status)
         if status.events is not None:
             yield from _events(status.events)
+        if status.node_object is not None:
+            yield from _node_object(status.node_object)
         if status.shadow is not None:
             yield from _shadow(status.shadow)
         if self._cards is not None:
@@ -306,6 +309,32 @@ def _events(events: EventsStatus) -> Iterator[Metric]:
         value=events.merged,
     )
     yield _gauge("npu_vigil_events_waiting", "Kubernetes Events that wait.", events.waiting)
+
+
+def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "npu_vigil_node_object_writes",
+        "Writes of labels and annotations of the Node.",
+        value=node.writes,
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_node_object_foreign_writes",
+        "Changes of labels and annotations of ours on the Node by somebody else.",
+        value=node.foreign_writes,
+    )
+    yield _gauge(
+        "npu_vigil_node_object_trouble",
+        "Whether the Node cannot be read or written.",
+        node.trouble is not None,
+    )
+    conflict = GaugeMetricFamily(
+        "npu_vigil_node_object_conflict",
+        "A label or annotation of the Node that is left alone because somebody else writes it (1).",
+        labels=["key"],
+    )
+    for key in node.conflicts:
+        conflict.add_metric([key], 1)
+    yield conflict
 
 
 def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:

@@ -78,7 +78,7 @@ def render(
             unhealthy.append(name)
         elif known.was_read and name not in used and level is not ChipLevel.PRE_SEPARATE_NPU:
             free.append(name)
-    super_pod_id, server_index, rack_id = _super_pod(inventory.super_pod, family)
+    super_pod_id, server_index, rack_id = super_pod_ids(inventory.super_pod, family)
     return DeviceInfo(
         device_type=family.device_type,
         free=tuple(sorted(free)),
@@ -178,7 +178,7 @@ def _entry(kind: str, name: str, codes: dict[str, TimeAndLevel], level: ChipLeve
     )
 
 
-def _super_pod(super_pod: SuperPod | None, family: Family) -> tuple[int, int, int]:
+def super_pod_ids(super_pod: SuperPod | None, family: Family) -> tuple[int, int, int]:
     """Super-pod id, server index and rack id; the rack is told on some A5 super-pods only."""
     if super_pod is None:
         return UNKNOWN_ID, UNKNOWN_ID, 0

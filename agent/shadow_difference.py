@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
+from agent.shadow_shape import shape_of
 from contract.device_info import (
     CARD_NETWORK_UNHEALTHY,
     DESCRIPTION,
@@ -86,7 +87,6 @@ _NODE_WIDE = {
     Field.SUPER_POD_ID: "SuperPodID",
     Field.SERVER_INDEX: "ServerIndex",
     Field.RACK_ID: "RackID",
-    Field.KEYS: "keys of the ConfigMap",
     Field.LABELS: "labels of the ConfigMap",
     Field.DESCRIPTION: "Description",
 }
@@ -121,6 +121,8 @@ class Fact(NamedTuple):
                 return f"fault_level of switch fault {self.detail}"
             case Field.ORDER:
                 return f"order of the {self.detail}"
+            case Field.KEYS:
+                return f"keys of {self.detail}"
         if self.field in _LISTS:
             return f"{_LISTS[self.field]}: {self.device}"
         return _NODE_WIDE[self.field]
@@ -194,7 +196,7 @@ def facts_of(document: Document) -> dict[Fact, str]:
     facts[Fact(Field.SUPER_POD_ID)] = str(info.super_pod_id)
     facts[Fact(Field.SERVER_INDEX)] = str(info.server_index)
     facts[Fact(Field.RACK_ID)] = str(info.rack_id)
-    facts[Fact(Field.KEYS)] = ", ".join(sorted(document.data))
+    facts.update((Fact(Field.KEYS, "", part), shape) for part, shape in shape_of(document))
     labels = sorted(f"{key}={value}" for key, value in document.labels.items())
     facts[Fact(Field.LABELS)] = ", ".join(labels)
     is_usual = document.data.get(DESCRIPTION_KEY) == DESCRIPTION

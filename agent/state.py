@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
-from contract.observation import Subject, chip_subject
+from contract.observation import Observation, Subject, chip_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -128,10 +128,14 @@ class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChipState(SubjectState, frozen=True, omit_defaults=True):
-    """What is known of one chip. ``upgrades`` are in order of their codes and kinds."""
+    """What is known of one chip. ``upgrades`` are in order of their codes and kinds.
+
+    ``held_back`` are occurrences that wait for what may explain them (``agent.associations``).
+    """
 
     upgrades: tuple[Upgrade, ...] = ()
     counters: dict[str, Counter] = {}
+    held_back: dict[str, Observation] = {}
 
     @property
     def level(self) -> ChipLevel:

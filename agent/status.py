@@ -11,6 +11,7 @@ import msgspec
 
 from agent.events import EventsStatus
 from agent.journal import JournalStatus
+from agent.node_object import NodeObjectStatus
 from agent.shadow_ledger import ShadowStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
@@ -185,10 +186,10 @@ class Status(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
-    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods.
-    ``events`` are those of Kubernetes, ``None`` where none are written.
-    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods. ``shadow`` is what
-    an agent that runs in shadow compared.
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
+    those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
+    annotations of the Node, ``None`` where they are not kept. ``shadow`` is what an agent that runs
+    in shadow compared.
     """
 
     node: str
@@ -207,8 +208,9 @@ class Status(msgspec.Struct, frozen=True):
     fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
-    usage: UsageStatus | None
     events: EventsStatus | None = None
+    node_object: NodeObjectStatus | None = None
+    usage: UsageStatus | None = None
     shadow: ShadowStatus | None = None
 
 

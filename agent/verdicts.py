@@ -115,12 +115,13 @@ class Verdicts:
         self._hear = hear
 
     def begin(self, journal: Journal) -> None:
-        """Journal from here on, beginning with a snapshot."""
+        """Journal from here on, beginning with a snapshot, and judge by the tables of today."""
         self._journal = journal
         settled_at_ms = self._wall_clock() + SETTLE_MS
         self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
         self.snapshot()
-        self._set_timer()
+        # The tables may be others than those of the last life, in another release for instance.
+        self.take([Configured(self.texts.digest, self._wall_clock())])
 
     def take(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
         """Change the state by ``inputs``, journal it, and wake whoever publishes.

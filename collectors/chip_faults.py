@@ -135,6 +135,7 @@ class _Watch:
         self._changed = asyncio.Event()
         self._batch: list[Report] = []
         self._flush: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
 
     async def begin(self) -> None:
         """Wait for the chips; what is remembered of chips that do not show up is blind."""
@@ -208,7 +209,7 @@ class _Watch:
             serial=event.serial,
             text=event.name,
         )
-        self._report(watched.beliefs.event(seen, self._loop.time()))
+        self._report_soon(watched.beliefs.event(seen, self._loop.time()))
         if code == RESET_FINISHED:
             self._ask_now([watched])
 
@@ -313,8 +314,17 @@ class _Watch:
         if self._batch and self._flush is None:
             self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report, ())
 
+    def _report_soon(self, reports: list[Report]) -> None:
+        """Report in this turn of the loop, with the other events that are there already."""
+        self._batch += reports
+        if reports and self._soon is None:
+            self._soon = self._loop.call_soon(self._report, ())
+
     def _report(self, reports: Iterable[Report]) -> None:
         """Report at once, after what was gathered before."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None

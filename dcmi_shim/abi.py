@@ -83,6 +83,23 @@ class SuperPodInfo(Structure):
     )
 
 
+class HbmInfo(Structure):
+    _fields_ = (
+        ("memory_size", c_uint64),
+        ("freq", c_uint),
+        ("memory_usage", c_uint64),
+        ("temp", c_int),
+        ("bandwith_util_rate", c_uint),
+    )
+
+
+class IpAddress(Structure):
+    _fields_ = (
+        ("u_addr", c_ubyte * 16),
+        ("ip_type", c_int),
+    )
+
+
 class ProcessMemory(Structure):
     """``dcmi_proc_mem_info``: a process that has memory of a chip, in bytes."""
 
@@ -158,6 +175,8 @@ SIZES: dict[type[Structure | Union], int] = {
     PcieInfoAll: 64,
     DieId: 20,
     SuperPodInfo: 48,
+    HbmInfo: 32,
+    IpAddress: 20,
     ProcessMemory: 16,
     DmsFaultEvent: 352,
     Event: 360,
@@ -209,6 +228,7 @@ SIGNATURES = {
     "dcmi_get_device_multi_utilization_rate_period": (*_ON_CHIP, c_void_p, c_int),
     "dcmi_get_device_hbm_info": _ONE_OUTPUT,
     "dcmi_get_device_ecc_info": (*_ON_CHIP, c_int, c_void_p),
+    "dcmi_get_device_ip": (*_ON_CHIP, c_int, c_int, c_void_p, c_void_p),
     "dcmi_get_device_resource_info": (*_ON_CHIP, c_void_p, c_void_p),
     "dcmi_get_device_info": (*_ON_CHIP, c_int, c_uint, c_void_p, c_void_p),
     "dcmi_set_device_reset": (*_ON_CHIP, c_int),

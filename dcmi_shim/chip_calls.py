@@ -8,7 +8,7 @@ the driver child: ctypes only.
 from __future__ import annotations
 
 import sys
-from ctypes import c_char, c_int, c_uint, sizeof, string_at
+from ctypes import c_char, c_float, c_int, c_uint, sizeof, string_at
 
 from dcmi_shim import abi
 from dcmi_shim.library import SLACK, Implausible, output, raised_at_ms, text, within
@@ -41,6 +41,12 @@ VIRTUAL_DEVICES = (52, 1)
 _SUPER_POD_LEAST = 24
 _TOTAL_RESOURCE_WORDS = 90
 _VIRTUAL_DEVICES_MOST = 32
+_AICORES_AT = 208
+_PRODUCT_SIZE = 65
+_ROCE = 1
+_PORT = 0
+_IPV6 = 1
+_HBM_MB_MAX = 1 << 24
 _PROCESSES = 32
 _PERCENT = 100
 
@@ -136,16 +142,16 @@ def _chip_name(
     words = [text(bytes(field)) for field in (info.chip_type, info.chip_name, info.chip_ver)]
     if not any(words):
         raise Implausible("type, name and version of the chip are empty")
-    return answer, words
+    return answer, [*words, info.aicore_cnt]
 
 
 def chip_name_v2(library: Library, card: int, device: int) -> Answer:
-    """Type, name and version of the chip by the newer call."""
+    """Type, name, version and AI cores of the chip by the newer call."""
     return _chip_name(library, "dcmi_get_device_chip_info_v2", abi.ChipInfoV2, card, device)
 
 
 def chip_name(library: Library, card: int, device: int) -> Answer:
-    """Type, name and version of the chip by the older call."""
+    """Type, name, version and AI cores of the chip by the older call."""
     return _chip_name(library, "dcmi_get_device_chip_info", abi.ChipInfo, card, device)
 
 
@@ -194,8 +200,8 @@ def _super_pod(library: Library, card: int, device: int) -> Answer:
     return answer, [None if member == _INVALID else member for member in members]
 
 
-def _virtual_devices(library: Library, card: int, device: int) -> Answer:
-    """How many virtual devices the chip is cut into: the first word of its total resources."""
+def _total_resource(library: Library, card: int, device: int) -> Answer:
+    """How many virtual devices the chip is cut into, and how many AI cores it has."""
     words, words_at = output(c_uint * _TOTAL_RESOURCE_WORDS)
     size, size_at = output(c_uint)
     size.value = sizeof(words)
@@ -203,10 +209,48 @@ def _virtual_devices(library: Library, card: int, device: int) -> Answer:
     answer = library.call(name, card, device, *VIRTUAL_DEVICES, words_at, size_at)
     if answer:
         return answer, None
-    return answer, within("the number of virtual devices", words[0], 0, _VIRTUAL_DEVICES_MOST)
+    devices = within("the number of virtual devices", words[0], 0, _VIRTUAL_DEVICES_MOST)
+    return answer, [devices, c_float.from_buffer(words, _AICORES_AT).value]
 
 
-_DEVICE_INFO = {SUPER_POD: _super_pod, VIRTUAL_DEVICES: _virtual_devices}
+_DEVICE_INFO = {SUPER_POD: _super_pod, VIRTUAL_DEVICES: _total_resource}
+
+
+def main_board(library: Library, card: int, device: int) -> Answer:
+    """Id of the main board; ``None`` when the driver marks it as invalid."""
+    answer, value = _one_int(library, "dcmi_get_mainboard_id", card, device, kind=c_uint)
+    return answer, None if value == _INVALID else value
+
+
+def product_type(library: Library, card: int, device: int) -> Answer:
+    """What the card is sold as, e.g. ``Atlas 300I Duo``."""
+    memory = (c_char * (_PRODUCT_SIZE + SLACK))()
+    answer = library.call("dcmi_get_product_type", card, device, memory, _PRODUCT_SIZE)
+    return answer, text(memory.raw) or None
+
+
+def hbm_mb(library: Library, card: int, device: int) -> Answer:
+    """How much memory is on the chip, in MB."""
+    info, address = output(abi.HbmInfo)
+    answer = library.call("dcmi_get_device_hbm_info", card, device, address)
+    return answer, None if answer else within("the HBM's size", info.memory_size, 0, _HBM_MB_MAX)
+
+
+def address(library: Library, card: int, device: int) -> Answer:
+    """The four or sixteen bytes of the address of the chip's RoCE port; IPv4 is asked for first."""
+    answer, found = _address(library, card, device, 0)
+    if answer:
+        answer, found = _address(library, card, device, _IPV6)
+    return answer, found
+
+
+def _address(library: Library, card: int, device: int, kind: int) -> tuple[int, list[int]]:
+    ip, ip_at = output(abi.IpAddress)
+    _, mask_at = output(abi.IpAddress)
+    ip.ip_type = kind
+    name = "dcmi_get_device_ip"
+    answer = library.call(name, card, device, _ROCE, _PORT, ip_at, mask_at)
+    return answer, list(ip.u_addr[: 16 if ip.ip_type == _IPV6 else 4])
 
 
 def processes(library: Library, card: int, device: int) -> Answer:
@@ -263,6 +307,10 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_chip_info_v2": chip_name_v2,
     "dcmi_get_device_chip_info": chip_name,
     "dcmi_get_device_board_info": board_id,
+    "dcmi_get_mainboard_id": main_board,
+    "dcmi_get_product_type": product_type,
+    "dcmi_get_device_hbm_info": hbm_mb,
+    "dcmi_get_device_ip": address,
     "dcmi_get_device_die_v2": die_words,
     "dcmi_get_device_pcie_info_v2": pcie_address,
     "dcmi_get_device_info": device_info,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -17,19 +18,28 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from dcmi_shim.calls import Calls
 from dcmi_shim.event_queue import EventQueue, driver_event
 from dcmi_shim.keeper import DriverSettings, Keeper
-from dcmi_shim.survey import chip_names, survey, virtual_chips
+from dcmi_shim.survey import chip_names, node_facts, survey, virtual_chips
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from dcmi_shim.discovery import FoundLibrary
     from dcmi_shim.enums import Utilization
-    from dcmi_shim.types import Chip, ChipNames, DriverEvent, DriverGap, Inventory, StuckCall
+    from dcmi_shim.types import (
+        Chip,
+        ChipNames,
+        DriverEvent,
+        DriverGap,
+        Inventory,
+        NodeFacts,
+        StuckCall,
+    )
 
 _log = logging.getLogger(__name__)
 _HEALTH = "dcmi_get_device_health"
 _NETWORK_HEALTH = "dcmi_get_device_network_health"
 _ERROR_CODES = "dcmi_get_device_errorcode_v2"
+_ADDRESS = "dcmi_get_device_ip"
 _PROCESSES = "dcmi_get_device_resource_info"
 _UTILIZATION = "dcmi_get_device_utilization_rate"
 _VIRTUAL_SECONDS = 60.0
@@ -107,6 +117,15 @@ class Driver:
     async def names(self, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
         """What ``chip`` is called, and why not all of it is known."""
         return await chip_names(self._calls.make, chip)
+
+    async def facts(self) -> tuple[NodeFacts, tuple[str, ...]]:
+        """What labels and annotations of the node are made of, and why not all of it is known."""
+        return await node_facts(self._calls.make, await self.inventory())
+
+    async def address(self, chip: Chip) -> str:
+        """The address of the chip's network port."""
+        octets = msgspec.json.decode(await self._on_chip(_ADDRESS, chip), type=list[int])
+        return str(ip_address(bytes(octets)))
 
     def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
         """Fault events as they arrive. One reader only."""

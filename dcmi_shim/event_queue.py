@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LONGEST = 8192
+_AT_ONCE = 64
 
 
 Raw = TypeVar("Raw")
@@ -57,11 +58,14 @@ class EventQueue(Generic[Raw, Value]):
         self._filled.set()
 
     async def read(self) -> AsyncIterator[Value | DriverGap]:
-        """Everything in order, for ever. One reader only."""
+        """Everything in order, for ever; what is there comes in one turn. One reader only."""
         while True:
             await self._filled.wait()
             while self._items:
-                yield self._items.popleft()
+                for _ in range(min(_AT_ONCE, len(self._items))):
+                    yield self._items.popleft()
+                # A flood must not keep everybody else from their turn.
+                await asyncio.sleep(0)
             self._filled.clear()
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0

@@ -37,16 +37,6 @@ class EccInfo(Structure):
     )
 
 
-class HbmInfo(Structure):
-    _fields_ = (
-        ("memory_size", c_uint64),
-        ("freq", c_uint),
-        ("memory_usage", c_uint64),
-        ("temp", c_int),
-        ("bandwith_util_rate", c_uint),
-    )
-
-
 class MemoryInfoV3(Structure):
     """``dcmi_get_memory_info_stru``."""
 
@@ -69,13 +59,6 @@ class MemoryInfo(Structure):
         ("memory_size", c_uint64),
         ("freq", c_uint),
         ("utiliza", c_uint),
-    )
-
-
-class IpAddress(Structure):
-    _fields_ = (
-        ("u_addr", c_ubyte * 16),
-        ("ip_type", c_int),
     )
 
 
@@ -334,9 +317,7 @@ class UrmaEidInfo(Structure):
 
 SIZES: dict[type[Structure | Union], int] = {
     EccInfo: 28,
-    HbmInfo: 32,
     MemoryInfoV3: 112,
-    IpAddress: 20,
     BaseResource: 64,
     ComputingResource: 96,
     MediaResource: 56,

@@ -14,7 +14,7 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverError
 from dcmi_shim.enums import MainCommand
 from dcmi_shim.family import chip_family
 from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
-from dcmi_shim.types import Chip, ChipNames, Inventory, SuperPod
+from dcmi_shim.types import Chip, ChipNames, Inventory, NodeFacts, SuperPod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,8 @@ _DIE = "dcmi_get_device_die_v2"
 _PCIE = "dcmi_get_device_pcie_info_v2"
 _SUPER_POD_DATA = 1
 _TOTAL_RESOURCE = 1
+_HBM = "dcmi_get_device_hbm_info"
+_MAIN_BOARD = "dcmi_get_mainboard_id"
 _NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
 
 
@@ -129,13 +131,13 @@ async def _identity(ask: Ask, card: int, device: int, problems: list[str]) -> Ch
 
 
 async def _first(
-    ask: Ask, functions: Sequence[str], chips: Sequence[Chip], problems: list[str]
+    ask: Ask, functions: Sequence[str], chips: Sequence[Chip], problems: list[str], *more: int
 ) -> Any:
     """The first answer that some chip gives to one of ``functions``, in order."""
     for chip in chips:
         for function in functions:
             value = await _optional(
-                ask, function, (chip.card_id, chip.device_id), str(chip), problems
+                ask, function, (chip.card_id, chip.device_id, *more), str(chip), problems
             )
             if value is not None:
                 return value
@@ -154,6 +156,36 @@ async def _super_pod(ask: Ask, chip: Chip, problems: list[str]) -> SuperPod | No
     return None if members is None else SuperPod(*members)
 
 
+async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[str, ...]]:
+    """What labels and annotations need beside the inventory, and why not all of it is known.
+
+    Raises ``DriverGone`` when there is no driver.
+    """
+    problems: list[str] = []
+    chips, family = inventory.chips, inventory.family
+    total = (MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
+    resources = await _first(ask, ("dcmi_get_device_info",), chips, problems, *total)
+    words = await _first(ask, _NAMES, chips, problems)
+    cores = round(resources[1]) if resources is not None else words[3] if words is not None else 0
+    has_memory = family.startswith("Ascend910")
+    products = []
+    if family == "Ascend310P":
+        for chip in chips:
+            told = await _first(ask, ("dcmi_get_product_type",), (chip,), problems)
+            products.append(told or "")
+    pods = {}
+    if inventory.super_pod is not None:
+        pods = {chip.physical_id: await _super_pod(ask, chip, problems) for chip in chips}
+    facts = NodeFacts(
+        aicores=cores or None,
+        memory_mb=await _first(ask, (_HBM,), chips, problems) if has_memory else None,
+        main_board=await _first(ask, (_MAIN_BOARD,), chips, problems),
+        products=tuple(products),
+        super_devices={chip: pod.sdid for chip, pod in pods.items() if pod is not None},
+    )
+    return facts, tuple(problems)
+
+
 async def virtual_chips(
     ask: Ask, chips: Sequence[Chip], known: Sequence[int] = ()
 ) -> tuple[int, ...]:
@@ -165,8 +197,8 @@ async def virtual_chips(
     cut = []
     for chip in chips:
         place = (chip.card_id, chip.device_id, MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
-        count = await _optional(ask, "dcmi_get_device_info", place, str(chip), [])
-        if count or (count is None and chip.physical_id in known):
+        total = await _optional(ask, "dcmi_get_device_info", place, str(chip), [])
+        if chip.physical_id in known if total is None else total[0]:
             cut.append(chip.physical_id)
     return tuple(cut)
 

@@ -42,6 +42,21 @@ class SuperPod(msgspec.Struct, frozen=True):
     super_pod_type: int | None
 
 
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What else the driver says of this node, for its labels and annotations.
+
+    ``None``: it does not say it. ``aicores`` and ``memory_mb`` are those of one chip, ``products``
+    what the cards are sold as, ``super_devices`` the ids of chips in their super-pod, by physical
+    id (``spec/device-plugin.md`` 6.2, 6.3).
+    """
+
+    aicores: int | None = None
+    memory_mb: int | None = None
+    main_board: int | None = None
+    products: tuple[str, ...] = ()
+    super_devices: dict[int, int | None] = {}
+
+
 class Inventory(msgspec.Struct, frozen=True):
     """What the driver says this node has. Read once per child process.
 

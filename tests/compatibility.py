@@ -74,6 +74,12 @@ def check(recording: str, found: Iterable[Difference]) -> None:
     assert not gone, f"{recording}: in {DOCUMENT.name} but does not differ: {sorted(gone)}"
 
 
+def unlisted(recording: str, found: Iterable[Difference]) -> list[Difference]:
+    """What ``found`` has at other places than the table: for runs whose times differ."""
+    known = {row.difference.path for row in table() if row.recording == recording}
+    return [one for one in found if one.path not in known]
+
+
 def different(upstream: Any, ours: Any, path: str = "$") -> Iterator[Difference]:
     """All paths of two JSON trees that differ; the order of an object's members counts too."""
     if isinstance(upstream, dict) and isinstance(ours, dict):

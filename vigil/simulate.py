@@ -286,6 +286,17 @@ def load(
 
 
 @app.command()
+def address(
+    chip: Chip,
+    value: Annotated[str, typer.Argument(metavar="IP", help="An IPv4 address, or none.")],
+    emulator_dir: EmulatorDir = None,
+) -> None:
+    """Give the network port of a chip another address."""
+    with closing(open_emulator(emulator_dir)) as emulator:
+        emulator.address(chip, None if value == "none" else value)
+
+
+@app.command()
 def virtual(
     chip: Chip,
     count: Annotated[int, typer.Argument(metavar="COUNT", help="How many; 0 for a whole chip.")],

@@ -217,6 +217,17 @@ DCMI_EXPORT int vigil_emulator_load(struct emulator *emulator, int chip, int aic
     return 0;
 }
 
+DCMI_EXPORT int vigil_emulator_address(struct emulator *emulator, int chip, unsigned address)
+{
+    struct state *state;
+    int error = lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    state->chips[chip].link.address = address;
+    state_unlock(&emulator->attachment);
+    return 0;
+}
+
 DCMI_EXPORT int vigil_emulator_virtual(struct emulator *emulator, int chip, unsigned count)
 {
     struct state *state;

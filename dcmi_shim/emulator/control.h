@@ -46,6 +46,8 @@ int vigil_emulator_link(struct emulator *emulator, int chip, int down, int quiet
  */
 int vigil_emulator_load(struct emulator *emulator, int chip, int aicore, int hbm, int still,
                         int count, const int *processes);
+/* Gives the network port of a chip an address, see struct link_state. */
+int vigil_emulator_address(struct emulator *emulator, int chip, unsigned address);
 /* Cuts a chip into virtual devices; 0 makes it whole. ERANGE: too many. */
 int vigil_emulator_virtual(struct emulator *emulator, int chip, unsigned count);
 

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import json
 import os
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
 from contract.codes import format_code
@@ -29,6 +30,7 @@ PROFILES = ("a2", "a3", "910a", "310p", "310")
 _STATUS_BYTES = 1 << 20
 _HEALTHY_AGAIN, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
 _EVERY_CHIP = -1
+_NO_ADDRESS = 0xFFFFFFFF
 _UNCHANGED = -1
 _RECOVERY, _OCCURRENCE, _NOTICE = 0, 1, 2
 _NO_SUB_TYPE = 0xFFFFFFFF
@@ -212,6 +214,14 @@ class Emulator:
         count = _UNCHANGED if processes is None else len(processes)
         self._load("load", chip, *values, still, count, listed)
 
+    def address(self, chip: int, address: str | None) -> None:
+        """Give the network port of a chip another IPv4 address, or none."""
+        try:
+            word = _NO_ADDRESS if address is None else int(IPv4Address(address))
+        except ValueError as error:
+            raise _wrong("address", str(error)) from None
+        self._load("address", chip, word)
+
     def virtual(self, chip: int, count: int) -> None:
         """Cut a chip into ``count`` virtual devices, at most 32; 0 makes it whole again."""
         self._load("virtual", chip, count)
@@ -307,6 +317,7 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
         "tool": [handle, unsigned, integer, unsigned, number, ctypes.c_char_p],
         "load": [handle, *[integer] * 5, ctypes.POINTER(integer)],
         "virtual": [handle, integer, unsigned],
+        "address": [handle, integer, unsigned],
         "lose": [handle, number, number],
         "status": [handle, ctypes.c_char_p, ctypes.c_size_t],
         **bmc_signatures(handle),

@@ -178,11 +178,15 @@ static const struct {
 
 static int answer_ip(const struct request *request, const struct link_state *link, unsigned chip)
 {
-    (void)link;
-    if (request->inet6)
+    unsigned char address[4];
+    if (request->inet6) {
         printf("ipv6_address:fd00::%x\nprefix_length:64\n", 16 + chip);
-    else
-        printf("ipaddr:192.168.100.%u\nnetmask:255.255.255.0\n", 10 + chip);
+        return HCCN_OK;
+    }
+    if (!link_address(link, chip, address))
+        return HCCN_FAILED;
+    printf("ipaddr:%u.%u.%u.%u\nnetmask:255.255.255.0\n", address[0], address[1], address[2],
+           address[3]);
     return HCCN_OK;
 }
 

@@ -54,3 +54,13 @@ void link_set(struct state *state, unsigned chip, bool down)
     link->down = down;
     record(link);
 }
+
+bool link_address(const struct link_state *link, unsigned chip, unsigned char *address)
+{
+    uint32_t word = link->address;
+    if (word == 0)
+        word = 0xC0A86400u + 10 + chip; /* 192.168.100.10 and so on */
+    for (int index = 0; index < 4; index++)
+        address[index] = (unsigned char)(word >> (24 - 8 * index));
+    return word != NO_ADDRESS;
+}

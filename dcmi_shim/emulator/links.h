@@ -14,6 +14,9 @@ void links_reset(struct state *state);
 /* Whether packets flow while the link is up. */
 void link_still(struct state *state, unsigned chip, bool still);
 
+/* Four bytes, or false: the chip has none. */
+bool link_address(const struct link_state *link, unsigned chip, unsigned char *address);
+
 /* The link alone, without the driver's fault. One that is so already keeps its counters. */
 void link_set(struct state *state, unsigned chip, bool down);
 

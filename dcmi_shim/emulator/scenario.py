@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from ipaddress import IPv4Address  # noqa: TC003  (pydantic needs it)
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -159,6 +160,14 @@ class Load(Step):
     processes: list[int] | None = Field(default=None, max_length=32)
 
 
+class Address(Step):
+    """The network port of a chip gets another IPv4 address, or ``none``."""
+
+    do: Literal["address"]
+    chip: Chip
+    value: IPv4Address | Literal["none"]
+
+
 class Virtual(Step):
     """A chip is cut into virtual devices; 0 makes it whole again."""
 
@@ -203,6 +212,7 @@ AnyStep: TypeAlias = (
     | Fail
     | Link
     | Load
+    | Address
     | Virtual
     | ToolStep
     | Plain
@@ -358,6 +368,8 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
                 traffic=None if step.traffic is None else step.traffic == "flowing",
                 processes=step.processes,
             )
+        case Address():
+            emulator.address(step.chip, None if step.value == "none" else str(step.value))
         case Virtual():
             emulator.virtual(step.chip, step.count)
         case ToolStep():

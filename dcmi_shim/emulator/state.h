@@ -72,13 +72,16 @@ struct link_record {
     uint32_t spare;
 };
 
+/* A link without an address. */
+#define NO_ADDRESS 0xFFFFFFFFu
+
 struct link_state {
     uint32_t down;
     uint32_t ups;
     uint32_t downs;
     uint32_t records;       /* so far; record n is at n % LINK_RECORDS */
     uint32_t still;         /* up, but nobody sends anything */
-    uint32_t spare;
+    uint32_t address;       /* IPv4, first byte highest; 0: what the profile gives, or NO_ADDRESS */
     int64_t carried_ns;     /* how long there was traffic until the last change */
     int64_t changed_ns;     /* CLOCK_MONOTONIC */
     struct link_record history[LINK_RECORDS];

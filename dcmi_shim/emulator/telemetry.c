@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "links.h"
 
 enum { HBM_MB = 65536, HBM_USED_MB = 3395, HBM_MHZ = 1600, IDLE_MHZ = 800, CPU_MHZ = 1900 };
 enum { LONGEST_PCIE_PROFILE_MS = 2000, LONGEST_HCCS_PROFILE_MS = 1000 };
@@ -159,8 +160,10 @@ DCMI_EXPORT int dcmi_get_device_ip(int card_id, int device_id, int type, int por
         return call_finish(&call, DCMI_NOT_SUPPORTED);
     if (ip->ip_type == IPV6)
         return call_finish(&call, DCMI_NOT_CONFIGURED);
-    *ip = (struct dcmi_ip_addr){
-        .u_addr.ip4 = {192, 168, 100, (unsigned char)(10 + call.chip)}};
+    struct dcmi_ip_addr found = {0};
+    if (!link_address(&call.state->chips[call.chip].link, call.chip, found.u_addr.ip4))
+        return call_finish(&call, DCMI_NOT_CONFIGURED);
+    *ip = found;
     *mask = (struct dcmi_ip_addr){.u_addr.ip4 = {255, 255, 255, 0}};
     return call_finish(&call, DCMI_OK);
 }

@@ -30,7 +30,7 @@ from tests.acceptance.hardware import compile_library
 from tests.acceptance.installed import install
 from tests.acceptance.places import Folder
 from tests.acceptance.recorded import RecordedNode, make_hardware
-from tests.compatibility import table
+from tests.compatibility import unlisted
 from tests.replay.comparison import compared
 from tests.replay.real import CannotPlay, RealPlay
 from tests.vectors import VECTORS
@@ -90,11 +90,9 @@ async def play(file: Path, place: Path, vigil: Path, libraries: Path) -> Result:
     finally:
         agent.close()
         await store.close()
-    recorded = f"device-plugin/{file.stem}"
-    known = {row.difference.path for row in table() if row.recording == recorded}
-    found = compared(recording, shown)
-    unknown = tuple(one for one in found if one.path not in known)
-    return Result(file.stem, len(found) - len(unknown), unknown)
+    found = compared(recording, shown, for_real=True)
+    unknown = unlisted(f"device-plugin/{file.stem}", found)
+    return Result(file.stem, len(found) - len(unknown), tuple(unknown))
 
 
 @cache

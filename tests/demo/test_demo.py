@@ -17,12 +17,15 @@ from stores.address import open_store
 from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
 from vigil.demo.command import Options, play
-from vigil.demo.story import STORY, LoseNext
+from vigil.demo.story import STORY, LoseNext, Occur, Recover, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.parts.controlplane import ControlPlane
+
+
+FAULT = {"80E01801": "RestartBusiness"}
 
 
 def _demo(*options: str) -> subprocess.CompletedProcess[str]:
@@ -64,6 +67,7 @@ async def test_demo_runs_on_a_real_api_server_and_leaves_nothing(
         for label in (("mx-consumer-cim", "true"), ("mx-consumer-volcano", "true")):
             assert await store.list(Selection(label=label)) == ()
         assert control_plane.request("GET", LEASES)["items"] == []
+        assert await store.get("kube-system", "mindx-dl-fault-config") is None
     finally:
         await store.close()
 
@@ -95,6 +99,23 @@ async def test_demo_notices_a_lost_event(
     assert not report["well"]
     assert not report["steps"][0]["problems"]
     assert any("nodes: vigil-demo-1" in problem for problem in report["steps"][1]["problems"])
+
+
+@pytest.mark.timeout(120)
+async def test_demo_notices_what_goes_too_early(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Step("a fault", "is shown", 0.0, (Occur(0, 3, "80E01801"),), {(0, 3): FAULT})
+    early = Step(
+        "it recovers", "at once", 0.0, (Recover(0, 3, "80E01801"),), {(0, 3): {}}, holds_seconds=2
+    )
+    options = Options(
+        directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
+    )
+    assert not await play(options, (STORY[0], told, early))
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert [bool(step["problems"]) for step in steps] == [False, False, True]
+    assert "after 0." in steps[2]["problems"][0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

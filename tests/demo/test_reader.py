@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 
 from vigil.demo.reader import ChipsView, read_cluster_info, read_device_info
@@ -43,3 +45,19 @@ def test_cluster_info_is_read() -> None:
     text = f'{{"mindx-dl-deviceinfo-n1":{{"DeviceList":{device_list},"UpdateTime":1}}}}'
     assert read_cluster_info(text) == {"n1": EXPECTED}
     assert read_cluster_info("") == {}
+
+
+def test_an_isolated_chip_is_known_in_both_documents() -> None:
+    """spec/clusterd.md 2.1: the merged map leaves out the codes that isolate."""
+    levels = {"80E3A201": "ManuallySeparateNPU", "80E18401": "NotHandleFault"}
+    own = ChipsView.expected(range(2), {0: levels})
+    assert own.isolated == own.unhealthy == {0}
+    assert own.faults == {0: levels}
+    assert own.merged().faults == {0: {"80E18401": "NotHandleFault"}}
+    assert own.merged().isolated == {0}
+    isolated = V2.replace('\\"SeparateNPU\\"', '\\"ManuallySeparateNPU\\"')
+    content = isolated[len('{"DeviceInfo":') : isolated.index(',"SuperPodID"')]
+    signed = f'{{"DeviceInfo":{content},"CheckCode":"{sha256(content.encode()).hexdigest()}"}}'
+    assert read_device_info(signed) == ChipsView.expected(
+        range(2), {0: {"80E3A201": "ManuallySeparateNPU"}}
+    )

@@ -7,10 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import Document
+from stores.base import Document, Event, Involved
 from tests.parts.controlplane import ControlPlane
 from tests.parts.kustomize import build
 
@@ -59,6 +60,28 @@ async def test_only_the_own_node(restricted: ControlPlane) -> None:
             with pytest.raises(StoreRefused, match=r"worker-1.*own node only.*worker-2"):
                 await store.put(_document(namespace, f"{prefix}worker-2"))
         await store.delete("mindx-dl", "mindx-dl-nodeinfo-worker-1")
+    finally:
+        await store.close()
+
+
+@pytest.mark.apiserver
+async def test_labels_and_events_of_the_own_node_only(restricted: ControlPlane) -> None:
+    kubeconfig = restricted.service_account("mindx-dl", "npu-vigil-agent", "worker-3")
+    restricted.ask("POST", "/api/v1/nodes", {"metadata": {"name": "worker-2"}})
+    store = open_store("kubernetes:", kubeconfig)
+    objects = store.objects
+    assert objects is not None
+    involved = Involved("Node", "worker-3", "kube-system")
+    event = Event("kube-system", "one", involved, True, "Reason", "Action", "text", 0, 0)
+    try:
+        await _in_force(store)
+        await objects.set_node("worker-3", {"a": "b"}, {"c": "d"})
+        with pytest.raises(StoreRefused, match=r"worker-3.*own node only.*nodes /worker-2"):
+            await objects.set_node("worker-2", {"a": "b"}, {})
+        await objects.record(replace(event, name="one", host="worker-3"))
+        for host in ("worker-2", ""):
+            with pytest.raises(StoreRefused, match=r"worker-3.*own node only.*events"):
+                await objects.record(replace(event, name="two", host=host))
     finally:
         await store.close()
 

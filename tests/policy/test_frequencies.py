@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agent.dues import ONCE_VISIBLE_MS
 from agent.policy import next_deadline_ms, step
 from agent.render import render
 from agent.state import Acknowledged, ChangeKind, Configured, State
@@ -194,10 +195,11 @@ class TestExamples:
             once = seen(ONCE, "8C204E00", at=at)
             state = take(state, [once], at, tables)
             shown = Acknowledged(f"mindx-dl-deviceinfo-{NODE}", state.revision, at + 100)
-            state = take(state, [shown], at + 5_100, tables)
+            state = take(state, [shown], at + 100 + ONCE_VISIBLE_MS, tables)
         assert upgrades(state) == [("8C204E00", "SeparateNPU", T + 10_000)]
-        assert take(state, [], T + 75_100, tables) is state
-        assert upgrades(take(state, [], T + 75_101, tables)) == []
+        released = T + 10_100 + ONCE_VISIBLE_MS + 60_000
+        assert take(state, [], released, tables) is state
+        assert upgrades(take(state, [], released + 1, tables)) == []
 
     def test_ex_62_release_counts_from_when_the_recovery_was_told(self) -> None:
         """Upstream believes an old stamp, and releases in the cycle of the event."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CHIPS = 2
-CODES = ("80E18005", "80E21007", "81078603", "80ABCDEF")
+CODES = ("80E18005", "80E21007", "81078603", "80ABCDEF", "80E01801", "80C98009")
 LEVELS = (ChipLevel.MANUALLY_SEPARATE_NPU, ChipLevel.SEPARATE_NPU, ChipLevel.SUB_HEALTH_FAULT)
 PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000, 130_000)
 RELEASED_BY_TIME = ("was gone for longer than", "ends as the last one")

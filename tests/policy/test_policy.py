@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.dues import ONCE_VISIBLE_MS
 from agent.policy import next_deadline_ms, step
 from agent.state import Acknowledged, Blindness, ChangeKind, State, believed
 from contract.catalogue import shipped
@@ -85,13 +86,15 @@ class TestOnce:
         state = after(healthy(), [seen(ONCE, KNOWN)])
         assert next_deadline_ms(state, shipped()) is None
         state = after(state, [Acknowledged(DOCUMENT, state.revision, T + 100)])
-        assert next_deadline_ms(state, shipped()) == T + 5_100
+        assert next_deadline_ms(state, shipped()) == T + 100 + ONCE_VISIBLE_MS
         state = after(state, [Acknowledged(DOCUMENT, state.revision, T + 900)])
-        assert next_deadline_ms(state, shipped()) == T + 5_100, "the first one counts"
-        assert after(state, [], T + 5_099) is state
-        state, found = step(state, [], T + 5_100, shipped())
+        assert next_deadline_ms(state, shipped()) == T + 100 + ONCE_VISIBLE_MS, (
+            "the first one counts"
+        )
+        assert after(state, [], T + 99 + ONCE_VISIBLE_MS) is state
+        state, found = step(state, [], T + 100 + ONCE_VISIBLE_MS, shipped())
         assert codes(state) == []
-        assert [(c.kind, c.at_ms) for c in found] == [(ChangeKind.ENDED, T + 5_100)]
+        assert [(c.kind, c.at_ms) for c in found] == [(ChangeKind.ENDED, T + 100 + ONCE_VISIBLE_MS)]
         assert next_deadline_ms(state, shipped()) is None
 
     @pytest.mark.parametrize(("document", "age"), [(DOCUMENT, 1), ("mindx-dl-nodeinfo-node-1", 0)])

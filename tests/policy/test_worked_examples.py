@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.dues import ONCE_VISIBLE_MS
 from agent.render import render
 from agent.state import Acknowledged
 from contract.device_info import DeviceInfo, encode, encode_faults, verify_published
@@ -84,7 +85,9 @@ def test_one_off_event_goes_when_it_was_published_long_enough() -> None:
     assert after(state, [], T + 3_600_000) is state, "nobody could have seen it yet"
     shown = Acknowledged("mindx-dl-deviceinfo-node-1", state.revision, T + 50)
     state = after(state, [shown], T + 50)
-    judge("EX-10", render(after(state, [], T + 5_049), inventory(), 1), "Ascend910-0")
-    info = render(after(state, [], T + 5_050), inventory(), 1)
+    judge(
+        "EX-10", render(after(state, [], T + 49 + ONCE_VISIBLE_MS), inventory(), 1), "Ascend910-0"
+    )
+    info = render(after(state, [], T + 50 + ONCE_VISIBLE_MS), inventory(), 1)
     judge("EX-10b", info, "Ascend910-0")
     assert info.free == ("Ascend910-0", "Ascend910-1")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from agent.leaving import Leaving
     from dcmi_shim.driver import Driver
-    from stores.base import Event, Store
+    from stores.base import Event, NodeObject, Store
 
 NODE = "node-1"
 SETTLED_SECONDS = 10.0
@@ -65,6 +65,7 @@ class Played:
     shown: list[Shown] = field(default_factory=list)
     lives: int = 0
     events: list[Event] = field(default_factory=list)
+    node: NodeObject | None = None
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -81,6 +82,7 @@ async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECOND
         with player.replaced():
             await player.run(settle_seconds)
         player.played.events += player.cluster.objects.events.values()
+        player.played.node = player.cluster.objects.node
         return player.played
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Changed, Deleted, Document, Listed, Selection
-from tests.replay.player import OPERATOR, SETTLED_SECONDS, Shown
+from tests.replay.player import OPERATOR, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
+_SETTLED_MS = 6_000
+"""How long a recording goes on after its last step, at least: longer than a one-off event."""
 _EPOCH_MS = re.compile(r"\b1[5-9]\d{11}\b")
 """Times of recordings in milliseconds; those in seconds are shorter."""
 
@@ -73,7 +75,7 @@ class RealPlay:
                 await self._until(step["at_ms"])
                 await self._do(step)
             last_ms = self.recording["observed"][-1]["at_ms"]
-            await self._until(max(steps[-1]["at_ms"] + SETTLED_SECONDS * 1000, last_ms))
+            await self._until(max(steps[-1]["at_ms"] + _SETTLED_MS, last_ms))
         finally:
             await asyncio.to_thread(self.machine.stop)
             watch.cancel()

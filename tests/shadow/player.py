@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent.shadow_judge import Result
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
-from stores.base import Document
-from tests.replay.player import NODE, OPERATOR, Player
+from stores.base import Document, NodeObject
+from tests.replay.player import NODE, OPERATOR, SETTLED_SECONDS, Player
 
 if TYPE_CHECKING:
     from agent.shadow_ledger import ShadowStatus, Told
@@ -48,13 +48,14 @@ async def compare(recording: dict[str, Any]) -> Compared:
     with tempfile.TemporaryDirectory(prefix="npu-vigil-") as place:
         player = _ShadowPlayer(recording, Path(place))
         with player.replaced():
-            last_seconds = recording["observed"][-1]["at_ms"] / 1000
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(player.write(recording["observed"]))
-                tasks.create_task(player.run(recording["steps"], last_seconds))
+                tasks.create_task(player.run(SETTLED_SECONDS))
         assert player.cluster.writes == 0, "a shadow writes nothing"
+        assert not player.cluster.objects.events, "no Events either"
+        assert player.cluster.objects.node == NodeObject({}, {}, "1"), "and no labels"
         assert player.agent is not None
-        status = player.agent.picture().shadow
+        status = player.agent._picture().shadow
         assert status is not None
         return Compared(status, player.writers)
 

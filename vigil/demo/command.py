@@ -15,6 +15,7 @@ from rich.live import Live
 from stores.address import open_store
 from vigil.demo import show
 from vigil.demo.fleet import Fleet
+from vigil.demo.operator import Operator
 from vigil.demo.reader import Reader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
 from vigil.demo.story import STORY
@@ -47,13 +48,15 @@ async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
     async with AsyncExitStack() as stack:
         store = open_store(url, kubeconfig=kubeconfig)
         stack.push_async_callback(store.close)
+        operator = Operator(store, options.speed)
         fleet = Fleet(options.directory, options.nodes, url, kubeconfig, options.speed)
+        operator.write_rules(fleet.fault_config)
         await check_store_is_ours(store, [node.name for node in fleet.nodes])
         stack.push_async_callback(remove_documents, store, [node.name for node in fleet.nodes])
         stack.push_async_callback(fleet.close)
         reader = Reader(store)
         screen = await stack.enter_async_context(_screen(options, fleet, reader))
-        summary = await run(fleet, reader, story, options.speed, screen.add, screen.use)
+        summary = await run(fleet, operator, reader, story, options.speed, screen.add, screen.use)
         if options.json:
             print(json.dumps(show.as_json(summary), indent=2))
         else:

@@ -54,9 +54,9 @@ class Expected:
             status = "UnHealthy"
         chips = tuple(self._faults)
         for codes in itertools.product(*self._faults.values()):
-            faults = dict(zip(chips, codes, strict=True))
+            view = ChipsView.expected(self._chips, dict(zip(chips, codes, strict=True)))
             yield NodeView(
-                ChipsView.expected(self._chips, faults),
+                view.merged() if in_cluster else view,
                 status,
                 self._parts,
                 _worst(self._ports),
@@ -91,7 +91,12 @@ def _words(seen: NodeView, wanted: NodeView, chips: range) -> Iterator[str]:
 
 
 def _of_chip(view: ChipsView, chip: int) -> str:
-    lists = (("free", view.free), ("unhealthy", view.unhealthy), ("unlinked", view.unlinked))
+    lists = (
+        ("free", view.free),
+        ("unhealthy", view.unhealthy),
+        ("unlinked", view.unlinked),
+        ("isolated", view.isolated),
+    )
     words = [name for name, ids in lists if chip in ids]
     words += [f"{code} {level}" for code, level in sorted(view.faults.get(chip, {}).items())]
     return ", ".join(words) or "in no list"

@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import aiohttp
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from contract.catalogue import read_table
 from contract.customization import CUSTOMIZATION_KEY
-from contract.policies import PolicyTables
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers
@@ -30,6 +27,7 @@ from vigil.demo.story import (
     Link,
     LoseNext,
     Occur,
+    Once,
     Port,
     Recover,
     Return,
@@ -39,6 +37,8 @@ from vigil.demo.story import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from prometheus_client.samples import Sample
 
     from vigil.demo.story import Action
 
@@ -61,23 +61,6 @@ device = "/nonexistent/ipmi0"
 [heartbeat]
 interval_seconds = {five}
 """
-
-
-def _customization(speed: float) -> bytes:
-    """The shipped rules, with the times of those that wait divided by ``speed``.
-
-    As a file, because the ConfigMap may be the one of a real cluster.
-    """
-    shipped = read_table("policies.json", PolicyTables)
-    durations = [
-        msgspec.structs.replace(
-            entry,
-            fault_timeout=round(entry.fault_timeout / speed),
-            recover_timeout=round(entry.recover_timeout / speed),
-        )
-        for entry in shipped.duration
-    ]
-    return msgspec.json.encode({"FaultFrequency": shipped.frequency, "FaultDuration": durations})
 
 
 @dataclass
@@ -135,8 +118,7 @@ class Fleet:
                 five=round(5 / speed, 3),
             )
         )
-        self._fault_config = self._made("fault-config")
-        (self._fault_config / CUSTOMIZATION_KEY).write_bytes(_customization(speed))
+        self.fault_config = self._made("fault-config")
         self.nodes = tuple(
             Node(
                 f"vigil-demo-{number + 1}",
@@ -183,7 +165,7 @@ class Fleet:
             "--state-dir",
             str(node.directory / "state"),
             "--fault-config-dir",
-            str(self._fault_config),
+            str(self.fault_config),
             "--config",
             str(self._configuration),
             tools=node.driver_root / IPMITOOL.parent,
@@ -218,6 +200,8 @@ class Fleet:
                 emulator.occur(chip, code)
             case Recover(_, chip, code):
                 emulator.recover(chip, code)
+            case Once(_, chip, code):
+                emulator.once(chip, code)
             case Drop(_, chip):
                 emulator.drop(chip)
             case Return(_, chip):
@@ -247,19 +231,23 @@ class Fleet:
 
     async def blind_chips(self, node: Node) -> frozenset[int]:
         """Chips that the agent of ``node`` reports as blind in its metrics."""
-        listen = node.directory / "state" / "listen"
-        url = listen.read_text().strip()
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
-            session.get(f"{url}/metrics") as response,
-        ):
-            text = await response.text()
         return frozenset(
             int(sample.labels["chip"])
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
+            for sample in await _samples(node)
             if sample.name == "npu_vigil_blind" and sample.value == 1 and sample.labels["chip"]
         )
+
+    async def policy(self, node: Node) -> str | None:
+        """What the agent of ``node`` says of the operator's policy: in force, refused, nothing."""
+        samples = [
+            sample
+            for sample in await _samples(node)
+            if sample.labels.get("document") == CUSTOMIZATION_KEY and sample.value
+        ]
+        if any(sample.name == "npu_vigil_fault_configuration_problems" for sample in samples):
+            return "refused"
+        sources = [sample.labels.get("source") for sample in samples]
+        return "in force" if "configmap" in sources else None
 
     def dead(self) -> list[str]:
         """Processes that ended by themselves, with their last words."""
@@ -289,6 +277,17 @@ class Fleet:
                 await process.wait()
         for node in self.nodes:
             node.emulator.close()
+
+
+async def _samples(node: Node) -> list[Sample]:
+    """All samples of the metrics of a node's agent."""
+    url = (node.directory / "state" / "listen").read_text().strip()
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+        session.get(f"{url}/metrics") as response,
+    ):
+        text = await response.text()
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
 def _last_line(log: Path) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stores.base import Changed, Deleted, Interrupted, Listed, Selection
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stores.base import Document, Store
 
 _HARMLESS = frozenset({"NotHandleFault", "SubHealthFault"})
+_ISOLATED = "ManuallySeparateNPU"
 _LINK_CODES = frozenset({"81078603"})
 _DEVICE_PREFIX = "mindx-dl-deviceinfo-"
 _NODE_PREFIX = "mindx-dl-nodeinfo-"
@@ -33,13 +34,14 @@ class ChipsView:
     """What one document says about the chips of one node.
 
     ``faults``: physical id to code to level, chips without a fault left out. ``free``,
-    ``unhealthy`` and ``unlinked`` (their network is unhealthy) are physical ids.
+    ``unhealthy``, ``unlinked`` (their network is unhealthy) and ``isolated`` are physical ids.
     """
 
     free: frozenset[int] = frozenset()
     unhealthy: frozenset[int] = frozenset()
     unlinked: frozenset[int] = frozenset()
     faults: dict[int, dict[str, str]] = field(default_factory=dict)
+    isolated: frozenset[int] = frozenset()
 
     @classmethod
     def expected(cls, chips: range, faults: dict[int, dict[str, str]]) -> ChipsView:
@@ -54,7 +56,18 @@ class ChipsView:
             unhealthy=unhealthy,
             unlinked=frozenset(chip for chip, codes in serious.items() if codes & _LINK_CODES),
             faults={chip: codes for chip, codes in faults.items() if codes},
+            isolated=frozenset(
+                chip for chip, codes in faults.items() if _ISOLATED in codes.values()
+            ),
         )
+
+    def merged(self) -> ChipsView:
+        """The same in cluster-info, which leaves out the codes that isolate a chip."""
+        faults = {
+            chip: {code: level for code, level in codes.items() if level != _ISOLATED}
+            for chip, codes in self.faults.items()
+        }
+        return replace(self, faults={chip: codes for chip, codes in faults.items() if codes})
 
 
 @dataclass(frozen=True)
@@ -79,8 +92,11 @@ def _ids(names: str) -> frozenset[int]:
 def _chips_view(device_list: dict[str, str]) -> ChipsView:
     key = min(device_list, key=len)
     faults: dict[int, dict[str, str]] = {}
+    isolated = set()
     for fault in json.loads(device_list[f"{key}-Fault"]):
         chip = int(fault["npu_name"].rpartition("-")[2])
+        if fault["fault_level"] == _ISOLATED:
+            isolated.add(chip)
         for code, entry in fault["fault_time_and_level_map"].items():
             faults.setdefault(chip, {})[code] = entry["fault_level"]
     return ChipsView(
@@ -88,6 +104,7 @@ def _chips_view(device_list: dict[str, str]) -> ChipsView:
         _ids(device_list[f"{key}-Unhealthy"]),
         _ids(device_list.get(f"{key}-NetworkUnhealthy", "")),
         faults,
+        frozenset(isolated),
     )
 
 
@@ -228,7 +245,9 @@ class Reader:
         said = self._nodes
         if name.startswith(_DEVICE_PREFIX):
             node = name.removeprefix(_DEVICE_PREFIX)
-            said.chips[node] = read_device_info(data["DeviceInfoCfg"])
+            chips = read_device_info(data["DeviceInfoCfg"])
+            # The key counts here; what the fault list says of it is in the levels.
+            said.chips[node] = replace(chips, isolated=_ids(data[_ISOLATED]))
             if "SwitchInfoCfg" in data:
                 said.switches[node] = _switch_health(json.loads(data["SwitchInfoCfg"]))
         elif name.startswith(_NODE_PREFIX):

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from contract.errors import ConfigurationError, Problem
+from contract.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
+from contract.names import device_info_name
 from stores.base import Selection
 from vigil.demo.expected import Expected
+from vigil.demo.story import Isolate, Release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stores.base import Store
     from vigil.demo.fleet import Fleet, Node
+    from vigil.demo.operator import Operator
     from vigil.demo.reader import NodeView, Reader
-    from vigil.demo.story import Step
+    from vigil.demo.story import Action, Deed, Step
 
 _PATIENCE_SECONDS = 10.0
 _STEADY_SECONDS = 0.4
@@ -56,9 +60,15 @@ class Player:
     """Plays the steps one after the other and keeps what is expected so far."""
 
     def __init__(
-        self, fleet: Fleet, reader: Reader, speed: float, show: Callable[[Result], None]
+        self,
+        fleet: Fleet,
+        operator: Operator,
+        reader: Reader,
+        speed: float,
+        show: Callable[[Result], None],
     ) -> None:
         self._fleet = fleet
+        self._operator = operator
         self._reader = reader
         self._speed = speed
         self._show = show
@@ -81,14 +91,16 @@ class Player:
     async def _play_step(self, number: int, step: Step, started: float) -> Result:
         begun = time.monotonic()
         for action in step.actions:
-            await self._fleet.act(action)
+            await self._act(action)
+        problems = await self._hold(step.holds_seconds) if step.holds_seconds else []
         self._expect(step)
         patience_seconds = _PATIENCE_SECONDS + step.takes_seconds / self._speed
-        problems: list[str] = []
         if step.blind is not None:
             problems += await self._wait_for_blindness(*step.blind, wanted=True)
         if step.sighted is not None:
             problems += await self._wait_for_blindness(*step.sighted, wanted=False)
+        if step.policy is not None:
+            problems += await self._wait_for_policy(step.policy)
         if step.unchanged:
             await asyncio.sleep(_STEADY_SECONDS)
         device, cluster = await asyncio.gather(
@@ -104,6 +116,31 @@ class Player:
             cluster_info_ms=None if step.unchanged else cluster.milliseconds_since(begun),
             problems=tuple(problems),
         )
+
+    async def _act(self, action: Action | Deed) -> None:
+        match action:
+            case Isolate():
+                await self._operator.configure(action)
+            case Release(role, chip):
+                document = device_info_name(self._fleet.node(role).name)
+                await self._operator.release(document, chip)
+            case _:
+                await self._fleet.act(action)
+
+    async def _hold(self, seconds: float) -> list[str]:
+        """What changed within ``seconds`` although it should have stayed."""
+
+        def problems() -> list[str]:
+            return [
+                *self._differences("nodes", self._reader.device, in_cluster=False),
+                *self._differences("cluster", self._reader.cluster, in_cluster=True),
+            ]
+
+        begun = time.monotonic()
+        changed_at = await self._reader.wait_until(lambda: bool(problems()), seconds)
+        if changed_at is None:
+            return []
+        return [f"after {changed_at - begun:.1f} s: {problem}" for problem in problems()]
 
     def _expect(self, step: Step) -> None:
         def of(role: int) -> Expected:
@@ -130,15 +167,34 @@ class Player:
         patience_seconds: float,
     ) -> _Arrival:
         def problems() -> list[str]:
-            seen = views()
-            return [
-                f"{side}: {node} {difference}"
-                for node, expected in self._expected.items()
-                for difference in expected.differences(seen.get(node), in_cluster=in_cluster)
-            ]
+            return self._differences(side, views(), in_cluster=in_cluster)
 
         reached_at = await self._reader.wait_until(lambda: not problems(), patience_seconds)
         return _Arrival(reached_at, [] if reached_at is not None else problems())
+
+    def _differences(self, side: str, seen: dict[str, NodeView], *, in_cluster: bool) -> list[str]:
+        return [
+            f"{side}: {node} {difference}"
+            for node, expected in self._expected.items()
+            for difference in expected.differences(seen.get(node), in_cluster=in_cluster)
+        ]
+
+    async def _wait_for_policy(self, wanted: str) -> list[str]:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            said = {node.name: await self._policy(node) for node in self._fleet.nodes}
+            others = [name for name, policy in said.items() if policy != wanted]
+            if not others:
+                return []
+            if time.monotonic() > deadline:
+                return [f"{name} says that the policy is {said[name]}" for name in others]
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _policy(self, node: Node) -> str | None:
+        try:
+            return await self._fleet.policy(node)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
 
     async def _wait_for_blindness(self, role: int, chip: int, *, wanted: bool) -> list[str]:
         node = self._fleet.node(role)
@@ -172,13 +228,16 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
     device = await store.list(Selection(label=("mx-consumer-cim", "true")))
     cluster = await store.list(Selection(label=("mx-consumer-volcano", "true")))
     ours = {f"mindx-dl-{kind}info-{node}" for node in nodes for kind in ("device", "node")}
+    policies = await store.get(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME)
     foreign = sorted({d.name for d in device} - ours) or [
         d.name for d in cluster if any(value for value in d.data.values())
     ]
+    if policies is not None:
+        foreign.append(policies.name)
     if foreign:
         what = (
             f"holds documents of a real cluster ({', '.join(foreign[:3])}); the demo writes "
-            "cluster-info and would disturb it. Use an empty API server or directory"
+            "cluster-info and policies and would disturb it. Use an empty API server or directory"
         )
         raise ConfigurationError("vigil demo", [Problem(f"--store {store.url}", what)])
 
@@ -187,6 +246,7 @@ async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
     """Remove what the demo left in a store that was empty before: documents and heartbeats."""
     for node in nodes:
         await store.forget_beat(node)
+    await store.delete(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME)
     for label in (("mx-consumer-cim", "true"), ("mx-consumer-volcano", "true")):
         for document in await store.list(Selection(label=label)):
             await store.delete(document.namespace, document.name)
@@ -194,6 +254,7 @@ async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
 
 async def run(
     fleet: Fleet,
+    operator: Operator,
     reader: Reader,
     story: Sequence[Step],
     speed: float,
@@ -202,7 +263,7 @@ async def run(
 ) -> Summary:
     """Start the fleet, play ``story``, and sum up. The fleet goes on running."""
     started = time.monotonic()
-    player = Player(fleet, reader, speed, show)
+    player = Player(fleet, operator, reader, speed, show)
     player_made(player)
     async with asyncio.TaskGroup() as group:
         followers = [

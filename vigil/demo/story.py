@@ -7,7 +7,7 @@ because no two roles use the same chip.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 CODE_QUERY = "dcmi_get_device_errorcode_v2"
 
@@ -114,9 +114,42 @@ class Port:
     active: bool
 
 
+@dataclass(frozen=True)
+class Once:
+    """Something happens at a moment: the driver tells of it once, and lists nothing."""
+
+    role: int
+    chip: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Isolate:
+    """The operator's policy for the cluster: who has ``code`` so many times is isolated.
+
+    One that is ``cut_off`` arrives as half a text.
+    """
+
+    code: str
+    times: int
+    cut_off: bool = False
+
+
+@dataclass(frozen=True)
+class Release:
+    """The operator releases an isolated chip by editing its node's document."""
+
+    role: int
+    chip: int
+
+
+Deed: TypeAlias = Isolate | Release
+"""What the operator does."""
+
 Action: TypeAlias = (
     Occur
     | Recover
+    | Once
     | Drop
     | Return
     | Hang
@@ -128,6 +161,7 @@ Action: TypeAlias = (
     | Alarm
     | Port
 )
+"""What happens to hardware and processes."""
 
 Levels: TypeAlias = dict[str, str]
 """Fault code to handling level of one chip; empty for a healthy chip."""
@@ -141,14 +175,15 @@ class Step:
     expects it. ``parts`` and ``ports`` are levels of the server's parts and of switch ports, by
     role and name; ``None`` where one is well again. ``lost`` is the node that must be published
     as lost, ``back`` the one that must no longer be. ``blind`` is the chip that must be reported
-    blind from here on, ``sighted`` the one that must no longer be. ``takes_seconds`` is how long
-    it may take by itself.
+    blind from here on, ``sighted`` the one that must no longer be. ``policy`` is what every agent
+    must say of the operator's. ``holds_seconds`` is for how long of real time what was expected
+    before must stay, ``takes_seconds`` how long what is expected now may take by itself.
     """
 
     title: str
     meaning: str
     pause_seconds: float = 2.5
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Action | Deed, ...] = ()
     expect: dict[tuple[int, int], Levels] = field(default_factory=dict)
     soon: dict[tuple[int, int], Levels] = field(default_factory=dict)
     parts: dict[tuple[int, str], str | None] = field(default_factory=dict)
@@ -157,6 +192,8 @@ class Step:
     back: int | None = None
     blind: tuple[int, int] | None = None
     sighted: tuple[int, int] | None = None
+    policy: Literal["in force", "refused"] | None = None
+    holds_seconds: float = 0.0
     takes_seconds: float = 0.0
     unchanged: bool = False
     """The documents must stay as they are: there is no time of arrival to show."""
@@ -167,6 +204,8 @@ A3_ROLE = 2
 """The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
 
 _LINK = "81078603"
+_BUS = "80C98009"
+_ONCE = "8C204E00"
 _PORT = "[0x08520003,na,npu,na]"
 
 STORY: tuple[Step, ...] = (
@@ -279,6 +318,78 @@ STORY: tuple[Step, ...] = (
         unchanged=True,
     ),
     Step(
+        "the operator asks to isolate a chip whose AI core bus fails twice",
+        "a policy in a ConfigMap: every agent has it at once",
+        actions=(Isolate(_BUS, times=2),),
+        policy="in force",
+        unchanged=True,
+    ),
+    Step(
+        "an AI core bus error on chip 1 of node 2",
+        "the first time it is a minor fault like any other",
+        actions=(Occur(1, 1, _BUS),),
+        expect={(1, 1): {_BUS: "RestartRequest"}},
+    ),
+    Step(
+        "the bus error recovers",
+        "the chip is free again, and its fault is counted",
+        pause_seconds=1.0,
+        actions=(Recover(1, 1, _BUS),),
+        expect={(1, 1): {}},
+    ),
+    Step(
+        "the bus error is back",
+        "the second time: the chip is isolated until somebody has looked at it",
+        actions=(Occur(1, 1, _BUS),),
+        expect={(1, 1): {_BUS: "ManuallySeparateNPU"}},
+    ),
+    Step(
+        "the bus error recovers again",
+        "an isolated chip does not come back by itself",
+        pause_seconds=1.0,
+        actions=(Recover(1, 1, _BUS),),
+        unchanged=True,
+    ),
+    Step(
+        "the agent of node 2 is killed, one of four codes goes, it starts again",
+        "the recovery is found, and the chip without a fault is still isolated",
+        actions=(KillAgent(1), Recover(1, 5, "A8028801"), StartAgent(1)),
+        expect={
+            (1, 5): {
+                "80E18401": "NotHandleFault",
+                "80E18402": "SeparateNPU",
+                "A4028801": "NotHandleFault",
+            }
+        },
+    ),
+    Step(
+        "the operator's policy is overwritten with half a text",
+        "agents say so and keep the last good one: nothing changes",
+        actions=(Isolate(_BUS, times=9, cut_off=True),),
+        policy="refused",
+        unchanged=True,
+    ),
+    Step(
+        "the operator takes chip 1 out of ManuallySeparateNPU",
+        "that releases it: the chip is free again",
+        actions=(Release(1, 1),),
+        expect={(1, 1): {}},
+    ),
+    Step(
+        "something happens once on chip 6 of node 3",
+        "the driver tells of it and forgets it: a job has to restart all the same",
+        actions=(Once(2, 6, _ONCE),),
+        expect={(2, 6): {_ONCE: "RestartBusiness"}},
+    ),
+    Step(
+        "it is shown for five seconds, at any speed",
+        "a scheduler that looks once a second has seen it",
+        pause_seconds=0.0,
+        holds_seconds=4.5,
+        expect={(2, 6): {}},
+        takes_seconds=2.0,
+    ),
+    Step(
         "the agent of node 3 is killed, then chip 4 breaks",
         "nobody watches node 3 now: its documents keep the last state",
         actions=(KillAgent(2), Occur(2, 4, "8C204E00")),
@@ -324,7 +435,6 @@ STORY: tuple[Step, ...] = (
             Recover(1, 5, "80E18401"),
             Recover(1, 5, "80E18402"),
             Recover(1, 5, "A4028801"),
-            Recover(1, 5, "A8028801"),
             Recover(2, 4, "8C204E00"),
         ),
         expect={(0, 3): {}, (0, 7): {}, (1, 5): {}, (2, 4): {}},

@@ -1,0 +1,132 @@
+"""``vigil validate`` on fault configurations: what it takes a text for, and what it says of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import ConfigurationError
+from contract.fault_configuration import DOCUMENTS
+from tests.fuzzing import shipped_texts
+from vigil.validate import FileKind
+from vigil.validating import check_config_map, check_document, kind_of
+
+DOCS = Path(__file__).parents[2] / "docs"
+SHIPPED = shipped_texts()
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "mindx-dl-fault-config", "namespace": "kube-system"},
+    "data": SHIPPED | {"PollInterval": "300"},
+}
+KINDS = dict(
+    zip(DOCUMENTS, ("fault-code", "fault-customization", "switch-fault-code"), strict=True)
+)
+
+
+def vigil(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vigil", "validate", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        check_config_map(text, "x")
+    return [problem.where for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("key", DOCUMENTS)
+def test_documents_by_name_and_by_content(key: str) -> None:
+    assert kind_of(SHIPPED[key], "-", "x") == KINDS[key]
+    assert kind_of(SHIPPED[key].swapcase().replace("NULL", "null"), "-", "x") == KINDS[key]
+    assert kind_of("{", key, "x") == KINDS[key]
+    assert kind_of("null", f"my-{key}", "x") == KINDS[key]
+    check_document(key, SHIPPED[key], "x")
+    assert set(KINDS.values()) < set(FileKind)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"FaultDuration": []}', "fault-customization"),
+        ('{"GraceTolerance": {}}', "fault-customization"),
+        ('{"NotHandleFaultCodes": ["[0x00f1fef5,155913,npu,na]"]}', "switch-fault-code"),
+        ('{"ResetFaultCodes": []}', "switch-fault-code"),
+        ('{"NotHandleFaultCodes": ["80E21007"]}', "fault-code"),
+        ('{"data": {}}', "fault-config"),
+        ("kind: ConfigMap\n", "fault-config"),
+        ("[chip_faults]\n", "agent"),
+    ],
+)
+def test_kinds_by_content(text: str, kind: str) -> None:
+    assert kind_of(text, "-", "x") == kind
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"x": 1}'])
+def test_what_nobody_can_tell(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--kind"):
+        kind_of(text, "-", "x")
+
+
+def test_a_whole_config_map_as_kubectl_prints_it() -> None:
+    check_config_map(json.dumps(CONFIG_MAP, indent=1), "x")
+    check_config_map(json.dumps({"labels": {}, "data": SHIPPED}), "x")
+    (example,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "installation.md").read_text(), re.DOTALL)
+    assert kind_of(example, "-", "x") == "fault-config"
+    check_config_map(example, "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"kind": "Secret"}, "kind"),
+        ({"metadata": {"name": "fault-config", "namespace": "kube-system"}}, "metadata.name"),
+        ({"metadata": {"namespace": "default"}}, "metadata.namespace"),
+        ({"binaryData": {"faultCode.json": "e30="}}, "binaryData"),
+        ({"data": None}, "data"),
+        ({"data": {"PollInterval": 300}}, "data['PollInterval']"),
+        ({"data": {"PollInterval": "5m"}}, "data['PollInterval'] $"),
+        ({"data": {"faultcode.json": "{}"}}, "data['faultcode.json'] $"),
+        ({"data": {"faultCode.json": "{"}}, "data['faultCode.json'] $"),
+        (
+            {"data": {"faultCustomization.json": '{"FaultDuration":[{"FaultTimeout":601}]}'}},
+            "data['faultCustomization.json'] $.FaultDuration[0].EventId",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_config_map(change: dict[str, Any], where: str) -> None:
+    assert where in problems(json.dumps(CONFIG_MAP | change))
+
+
+@pytest.mark.parametrize("text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *nobody", ""])
+def test_what_is_no_config_map(text: str) -> None:
+    assert problems(text)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    done = vigil("-", text=json.dumps(CONFIG_MAP))
+    assert (done.returncode, done.stdout) == (0, "standard input: ok (fault-config)\n")
+    file = tmp_path / "faultCode.json"
+    file.write_text('{"NotHandleFaultCodes": ["zz"], "SeperateNPUCodes": ["80E21007"]}')
+    done = vigil(str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file}: 3 problem(s)" in done.stderr
+    assert "  $.NotHandleFaultCodes[0]: 'zz'" in done.stderr
+    assert "did you mean SeparateNPUCodes?" in done.stderr
+    assert vigil(str(file), "--kind", "switch-fault-code").returncode == 2
+    done = vigil("-", "--kind", "fault-code", text="{}")
+    assert done.returncode == 2
+    assert "names no code" in done.stderr
+    file.write_bytes(b'{"NotHandleFaultCodes": ["80E21007"], "\xff": 1}')
+    assert "is not known and has no effect" in vigil(str(file)).stderr

@@ -1,0 +1,105 @@
+"""Addresses of chips on the Node, as the recording ``chip-address-changes`` has them (6.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.node_object import NodeObjectKeeper
+from contract.errors import DriverCallError
+from dcmi_shim.discovery import find_library
+from dcmi_shim.driver import Driver
+from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from stores.address import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from dcmi_shim.types import Inventory
+    from stores.base import ClusterObjects
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.apiserver
+
+
+@pytest.fixture
+def hardware(
+    tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Emulator, Path]]:
+    shutil.copy(built / "emulator" / CONTROL_LIBRARY, tmp_path)
+    monkeypatch.setenv("VIGIL_EMULATOR_DIR", str(tmp_path))
+    emulator = Emulator(tmp_path)
+    emulator.start("a2")
+    yield emulator, built / "driver"
+    emulator.close()
+
+
+@pytest.fixture
+async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
+    library = find_library(hardware[1], trust_driver=True, environment={})
+    driver = Driver(library, lambda: time.time_ns() // 1_000_000)
+    running = asyncio.create_task(driver.run())
+    yield driver
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+@contextlib.asynccontextmanager
+async def keeping(objects: ClusterObjects, driver: Driver) -> AsyncIterator[None]:
+    keeper = NodeObjectKeeper(objects, "node-1", driver, lambda: True, refresh_seconds=0.2)
+    running = asyncio.create_task(keeper.run())
+    yield
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_an_address_follows_and_the_last_one_is_kept(
+    control_plane: ControlPlane, hardware: tuple[Emulator, Path], driver: Driver
+) -> None:
+    emulator = hardware[0]
+    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    store = open_store("kubernetes:", control_plane.kubeconfig)
+    objects = store.objects
+    assert objects is not None
+
+    async def address_is(address: str) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                told = (await objects.get_node("node-1")).annotations.get("baseDeviceInfos")
+                if told is not None and json.loads(told)["Ascend910-3"]["IP"] == address:
+                    return
+                await asyncio.sleep(0.05)
+
+    async with keeping(objects, driver):
+        await address_is("192.168.100.13")
+        emulator.address(3, "10.20.30.40")
+        await address_is("10.20.30.40")
+        emulator.address(3, None)
+        await asyncio.sleep(0.6)
+        await address_is("10.20.30.40")
+    async with keeping(objects, driver):
+        await asyncio.sleep(0.6)
+        await address_is("10.20.30.40")
+        emulator.address(3, "10.20.30.41")
+        await address_is("10.20.30.41")
+    await store.close()
+
+
+async def test_what_the_driver_says(hardware: tuple[Emulator, Path], driver: Driver) -> None:
+    inventory: Inventory = await driver.inventory()
+    facts, problems = await driver.facts()
+    assert (facts.aicores, facts.memory_mb, facts.main_board) == (20, 65536, 0)
+    assert (facts.products, facts.super_devices, problems) == ((), {}, ())
+    assert await driver.address(inventory.chips[7]) == "192.168.100.17"
+    hardware[0].address(7, None)
+    with pytest.raises(DriverCallError, match="dcmi_get_device_ip"):
+        await driver.address(inventory.chips[7])

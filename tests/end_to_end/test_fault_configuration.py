@@ -1,0 +1,176 @@
+"""The operator's fault configuration in a real agent, on both stores."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fuzzing import recorded_texts
+
+if TYPE_CHECKING:
+    from tests.end_to_end.node import Node
+    from tests.end_to_end.places import Cluster
+
+NAME = "mindx-dl-fault-config"
+CODES, RULES = "faultCode.json", "faultCustomization.json"
+CODE, CHIP = "80E21007", 3
+
+
+def table(level: str) -> dict[str, str]:
+    """A ConfigMap that gives one code of a chip a level."""
+    lists = {f"{level}Codes": [CODE], "NotHandleFaultNetworkCodes": ["81078603"]}
+    lists["NotHandleFaultCodes"] = ["81078603"]
+    return {CODES: json.dumps(lists), "PollInterval": "300"}
+
+
+def shows(node: Node, level: str, seconds: float = 5.0) -> float:
+    """Wait until the document shows the level of the code; the seconds it took."""
+    name = f"Ascend910-{CHIP}"
+    return node.until(lambda now: now.faults.get(name) == {CODE: level}, f"it is {level}", seconds)
+
+
+@pytest.mark.timeout(90)
+def test_changes_are_in_force_at_once(node: Node) -> None:
+    node.start()
+    node.healthy()
+    node.emulator.occur(CHIP, CODE)
+    shows(node, "NotHandleFault")
+    node.place.write(NAME, table("SeparateNPU"))
+    assert shows(node, "SeparateNPU") < 2
+    node.place.write(NAME, table("RestartRequest"))
+    shows(node, "RestartRequest")
+    malformed = recorded_texts(CODES)[-1]
+    node.place.write(NAME, {CODES: malformed, "PollInterval": "soon"})
+    node.wait(lambda: len(node.status()["fault_configuration"]["problems"]) == 2, "two problems")
+    configuration = node.status()["fault_configuration"]
+    assert configuration["documents"][0] == {"document": CODES, "source": "configmap", "kept": True}
+    metrics = node.ask("/metrics")[1]
+    assert f'npu_vigil_fault_configuration_problems{{document="{CODES}"}} 1.0' in metrics
+    assert (
+        f'npu_vigil_fault_configuration_source{{document="{CODES}",source="kept"}} 1.0' in metrics
+    )
+    shows(node, "RestartRequest")
+    node.kill()
+    node.start()
+    node.up()
+    node.wait(lambda: len(node.status()["fault_configuration"]["problems"]) == 2, "still there")
+    shows(node, "RestartRequest")
+    node.place.delete(NAME)
+    assert shows(node, "NotHandleFault") < 2
+    assert node.status()["fault_configuration"]["problems"] == []
+    texts = [row.get("fault_code") for row in node.journal("fault-configuration")]
+    # Again after each trouble of the journal, which a busy machine may see.
+    in_order = [text for text, _ in groupby(texts)]
+    assert in_order == [table("SeparateNPU")[CODES], table("RestartRequest")[CODES], None]
+
+
+@pytest.mark.timeout(60)
+def test_malformed_at_the_very_first_start(node: Node) -> None:
+    (rules,) = (text for text in recorded_texts(RULES) if '"Times": "2"' in text)
+    node.place.write(NAME, {CODES: recorded_texts(CODES)[-1], RULES: rules})
+    node.start()
+    node.emulator.occur(CHIP, CODE)
+    shows(node, "NotHandleFault", 20)
+    sources = node.status()["fault_configuration"]["documents"]
+    assert [one["source"] for one in sources] == ["shipped"] * 3
+    node.place.write(NAME, table("SeparateNPU"))
+    shows(node, "SeparateNPU")
+
+
+@pytest.mark.timeout(60)
+def test_no_moment_with_the_shipped_tables(node: Node) -> None:
+    """Neither the first start nor a later one shows a level that nobody wants."""
+    node.place.write(NAME, table("SeparateNPU"))
+    node.emulator.occur(CHIP, CODE)
+    node.start()
+    shows(node, "SeparateNPU", 20)
+    node.kill()
+    shutil.rmtree(node.state_dir)
+    node.start()
+    node.up()
+    node.wait(lambda: node.journal("publication") != [], "it has published")
+    levels = {row.get("new_level") for rows in node.journal("changes") for row in rows}
+    assert levels <= {"SeparateNPU"}
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("lost", ["nothing", "journal.sqlite", "fault-config.json"])
+def test_kill_9_and_a_start_without_an_api_server(
+    cluster_node: Node, cluster: Cluster, lost: str
+) -> None:
+    node = cluster_node
+    node.start()
+    node.healthy()
+    node.place.write(NAME, table("SeparateNPU"))
+    node.emulator.occur(CHIP, CODE)
+    shows(node, "SeparateNPU")
+    cluster.plane.kill_apiserver()
+    node.kill()
+    for file in node.state_dir.glob(f"{lost}*"):
+        file.unlink()
+    node.emulator.recover(CHIP, CODE)
+    node.emulator.occur(CHIP + 1, CODE)
+    node.start()
+    node.up()
+    node.wait(lambda: len(node.status()["faults"]) == 1, "the fault is known")
+    assert node.status()["faults"][0]["level"] == "SeparateNPU"
+    configuration = node.status()["fault_configuration"]
+    assert configuration["documents"][0] == {"document": CODES, "source": "configmap", "kept": True}
+    assert configuration["trouble"]
+    cluster.plane.start_apiserver()
+    name = f"Ascend910-{CHIP + 1}"
+    node.until(lambda now: now.faults.get(name) == {CODE: "SeparateNPU"}, "it is published")
+    node.wait(lambda: not node.status()["fault_configuration"]["trouble"], "it is watched", 20)
+
+
+@pytest.mark.timeout(60)
+def test_files_on_bare_metal(folder_node: Node) -> None:
+    node = folder_node
+    directory = node.state_dir.parent / "fault-config"
+    node.environment["VIGIL_FAULT_CONFIG_DIR"] = str(directory)
+    node.start()
+    node.healthy()
+    node.emulator.occur(CHIP, CODE)
+    shows(node, "NotHandleFault")
+    directory.mkdir()
+    (directory / CODES).write_text(table("SubHealthFault")[CODES])
+    assert shows(node, "SubHealthFault") < 2
+    node.place.write(NAME, table("SeparateNPU"))
+    shows(node, "SeparateNPU")
+    node.place.delete(NAME)
+    shows(node, "SubHealthFault")
+    shutil.rmtree(directory)
+    shows(node, "NotHandleFault")
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(60)
+def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> None:
+    """One for each version of it, however often agents start."""
+    node = cluster_node
+    node.place.write(NAME, table("SeparateNPU") | {"PollInterval": "5m"})
+    node.start()
+    node.healthy()
+
+    def events() -> list[dict[str, Any]]:
+        query = f"fieldSelector=involvedObject.name={NAME}"
+        found = cluster.plane.request("GET", f"/api/v1/namespaces/kube-system/events?{query}")
+        items: list[dict[str, Any]] = found["items"]
+        return items
+
+    node.wait(lambda: len(events()) == 1, "there is an Event")
+    (event,) = events()
+    assert (event["type"], event["reason"]) == ("Warning", "FaultConfigurationProblem")
+    assert event["involvedObject"]["kind"] == "ConfigMap"
+    assert event["message"].startswith("1 problem(s): PollInterval: $: '5m' is no number")
+    node.kill()
+    node.start()
+    node.up()
+    node.place.write(NAME, table("SeparateNPU") | {CODES: "{"})
+    node.wait(lambda: len(events()) == 2, "there is another one")
+    assert events()[0]["metadata"]["name"] != events()[1]["metadata"]["name"]

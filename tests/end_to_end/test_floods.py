@@ -1,0 +1,181 @@
+"""Floods of driver events, and events that are over in a moment, in a real agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract.codes import LINK_DOWN
+from contract.names import CLUSTER_NAMESPACE
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.places import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dcmi_shim.emulator.control import Emulator
+    from tests.end_to_end.node import Node, Shown
+
+FAULT, ONCE = "80E01801", "80E3A201"
+CODES = ("80E18402", "80C98009", "80E21007", "8C204E00")
+CHIPS = range(8)
+EVENTS = 10_000
+
+
+def _flood(emulator: Emulator, events: int = EVENTS) -> dict[int, set[str]]:
+    """So many events, as fast as they can be made; what holds afterwards, by chip."""
+    chance = random.Random(7)
+    active: dict[int, set[str]] = {chip: set() for chip in CHIPS}
+    active[0].add(FAULT)
+    emulator.occur(0, FAULT)
+    for number in range(events - 1):
+        if number % 1000 == 0:
+            time.sleep(0.05)  # what recovered stays in the library's list for a moment
+        chip, code, kind = chance.choice(CHIPS), chance.choice(CODES), chance.random()
+        if kind < 0.4:
+            emulator.once(chip, ONCE)
+        elif code not in active[chip] or kind < 0.85:
+            emulator.occur(chip, code)
+            active[chip].add(code)
+        else:
+            emulator.recover(chip, code)
+            active[chip].remove(code)
+    return active
+
+
+def _shows(active: dict[int, set[str]]) -> Callable[[Shown], bool]:
+    return lambda now: all(now.codes(chip) - {ONCE} == active[chip] for chip in CHIPS)
+
+
+def _memory_mib(node: Node) -> float:
+    pages = int(Path(f"/proc/{node.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+@contextmanager
+def _slowest_answer(node: Node) -> Iterator[list[float]]:
+    """How long the agent took for its slowest answer meanwhile, in seconds."""
+    slowest, over = [0.0], threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            node.ask("/healthz")
+            slowest[0] = max(slowest[0], time.monotonic() - began)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield slowest
+    finally:
+        over.set()
+        asking.join()
+
+
+def test_ten_thousand_events_in_a_second(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    memory = _memory_mib(node)
+    result: list[dict[int, set[str]]] = []
+    with _slowest_answer(node) as slowest:
+        flooding = threading.Thread(target=lambda: result.append(_flood(node.emulator)))
+        flooding.start()
+        node.until(lambda now: FAULT in now.codes(0), "the first one is shown meanwhile", 1.0)
+        flooding.join()
+        node.until(_shows(result[0]), "the last state is shown", 10)
+        node.until(lambda now: not any(ONCE in now.codes(chip) for chip in CHIPS), "all is quiet")
+    assert slowest[0] < 1.0, "nothing waits for the flood"
+    assert node.until(_shows(result[0]), "and it stays") < 1
+    assert _memory_mib(node) - memory < 32
+    status: Any = node.emulator.status()
+    (driver,) = status["subscribers"]
+    assert driver["dropped"] == 0, "the library's own queue is read in time"
+    assert node.assertions(FAULT) == ["occur"]
+
+
+def test_what_the_queue_cannot_hold_is_a_gap_and_the_lists_tell_the_rest(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    os.kill(node.process.pid, signal.SIGSTOP)
+    try:
+        active = _flood(node.emulator, 14_000)
+        time.sleep(1.0)
+    finally:
+        os.kill(node.process.pid, signal.SIGCONT)
+    node.until(_shows(active), "the state is right in the end", 20)
+    assert "events were dropped" in node.logged()
+    assert node.status()["driver"]["gaps"] >= 1
+
+
+def test_a_link_that_goes_up_and_down_within_a_second(folder_node: Node) -> None:
+    """Upstream loses the last of these (K10); in either order the last one counts."""
+    node = folder_node
+    node.start()
+    node.healthy()
+    for chip, changes in ((2, (False, True, False)), (5, (False, True, False, True))):
+        for up in changes:
+            node.emulator.link(chip, up=up)
+            time.sleep(0.05)
+    node.until(lambda now: LINK_DOWN in now.codes(2) and not now.codes(5), "what came last", 1)
+    time.sleep(3)
+    now = node.shown()
+    assert now is not None
+    assert now.codes(2) == {LINK_DOWN}
+    assert not now.codes(5)
+    assert node.assertions(LINK_DOWN)[:3] == ["occur", "recover", "occur"]
+    assert node.assertions(LINK_DOWN)[3:7] == ["occur", "recover"] * 2
+
+
+def test_a_once_event_of_a_code_that_holds_ends_nothing(folder_node: Node) -> None:
+    node = folder_node
+    node.start()
+    node.healthy()
+    node.emulator.occur(3, FAULT)
+    node.emulator.once(3, FAULT)
+    node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown")
+    time.sleep(6)
+    node.until(lambda now: now.codes(3) == {FAULT}, "it outlives the notice", 0.5)
+    node.emulator.recover(3, FAULT)
+    node.until(lambda now: not now.codes(3), "and ends with its recovery")
+
+
+def test_a_once_event_is_seen_for_five_seconds(folder_node: Node, tmp_path: Path) -> None:
+    """In device-info and in cluster-info: a scheduler looks once a second."""
+    node = folder_node
+    assert isinstance(node.place, Folder)
+    node.start()
+    node.healthy()
+    aggregator = Daemon(tmp_path / "aggregator", "--store", f"directory:{node.place.root}")
+    cluster = node.place.root / CLUSTER_NAMESPACE / "cluster-info-device-0.json"
+    seen: dict[str, list[float]] = {"device-info": [], "cluster-info": []}
+
+    def look() -> bool:
+        now = node.shown()
+        if now is not None and ONCE in now.codes(4):
+            seen["device-info"].append(time.monotonic())
+        if ONCE in json.dumps(_content(cluster)):
+            seen["cluster-info"].append(time.monotonic())
+        last = max(times[-1] for times in seen.values()) if all(seen.values()) else None
+        return last is not None and time.monotonic() - last > 1.5
+
+    try:
+        aggregator.start()
+        node.emulator.once(4, ONCE)
+        node.wait(look, "it was seen and is gone", 15)
+    finally:
+        aggregator.stop()
+    for document, times in seen.items():
+        assert times[-1] - times[0] >= 5.0, document
+
+
+def _content(file: Path) -> Any:
+    return json.loads(file.read_text())
