@@ -343,5 +343,5 @@ async def test_many_problems_do_not_flood_the_log(
         await follower.until_problems(CODES)
         await asyncio.sleep(0.05)
     assert len(caplog.records) == 51
-    assert "1951 more problems" in caplog.messages[-1]
+    assert "2001 problems in all" in caplog.messages[-1]
     assert len(follower.posted[0].message.encode()) <= 1024
