@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from agent.policy import Input
-from agent.state import Change, State
+from agent.state import Acknowledged, Change, Configured, State
 from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.isolation import chip_of
 from contract.levels import ChipLevel
+from contract.observation import Gap
 from contract.switch_info import port_of
 
 if TYPE_CHECKING:
     from contract.catalogue import Catalogue
+    from contract.observation import Subject
 
 T = TypeVar("T")
+
+_KINDS = frozenset({"chip", "host", "node"})
 
 
 class Stored(Protocol):
@@ -48,7 +52,7 @@ class Start(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class Gap(msgspec.Struct, frozen=True):
+class JournalGap(msgspec.Struct, frozen=True):
     """What is read of the row that a journal writes when it works again."""
 
     since_ms: int
@@ -65,14 +69,21 @@ _inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
 _changes_decoder = msgspec.json.Decoder(tuple[Change, ...])
 _state_decoder = msgspec.json.Decoder(State)
 _start_decoder = msgspec.json.Decoder(Start)
-_gap_decoder = msgspec.json.Decoder(Gap)
+_gap_decoder = msgspec.json.Decoder(JournalGap)
 _usage_decoder = msgspec.json.Decoder(_Usage)
 _texts_decoder = msgspec.json.Decoder(FaultTexts)
 
 
 def inputs_of(row: Stored) -> tuple[Input, ...]:
     """What the policy was given."""
-    return _decoded(row, _inputs_decoder)
+    inputs = _decoded(row, _inputs_decoder)
+    try:
+        for item in inputs:
+            if not isinstance(item, (Acknowledged, Configured, Gap)):
+                _check_subject(item.subject)
+    except ValueError as error:
+        raise _refused(row, error) from None
+    return inputs
 
 
 def changes_of(row: Stored) -> tuple[Change, ...]:
@@ -95,7 +106,7 @@ def start_of(row: Stored) -> Start:
     return _decoded(row, _start_decoder)
 
 
-def gap_of(row: Stored) -> Gap:
+def gap_of(row: Stored) -> JournalGap:
     """What the journal could not keep."""
     return _decoded(row, _gap_decoder)
 
@@ -125,8 +136,15 @@ def _check(state: State) -> None:
         for fault in chip.faults.values():
             ChipLevel(fault.level)
     for subject, _ in state.subjects():
-        if subject.kind == "switch":
-            port_of(subject)
+        _check_subject(subject)
+
+
+def _check_subject(subject: Subject) -> None:
+    """Raises ``ValueError`` for a subject that no source of ours speaks about."""
+    if subject.kind == "switch":
+        port_of(subject)
+    elif subject.kind not in _KINDS:
+        raise ValueError(f"there is no subject of the kind {subject.kind!r}")
 
 
 def _decoded(row: Stored, decoder: msgspec.json.Decoder[T]) -> T:

@@ -6,38 +6,20 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from contract.customization import CUSTOMIZATION_KEY
 from contract.device_info import decode
 from contract.errors import DocumentError
-from contract.fault_codes import FAULT_CODE_KEY
-from contract.fault_configuration import FAULT_CONFIG_NAME, InForce, judge_texts
-from contract.switch_levels import SWITCH_FAULT_CODE_KEY
+from contract.fault_configuration import (
+    FAULT_CONFIG_NAME,
+    POLL_INTERVAL_KEY,
+    InForce,
+    judge_texts,
+)
+from tests.fault_texts import recorded_texts, shipped_texts
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FAULT_CODES = (
-    '{"NotHandleFaultCodes":["80E21007","0x81078603"],"SubHealthFaultCodes":[],'
-    '"RestartRequestCodes":["80C98009"],"RestartBusinessCodes":["80E01801"],'
-    '"RestartNPUCodes":null,"FreeRestartNPUCodes":["8C044E00"],"PreSeparateNPUCodes":["8118043C"],'
-    '"SeparateNPUCodes":["80E3A201","020001002"]}',
-    '{"SeparateNPUNetworkCodes":["81078603"],"SubHealthFaultNetworkCodes":["81078607"],'
-    '"NotHandleFaultCodes":["80818200"]}',
-)
-CUSTOMIZATIONS = (
-    '{"FaultFrequency":[{"EventId":["80C98000","80E18005"],"TimeWindow":86400,"Times":2,'
-    '"FaultHandling":"ManuallySeparateNPU"},{"EventId":["81078603"],"TimeWindow":86400,"Times":5,'
-    '"FaultHandling":"ManuallySeparateNPU","ReleaseTimeWindow":172800}],'
-    '"FaultDuration":[{"EventId":["81078603"],"FaultTimeout":20,"RecoverTimeout":60,'
-    '"FaultHandling":"PreSeparateNPU"}],"GraceTolerance":{"WaitDeviceResetTime":150,'
-    '"WaitFaultSelfHealingTime":15,"WaitProcessReadCMTime":30}}',
-)
-SWITCH_LEVELS = (
-    '{"NotHandleFaultCodes":["[0x00f103b0,155907,na,na]"],"SubHealthFaultCodes":[],'
-    '"RestartRequestFaultCodes":["[0x00f1fef5,155912,cpu,na]"],"ResetFaultCodes":[],'
-    '"SeparateFaultCodes":["[0x08520003,na,L2,na]"],"PreSeparateFaultCodes":[]}',
-)
 LINKS = ("link status: UP\n", "[devid 2]link status: DOWN\r\n", "warning: slow\nlink status: UP\n")
 HISTORIES = (
     "[devid 2]current time        : Tue Aug  1 15:11:50 2022\n"
@@ -113,18 +95,22 @@ def isolations() -> tuple[str, ...]:
 
 
 def fault_configurations() -> tuple[str, ...]:
-    """The data of every ConfigMap that a recording has and that can be decoded, and an own one."""
-    own = {
-        FAULT_CODE_KEY: FAULT_CODES[0],
-        CUSTOMIZATION_KEY: CUSTOMIZATIONS[0],
-        SWITCH_FAULT_CODE_KEY: SWITCH_LEVELS[0],
-        "PollInterval": "300",
-    }
+    """The data of every ConfigMap that a recording has and that can be decoded, and the shipped
+    tables as one."""
     steps = (step for recording in _recordings() for step in recording["steps"])
     found = (s["data"] for s in steps if s.get("name") == FAULT_CONFIG_NAME and "data" in s)
-    return _unique(
-        json.dumps(data) for data in (own, *found) if not judge_texts(data, {}, InForce()).kept
-    )
+    shipped = {**shipped_texts(), POLL_INTERVAL_KEY: "300"}
+    return _unique(json.dumps(data) for data in (shipped, *found) if _can_be_decoded(data))
+
+
+def fault_texts(key: str) -> tuple[str, ...]:
+    """The document ``key`` as it is shipped and as the real program was given it."""
+    texts = (*recorded_texts(key), shipped_texts()[key])
+    return _unique(text for text in texts if _can_be_decoded({key: text}))
+
+
+def _can_be_decoded(data: dict[str, str]) -> bool:
+    return not judge_texts(data, {}, InForce()).kept
 
 
 def _unique(texts: Iterator[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -122,8 +122,8 @@ def _configure(data: Mapping[str, str]) -> None:
     assert catalogue_of(texts) == judged.catalogue
 
 
-def _configure_one(key: str, text: str) -> None:
-    _configure({key: text})
+def _document(name: str, key: str) -> Parser:
+    return Parser(name, seeds.fault_texts(key), lambda text: _configure({key: text}))
 
 
 def _remember(text: str) -> None:
@@ -225,15 +225,9 @@ def _compare(text: str) -> None:
 
 
 TARGETS: dict[str, Callable[[], Target]] = {
-    "fault-code": lambda: Parser(
-        "fault-code", seeds.FAULT_CODES, partial(_configure_one, FAULT_CODE_KEY)
-    ),
-    "customization": lambda: Parser(
-        "customization", seeds.CUSTOMIZATIONS, partial(_configure_one, CUSTOMIZATION_KEY)
-    ),
-    "switch-fault-code": lambda: Parser(
-        "switch-fault-code", seeds.SWITCH_LEVELS, partial(_configure_one, SWITCH_FAULT_CODE_KEY)
-    ),
+    "fault-code": lambda: _document("fault-code", FAULT_CODE_KEY),
+    "customization": lambda: _document("customization", CUSTOMIZATION_KEY),
+    "switch-fault-code": lambda: _document("switch-fault-code", SWITCH_FAULT_CODE_KEY),
     "config-map": lambda: Parser(
         "config-map", seeds.fault_configurations(), lambda text: _configure(_data(text))
     ),
