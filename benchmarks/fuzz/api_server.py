@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from stores.kubernetes_connection import Connection
 
@@ -46,8 +46,9 @@ class Answers:
 async def events_of(events: AsyncIterator[Event | Interrupted]) -> list[Event]:
     """All events until the first interruption."""
     found: list[Event] = []
-    async for event in events:
-        if isinstance(event, Interrupted):
-            break
-        found.append(event)
+    async with contextlib.aclosing(cast("AsyncGenerator[Event | Interrupted, None]", events)):
+        async for event in events:
+            if isinstance(event, Interrupted):
+                break
+            found.append(event)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import json
 from dataclasses import dataclass
@@ -188,9 +189,17 @@ class Watched:
         """See ``Target``."""
         body = text.encode("utf-8", "replace")
         answers = Answers(self.listed.encode(), body) if self.listed else Answers(body, b"")
-        events = asyncio.run(events_of(self.follow(answers.connection)))
+        events = _loop().run_until_complete(events_of(self.follow(answers.connection)))
         if len(events) <= bool(self.listed):
             raise VigilError("interrupted")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One for all inputs: to begin with a new one costs more than most of them."""
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
 
 
 def _follow_node(connection: Connection) -> AsyncIterator[object]:
