@@ -15,6 +15,21 @@ if TYPE_CHECKING:
 Event = TypeVar("Event")
 
 
+class _Once:
+    """One chunk. No generator, which would wait for its loop to be closed."""
+
+    def __init__(self, chunk: bytes) -> None:
+        self._left = [chunk]
+
+    def __aiter__(self) -> _Once:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
+
+
 class Answers:
     """Stands in for ``Connection``: ``listed`` is the body of every list, ``frames`` of a watch."""
 
@@ -38,9 +53,9 @@ class Answers:
         """A watch that ends behind its frames."""
         yield self
 
-    async def iter_any(self) -> AsyncIterator[bytes]:
+    def iter_any(self) -> _Once:
         """The frames of the watch."""
-        yield self._frames + b"\n"
+        return _Once(self._frames + b"\n")
 
 
 async def events_of(events: AsyncIterator[Event | Interrupted]) -> list[Event]:
