@@ -243,10 +243,10 @@ class Agent:
         stop = asyncio.Event()
         on_stop(stop.set)
         self._journal_start(self._remembered)
-        self._verdicts.begin(self._journal)
         if self._events is not None:
             self._events.begin(self._remembered, self._verdicts.state, self._verdicts.tables)
             self._verdicts.listen(self._events.take)
+        self._verdicts.begin(self._journal)
         self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
