@@ -71,6 +71,7 @@ class Kind(StrEnum):
     USAGE = "usage"
     GAP = "gap"
     EVENTS = "events"
+    SHADOW = "shadow"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -238,7 +239,16 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
         " ORDER BY sequence"
     )
-    return Remembered(snapshot, inputs, configuration, last, usage, events, untold, configured)
+    return Remembered(
+        snapshot,
+        inputs,
+        configuration,
+        last,
+        usage=usage,
+        events=events,
+        untold=untold,
+        fault_configurations=configured,
+    )
 
 
 def read_remembered(path: Path) -> Remembered:

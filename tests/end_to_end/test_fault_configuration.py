@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -146,3 +146,31 @@ def test_files_on_bare_metal(folder_node: Node) -> None:
     shows(node, "SubHealthFault")
     shutil.rmtree(directory)
     shows(node, "NotHandleFault")
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(60)
+def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> None:
+    """One for each version of it, however often agents start."""
+    node = cluster_node
+    node.place.write(NAME, table("SeparateNPU") | {"PollInterval": "5m"})
+    node.start()
+    node.healthy()
+
+    def events() -> list[dict[str, Any]]:
+        query = f"fieldSelector=involvedObject.name={NAME}"
+        found = cluster.plane.request("GET", f"/api/v1/namespaces/kube-system/events?{query}")
+        items: list[dict[str, Any]] = found["items"]
+        return items
+
+    node.wait(lambda: len(events()) == 1, "there is an Event")
+    (event,) = events()
+    assert (event["type"], event["reason"]) == ("Warning", "FaultConfigurationProblem")
+    assert event["involvedObject"]["kind"] == "ConfigMap"
+    assert event["message"].startswith("1 problem(s): PollInterval: $: '5m' is no number")
+    node.kill()
+    node.start()
+    node.up()
+    node.place.write(NAME, table("SeparateNPU") | {CODES: "{"})
+    node.wait(lambda: len(events()) == 2, "there is another one")
+    assert events()[0]["metadata"]["name"] != events()[1]["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""What stands beside the document: Kubernetes Events of the real device plugin, found in ours.
+"""What stands beside the document: Events and the Node of the real device plugin, found in ours.
 
 Upstream drops Events over its limit and ours merges them, so each of upstream's must be in ours, as
 often as upstream has it; what only ours has is no difference. Names and times of Events vary.
@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.compatibility import ABSENT, PRESENT, Difference
+from tests.compatibility import ABSENT, PRESENT, Difference, different
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from stores.base import Event
+    from stores.base import Event, NodeObject
 
 RELEASE = "EventReleaseUpgradeFault"
 _FAULT = re.compile(
@@ -25,6 +25,24 @@ _FAULT = re.compile(
     r"faultLevelName:(?P<action>\w+), alarmRaisedTime:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
     r"(, lastRaisedTime:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, count:(?P<count>\d+))?"
 )
+
+
+def node_differences(
+    upstream: Iterable[Mapping[str, Any]], ours: NodeObject
+) -> Iterator[Difference]:
+    """Which labels and annotations of the Node differ in the end, of those that upstream wrote."""
+    there: dict[str, dict[str, str | None]] = {"labels": {}, "annotations": {}}
+    for change in upstream:
+        for kind, written in there.items():
+            written.update(change.get(kind, {}))
+    for kind, mine in (("labels", ours.labels), ("annotations", ours.annotations)):
+        for name, value in there[kind].items():
+            theirs = ABSENT if value is None else _parsed(value)
+            yield from different(theirs, _parsed(mine.get(name, ABSENT)), f"$.node.{kind}.{name}")
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text) if text.startswith("{") else text
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ FIRST_LOOK_MS = 5_500
 """The same at a start: its first look at the chips."""
 EARLIER_SECONDS = 7
 """How much earlier than upstream ours can be by upstream's cycles alone (1 s and 5 s)."""
-CYCLE_SECONDS = 5.1
-"""How long ours shows a one-off event at least, and upstream at most: until its next 5 s cycle.
+CYCLE_SECONDS = 5.6
+"""How long ours shows a one-off event; upstream does until its next 5 s cycle.
 Both ask for the health words, which tell of a dropped card, every 5 s."""
 CYCLE_MS = 1_000
 """Upstream writes what changes within one cycle together; ours may write it piece by piece."""

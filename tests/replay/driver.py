@@ -10,7 +10,15 @@ from contract.errors import DriverCallError, DriverCallStuck
 from contract.levels import Severity
 from dcmi_shim.keeper import DriverSettings
 from dcmi_shim.return_codes import NOT_READY, meaning
-from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall, SuperPod
+from dcmi_shim.types import (
+    Chip,
+    DriverEvent,
+    DriverGap,
+    Inventory,
+    NodeFacts,
+    StuckCall,
+    SuperPod,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,6 +32,7 @@ UNLISTED_AFTER_SECONDS = 0.3
 CODES = "dcmi_get_device_errorcode_v2"
 HEALTH = "dcmi_get_device_health"
 NETWORK_HEALTH = "dcmi_get_device_network_health"
+ADDRESS = "dcmi_get_device_ip"
 _EVERY = "_all"
 _RECOVER, _OCCUR, _ONCE = 0, 1, 2
 
@@ -51,6 +60,13 @@ PROFILES = {
     ),
 }
 
+_FACTS = {
+    "a2": NodeFacts(20, 65_536, None, ("",), dict.fromkeys(range(8), 0)),
+    "a3": NodeFacts(
+        24, 65_536, None, ("",), {n: (n // 2 << 2 | n % 2) << 16 | n for n in range(16)}
+    ),
+}
+
 
 class RecordedDriver:
     """A ``Driver`` whose hardware is the recording.
@@ -64,6 +80,7 @@ class RecordedDriver:
 
     def __init__(self, profile: str, wall_clock: Callable[[], int]) -> None:
         self._inventory = PROFILES[profile]
+        self._facts = _FACTS[profile]
         self._wall_clock = wall_clock
         self._settings = DriverSettings()
         self._events: asyncio.Queue[DriverEvent | DriverGap] = asyncio.Queue()
@@ -74,7 +91,7 @@ class RecordedDriver:
         self._hanging: set[tuple[int, str]] = set()
         self._left_out: dict[tuple[int, str], StuckCall] = {}
         self._busy = asyncio.Lock()
-        self.addresses: dict[int, str] = {}
+        self._addresses = {n: f"192.168.100.{10 + n}" for n in self._lists}
 
     async def run(self) -> NoReturn:
         """Probe what is left out."""
@@ -105,6 +122,16 @@ class RecordedDriver:
     async def network_health(self, chip: Chip) -> int:
         await self._call(NETWORK_HEALTH, chip)
         return 0
+
+    async def facts(self) -> tuple[NodeFacts, tuple[str, ...]]:
+        return self._facts, ()
+
+    async def address(self, chip: Chip) -> str:
+        await self._call(ADDRESS, chip)
+        address = self._addresses[chip.logic_id]
+        if not address:
+            raise DriverCallError(ADDRESS, str(chip), NOT_READY, meaning(NOT_READY))
+        return address
 
     async def processes(self, chip: Chip) -> tuple[int, ...]:
         return ()
@@ -181,7 +208,7 @@ class RecordedDriver:
                 (self._hanging.add if step["on"] else self._hanging.discard)(call)
             case "set":
                 assert step["field"] == "ip", step
-                self.addresses[chip] = step["value"]
+                self._addresses[chip], _, _ = step["value"].partition(" ")
             case other:
                 raise AssertionError(f"the recorded driver cannot {other}")
 

@@ -6,7 +6,7 @@ import pytest
 
 from contract.device_info import decode
 from tests.compatibility import Difference, check
-from tests.replay.beside import missing_events
+from tests.replay.beside import missing_events, node_differences
 from tests.replay.comparison import compared
 from tests.replay.player import OPERATOR, play, recorded
 from tests.vectors import VECTORS
@@ -25,7 +25,13 @@ async def found_in(name: str) -> list[Difference]:
     ]
     assert stamps == sorted(set(stamps)), "readers drop what is not newer"
     events = [row["event"] for row in recording["observed"] if "event" in row]
-    return [*compared(recording, played.shown), *missing_events(events, played.events)]
+    changes = [row["node"] for row in recording["observed"] if "node" in row]
+    assert played.node is not None
+    return [
+        *compared(recording, played.shown),
+        *missing_events(events, played.events),
+        *node_differences(changes, played.node),
+    ]
 
 
 @pytest.mark.looptime(resolution=2**-20)  # a binary fraction: sums of times stay exact

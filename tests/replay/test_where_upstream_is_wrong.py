@@ -114,7 +114,7 @@ async def test_a_one_off_event_is_shown_for_five_seconds() -> None:
     played = await play(recording)
     for step in steps(recording, "once"):
         (shown,) = seconds_shown(played, step["chip"], step["code"])
-        assert 5 <= shown < 5.5, step
+        assert 5 <= shown < 6, step
 
 
 async def test_what_comes_and_goes_within_a_second_is_seen() -> None:
