@@ -98,6 +98,7 @@ class FaultConfiguration:
 
     def begin(self) -> None:
         """Put in force what is known without the store."""
+        log.info("fault configuration: %s", _sources(self._newest))
         self._put_in_force(self._newest)
 
     async def known(self) -> None:
@@ -199,6 +200,11 @@ class FaultConfiguration:
             self._kept.set()
 
     def _put_in_force(self, judged: Judged) -> None:
+        if (
+            judged.in_force.places != self._judged.in_force.places
+            or judged.kept != self._judged.kept
+        ):
+            log.info("fault configuration: %s", _sources(judged))
         self._judged = judged
         self._edges.configure(judged.in_force.texts, judged.catalogue)
         problems = {str(problem): problem for problem in judged.problems[:_TOLD]}
@@ -235,6 +241,14 @@ class FaultConfiguration:
                 last_ms=now_ms,
             )
         )
+
+
+def _sources(judged: Judged) -> str:
+    """Where each document in force is from, for people."""
+    return ", ".join(
+        f"{key} from {judged.in_force.place_of(key)}{' (kept)' if key in judged.kept else ''}"
+        for key in DOCUMENTS
+    )
 
 
 def _all_of_the_config_map(texts: FaultTexts) -> InForce:
