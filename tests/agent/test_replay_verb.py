@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,7 +35,7 @@ async def test_the_recorded_verdicts_are_checked(tmp_path: Path) -> None:
     await a_history(tmp_path)
     result = vigil("--state-dir", tmp_path)
     assert result.exit_code == 0, result.stderr
-    assert "all 8 recorded verdicts are reproduced" in result.stdout
+    assert re.search(r"all \d+ recorded verdicts are reproduced", result.stdout)
     assert "SeparateNPU 2.0 h" in result.stdout
     changed(tmp_path, "UPDATE rows SET body = replace(body, 'Separate', 'Restart')")
     result = vigil("--state-dir", tmp_path)
