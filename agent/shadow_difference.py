@@ -133,6 +133,13 @@ Facts: TypeAlias = "Mapping[Fact, str]"
 
 _CAUSES = {Field.FAULT_CODE, Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON, Field.SWITCH_FAULT}
 _CAUSE_WEIGHT = 20
+_ISOLATION = {Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON}
+_SWITCHES = {
+    Field.SWITCH_FAULT,
+    Field.SWITCH_CODE_LEVEL,
+    Field.SWITCH_LEVEL,
+    Field.SWITCH_STATUS,
+}
 _LISTED = "listed"
 _SORTED, _UNSORTED = "sorted", "not sorted"
 
@@ -171,10 +178,34 @@ def differences(theirs: Facts, ours: Facts) -> list[Difference]:
     )
 
 
-def distance(theirs: Facts, ours: Facts) -> int:
-    """How far apart they are: causes count for more than what follows from them."""
-    fields = (one.fact.field for one in differences(theirs, ours))
-    return sum(_CAUSE_WEIGHT if field in _CAUSES else 1 for field in fields)
+def grouped(facts: Facts) -> dict[tuple[str, str], Facts]:
+    """Facts that change together: those of a chip, of its isolation, of all switches.
+
+    The isolation of a chip is written a cycle before its lists and levels follow (3.6).
+    """
+    groups: dict[tuple[str, str], dict[Fact, str]] = {}
+    for fact, value in facts.items():
+        if fact.field in _SWITCHES:
+            group = ("", "switches")
+        elif fact.field in _ISOLATION:
+            group = (fact.device, "isolation")
+        elif fact.device:
+            group = (fact.device, "")
+        else:
+            group = (fact.field, fact.detail)
+        groups.setdefault(group, {})[fact] = value
+    return dict(groups)
+
+
+def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[Difference]:
+    """What differs from that of ``ours`` from which the least does, and of several the last."""
+    found = [differences(theirs, one) for one in ours]
+    return min(reversed(found), key=_weight)
+
+
+def _weight(found: list[Difference]) -> int:
+    """Causes count for more than what follows from them."""
+    return sum(_CAUSE_WEIGHT if one.fact.field in _CAUSES else 1 for one in found)
 
 
 def unreadable(error: DocumentError) -> Difference:

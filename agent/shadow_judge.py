@@ -3,9 +3,9 @@
 The real Device Plugin writes in cycles: an occurrence up to 1 s, a recovery 2 s, the decision of a
 rule or the end of a one-off event 5 s after ours, and a write may carry the old state of one chip
 with the new one of another (``spec/device-plugin.md`` 1.7, 2.1). So a write is right if each of its
-facts is one that we wanted at some time from a while before it until shortly after it. A write that
-is not yet right is judged when our own state had the time to follow. What we want and nobody writes
-is a difference, too.
+groups of facts is one that we wanted at some time from a while before it until shortly after it. A
+write that is not yet right is judged when our own state had the time to follow. What we want and
+nobody writes is a difference, too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from agent.shadow_difference import (
     Facts,
     Field,
     differences,
-    distance,
     facts_of,
+    grouped,
     in_order,
+    nearest,
     unreadable,
 )
 from contract.errors import DocumentError
@@ -214,13 +215,22 @@ class Judge:
             return write.decided
         until_ms = self._due_ms(write)
         window = self._wanted_between(write.from_ms, until_ms)
-        wrong = [fact for fact in _all_facts(write.facts, window) if _is_wrong(fact, write, window)]
+        theirs, ours = grouped(write.facts), [grouped(facts) for facts in window]
+        groups = dict.fromkeys(group for state in (theirs, *ours) for group in state)
+        wrong = [
+            group
+            for group in groups
+            if all(theirs.get(group) != state.get(group) for state in ours)
+        ]
         if not wrong:
             return Verdict(Result.SAME, write.at_ms)
         if now_ms < until_ms and len(self._pending) <= _PENDING:
             return None
-        nearest = min(reversed(window), key=lambda ours: distance(write.facts, ours))
-        found = (Difference(fact, write.facts.get(fact), nearest.get(fact)) for fact in wrong)
+        found = [
+            one
+            for group in wrong
+            for one in nearest(theirs.get(group, {}), [state.get(group, {}) for state in ours])
+        ]
         return Verdict(Result.DIFFERENT, write.at_ms, tuple(in_order(found)), write.facts)
 
     def _wanted_between(self, from_ms: int, until_ms: int) -> list[Facts]:
@@ -291,12 +301,3 @@ class Judge:
 def _whose(fact: Fact) -> tuple[str, Field | None]:
     """What is told of one device is told once; the rest of it follows from that."""
     return (fact.device, None if fact.device else fact.field)
-
-
-def _all_facts(theirs: Facts, window: list[Facts]) -> dict[Fact, None]:
-    return dict.fromkeys(fact for facts in (theirs, *window) for fact in facts)
-
-
-def _is_wrong(fact: Fact, write: _Write, window: list[Facts]) -> bool:
-    value = write.facts.get(fact)
-    return all(ours.get(fact) != value for ours in window)
