@@ -133,13 +133,23 @@ Facts: TypeAlias = "Mapping[Fact, str]"
 
 _CAUSES = {Field.FAULT_CODE, Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON, Field.SWITCH_FAULT}
 _CAUSE_WEIGHT = 20
-_ISOLATION = {Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON}
+_KEY_OF = {
+    Field.CODE_LEVEL: Field.FAULT_CODE,
+    Field.FAULT_LEVEL: Field.FAULT_CODE,
+    Field.FAULT_HANDLING: Field.FAULT_CODE,
+    Field.LARGE_MODEL_FAULT_LEVEL: Field.FAULT_CODE,
+    Field.SWITCH_CODE_LEVEL: Field.SWITCH_FAULT,
+}
+_ISOLATES = {Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON}
 _SWITCHES = {
     Field.SWITCH_FAULT,
     Field.SWITCH_CODE_LEVEL,
     Field.SWITCH_LEVEL,
     Field.SWITCH_STATUS,
 }
+Groups: TypeAlias = "Mapping[tuple[str, str], Facts]"
+"""Facts that change together, by device and by what they are about."""
+ISOLATION = "isolation"
 _LISTED = "listed"
 _SORTED, _UNSORTED = "sorted", "not sorted"
 
@@ -178,7 +188,7 @@ def differences(theirs: Facts, ours: Facts) -> list[Difference]:
     )
 
 
-def grouped(facts: Facts) -> dict[tuple[str, str], Facts]:
+def grouped(facts: Facts) -> Groups:
     """Facts that change together: those of a chip, of its isolation, of all switches.
 
     The isolation of a chip is written a cycle before its lists and levels follow (3.6).
@@ -187,8 +197,8 @@ def grouped(facts: Facts) -> dict[tuple[str, str], Facts]:
     for fact, value in facts.items():
         if fact.field in _SWITCHES:
             group = ("", "switches")
-        elif fact.field in _ISOLATION:
-            group = (fact.device, "isolation")
+        elif fact.field in _ISOLATES:
+            group = (fact.device, ISOLATION)
         elif fact.device:
             group = (fact.device, "")
         else:
@@ -204,8 +214,10 @@ def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[Difference]:
 
 
 def _weight(found: list[Difference]) -> int:
-    """Causes count for more than what follows from them."""
-    return sum(_CAUSE_WEIGHT if one.fact.field in _CAUSES else 1 for one in found)
+    """How many keys differ; a cause that we do not have at all counts for more than those."""
+    keys = {(one.fact.device, _KEY_OF.get(one.fact.field, one.fact.field)) for one in found}
+    strange = [one for one in found if one.fact.field in _CAUSES and one.ours is None]
+    return len(keys) + _CAUSE_WEIGHT * len(strange)
 
 
 def unreadable(error: DocumentError) -> Difference:
