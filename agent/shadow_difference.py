@@ -27,6 +27,7 @@ from contract.device_info import (
 from contract.errors import CheckCodeMismatch, DocumentError
 from contract.go_decode import decode as decode_json
 from contract.isolation import UpgradeReason
+from contract.levels import ChipLevel, most_serious
 from contract.switch_info import SwitchEvent, decode_switch_info
 
 if TYPE_CHECKING:
@@ -205,6 +206,33 @@ def grouped(facts: Facts) -> Groups:
             group = (fact.field, fact.detail)
         groups.setdefault(group, {})[fact] = value
     return dict(groups)
+
+
+def is_mixture(theirs: Facts, states: list[Facts]) -> bool:
+    """Whether a chip has the codes of several of ``states``, and all else follows from these.
+
+    Recoveries are held back by a second, occurrences are not (``spec/device-plugin.md`` 2.1).
+    """
+    codes = _codes(theirs)
+    known = [_codes(state) for state in states]
+    if codes in known or not codes <= set().union(*known):
+        return False
+    for fact in dict.fromkeys(fact for state in (theirs, *states) for fact in state):
+        if all(state.get(fact) != theirs.get(fact) for state in states):
+            return False
+    levels = {
+        fact.detail: level for fact, level in theirs.items() if fact.field is Field.CODE_LEVEL
+    }
+    for fact, level in theirs.items():
+        if fact.field is Field.FAULT_LEVEL:
+            own = [levels.get(one.detail) for one in codes if theirs[one] == fact.detail]
+            if None in own or level != most_serious(ChipLevel(word) for word in own if word):
+                return False
+    return True
+
+
+def _codes(facts: Facts) -> set[Fact]:
+    return {fact for fact in facts if fact.field is Field.FAULT_CODE}
 
 
 def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[Difference]:

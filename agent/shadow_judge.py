@@ -27,6 +27,7 @@ from agent.shadow_difference import (
     facts_of,
     grouped,
     in_order,
+    is_mixture,
     nearest,
     unreadable,
 )
@@ -320,7 +321,7 @@ def _wrong(theirs: Groups, window: list[Groups]) -> Iterator[tuple[Facts, list[F
             first = _first(theirs.get(chip, {}), [state.get(chip, {}) for state in window])
             states = window[first:]
         said, wanted = theirs.get(group, {}), [state.get(group, {}) for state in states]
-        if said not in wanted:
+        if said not in wanted and not is_mixture(said, wanted):
             yield said, wanted
 
 
