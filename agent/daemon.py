@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
-    from stores.base import Event, Store
+    from stores.base import ClusterObjects, Event, Store
 
 log = logging.getLogger("agent.daemon")
 
@@ -214,12 +214,18 @@ class Agent:
         self._events = self._events_of(store)
         self._node_object = self._node_object_of(store)
 
+    def _objects_of(self, store: Store) -> ClusterObjects | None:
+        """What of the cluster is ours to write beside the documents."""
+        owns = "device-info" in self._configuration.documents
+        return store.objects if owns and not self._configuration.shadow else None
+
     def _events_of(self, store: Store) -> Events | None:
         """Who tells Kubernetes of faults: whoever owns the document about them."""
-        if store.objects is None or "device-info" not in self._configuration.documents:
+        objects = self._objects_of(store)
+        if objects is None:
             return None
         return Events(
-            store.objects,
+            objects,
             reporter_of(self._configuration.node_name, os.environ),
             self._journal,
             _wall_clock,
@@ -229,11 +235,11 @@ class Agent:
 
     def _node_object_of(self, store: Store) -> NodeObjectKeeper | None:
         """Who keeps the Node's labels: whoever owns the document about its chips."""
-        owns = "device-info" in self._configuration.documents
-        if store.objects is None or not owns or not self._configuration.node_labels.enabled:
+        objects = self._objects_of(store)
+        if objects is None or not self._configuration.node_labels.enabled:
             return None
         return NodeObjectKeeper(
-            store.objects,
+            objects,
             self._configuration.node_name,
             self._driver,
             lambda: self._heartbeat.may_publish,
@@ -248,10 +254,10 @@ class Agent:
         stop = asyncio.Event()
         on_stop(stop.set)
         self._journal_start(self._remembered)
-        self._verdicts.begin(self._journal)
         if self._events is not None:
             self._events.begin(self._remembered, self._verdicts.state, self._verdicts.tables)
             self._verdicts.listen(self._events.take)
+        self._verdicts.begin(self._journal)
         self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None

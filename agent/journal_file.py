@@ -95,9 +95,9 @@ class Remembered(msgspec.Struct, frozen=True):
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
+    usage: Row | None = None
     events: Row | None = None
     untold: tuple[Row, ...] = ()
-    usage: Row | None = None
     fault_configurations: tuple[Row, ...] = ()
 
 
@@ -244,9 +244,9 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         inputs,
         configuration,
         last,
-        events,
-        untold,
         usage=usage,
+        events=events,
+        untold=untold,
         fault_configurations=configured,
     )
 

@@ -125,11 +125,12 @@ def _annotations(
         }
     super_pod_id, server_index, rack_id = super_pod_ids(inventory.super_pod, family)
     annotations = {
-        BASE_DEVICE_INFOS: go_json.encode(go_json.sorted_map(devices)),
         "superPodID": str(super_pod_id),
         "serverIndex": str(server_index),
         "serverType": _SERVER_TYPES.get(inventory.family, ""),
     }
+    if not inventory.virtual:
+        annotations[BASE_DEVICE_INFOS] = go_json.encode(go_json.sorted_map(devices))
     pod = inventory.super_pod
     if is_a5 and pod is not None and pod.super_pod_type in _RACK_TYPES:
         annotations["rackID"] = str(rack_id)

@@ -208,9 +208,9 @@ class Status(msgspec.Struct, frozen=True):
     fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
+    usage: UsageStatus | None
     events: EventsStatus | None = None
     node_object: NodeObjectStatus | None = None
-    usage: UsageStatus | None = None
     shadow: ShadowStatus | None = None
 
 

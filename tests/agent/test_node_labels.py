@@ -124,6 +124,11 @@ def test_a_label_that_kubernetes_would_refuse_is_left_out(value: str) -> None:
     assert got.labels["accelerator"] == "huawei-Ascend910"
 
 
+def test_a_node_with_virtual_devices_has_no_list_of_chips() -> None:
+    cut = replace(inventory("Ascend910B", "910B3"), virtual=(1,))
+    assert "baseDeviceInfos" not in wanted(cut, NodeFacts(), {}).annotations
+
+
 def test_addresses_are_read_back() -> None:
     a2 = inventory("Ascend910B", "910B3")
     told = wanted(a2, NodeFacts(), {1: "10.0.0.1"}).annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,8 @@ from agent.state import Acknowledged, State
 from agent.verdicts import SETTLE_MS, Verdicts, restore
 from contract import catalogue
 from contract.codes import LINK_DOWN
+from contract.fault_configuration import FaultTexts
+from contract.levels import ChipLevel
 from contract.names import device_info_name
 from contract.observation import NODE as NODE_SUBJECT
 from contract.observation import (
@@ -26,12 +29,14 @@ from contract.observation import (
     chip_subject,
     host_subject,
 )
+from contract.policies import DurationPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from agent.policy import Input
+    from contract.catalogue import Catalogue
 
 TABLES = catalogue.shipped()
 NODE = "node-1"
@@ -54,11 +59,11 @@ def seen(clock: Clock, assertion: Assertion, chip: int = 3, code: str = "80E0180
 class Life:
     """One life of an agent's verdicts over a journal."""
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(self, directory: Path, clock: Clock, tables: Catalogue = TABLES) -> None:
         remembered = read_remembered(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", TABLES)
         self.woken: list[int] = []
-        self.verdicts = Verdicts(state, TABLES, clock, self.woken.append)
+        self.verdicts = Verdicts(state, tables, clock, self.woken.append)
         self.journal = Journal(
             directory,
             first_sequence=remembered.last_sequence + 1,
@@ -176,6 +181,55 @@ async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_p
     clock.now_ms += SETTLE_MS
     await life.take()
     assert not life.verdicts.state.chips[3].upgrades
+
+
+async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
+    """Another release may ship other rules; nothing tells of that but the tables themselves."""
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    clock.now_ms += 30_000
+    await life.take()
+    assert life.verdicts.state.chips[3].upgrades
+    other = Life(tmp_path, clock, replace(TABLES, durations={}))
+    assert other.verdicts.state.chips[3].upgrades == ()
+    assert other.woken
+
+
+async def test_what_is_due_when_the_configuration_changes_is_judged_as_before(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    clock.now_ms += 30_000
+    harder = DurationPolicy(3_600_000, 60_000, ChipLevel.SEPARATE_NPU)
+    tables = replace(TABLES, durations={LINK_DOWN: harder})
+    life.verdicts.configure(FaultTexts(customization="{}"), tables)
+    (upgrade,) = life.verdicts.state.chips[3].upgrades
+    assert upgrade.upgraded_at_ms == clock() - 10_000
+    assert upgrade.level is ChipLevel.SEPARATE_NPU
+
+
+def test_journal_of_an_earlier_release_is_understood() -> None:
+    """No counters, no names, acknowledgements without names."""
+    snapshot = (
+        '{"node":"node-1","boot_id":"old","revision":9,"chips":{"3":{"faults":{"81078603":'
+        '{"code":"81078603","episode":"e","source":"chip-faults","level":"PreSeparateNPU",'
+        '"because":"","first_seen_ms":5,"revision":4}},"answered":["chip-faults"],"upgrades":'
+        '[{"code":"81078603","kind":"FaultDuration","level":"PreSeparateNPU","upgraded_at_ms":'
+        '20005,"because":"","episode":"e"}]}},"others":{},"settled_at_ms":5}'
+    )
+    inputs = (
+        '[{"type":"acknowledged","document":"mindx-dl-deviceinfo-node-1","state_revision":9,'
+        '"at_ms":30000}]'
+    )
+    remembered = Remembered(
+        Row(1, 30_000, Kind.SNAPSHOT, snapshot), (Row(2, 30_000, Kind.ACKNOWLEDGED, inputs),)
+    )
+    state = restore(remembered, NODE, "boot", TABLES)
+    assert [upgrade.code for upgrade in state.chips[3].upgrades] == [LINK_DOWN]
+    assert (state.named, state.chips[3].counters) == ((), {})
 
 
 async def test_a_link_that_came_back_while_nobody_looked_is_not_upgraded(tmp_path: Path) -> None:

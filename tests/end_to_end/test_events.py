@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,86 @@ def test_an_occurrence_a_notice_and_a_recovery(
     ]
     time.sleep(3)
     assert len(told()) == 3, "audits tell nothing of it again"
+
+
+RULES = {
+    "FaultFrequency": [
+        {
+            "EventId": ["80C98008"],
+            "TimeWindow": 86400,
+            "Times": 1,
+            "FaultHandling": "ManuallySeparateNPU",
+        }
+    ]
+}
+
+
+def test_whoever_removes_a_reason_it_is_told(
+    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """An operator, as ``frequency-manual-operator-release``; and a configuration (K28)."""
+    node, plane = cluster_node, cluster.plane
+    configuration = {
+        "metadata": {"name": "mindx-dl-fault-config", "namespace": "kube-system"},
+        "data": {"faultCustomization.json": json.dumps(RULES)},
+    }
+    place = "/api/v1/namespaces/kube-system/configmaps"
+    plane.request("POST", place, configuration)
+    node.start()
+    node.healthy()
+
+    def isolated(names: str) -> bool:
+        data = node.place.read(node.document)
+        return data is not None and data["ManuallySeparateNPU"] == names
+
+    def released() -> list[dict[str, Any]]:
+        return [event for event in told() if event["reason"] == "EventReleaseUpgradeFault"]
+
+    for chip in (2, 5):
+        node.emulator.occur(chip, "80C98008")
+        node.emulator.recover(chip, "80C98008")
+    node.wait(lambda: isolated("Ascend910-2,Ascend910-5"), "both are isolated", 5)
+    edit = {"data": {"ManuallySeparateNPU": "Ascend910-5"}}
+    plane.request("PATCH", f"{place}/{node.document}", edit)
+    node.wait(lambda: len(released()) == 1, "the release is told", 5)
+    without = {"data": {"faultCustomization.json": json.dumps({"FaultFrequency": []})}}
+    plane.request("PATCH", f"{place}/mindx-dl-fault-config", without)
+    node.wait(lambda: len(released()) == 2, "the end of the rule is told", 5)
+    for event, chip in zip(released(), (2, 5), strict=True):
+        [[name, reasons]] = json.loads(event["message"]).items()
+        assert name == f"Ascend910-{chip}"
+        assert abs(reasons[0].pop("upgrade_time") / 1000 - time.time()) < 60
+        assert reasons == [
+            {
+                "fault_code": "80c98008",
+                "fault_level": "ManuallySeparateNPU",
+                "upgrade_type": "FaultFrequency",
+            }
+        ]
+        assert (event["type"], event["action"]) == ("Normal", "EventReleaseUpgradeFault")
+        assert event["involvedObject"]["name"] == "agent-abcde"
+
+
+def test_what_is_wrong_with_the_fault_configuration_is_told(
+    cluster_node: Node, cluster: Cluster
+) -> None:
+    node, plane = cluster_node, cluster.plane
+    plane.request("DELETE", EVENTS)
+    configuration = {
+        "metadata": {"name": "mindx-dl-fault-config", "namespace": "kube-system"},
+        "data": {"faultCode.json": "{"},
+    }
+    plane.request("POST", "/api/v1/namespaces/kube-system/configmaps", configuration)
+    node.start()
+
+    def about() -> list[dict[str, Any]]:
+        found = plane.request("GET", EVENTS)["items"]
+        return [event for event in found if event["involvedObject"]["kind"] == "ConfigMap"]
+
+    node.wait(lambda: len(about()) == 1, "the problem is told")
+    [event] = about()
+    assert event["involvedObject"]["name"] == "mindx-dl-fault-config"
+    assert event["source"] == {"component": "npu-vigil", "host": node.name}
 
 
 def test_of_a_burst_all_is_told(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from agent.dues import ONCE_VISIBLE_MS
 from agent.policy import next_deadline_ms, step
 from agent.state import Acknowledged, ChangeKind, State
 from contract.catalogue import Catalogue, shipped
@@ -92,7 +93,7 @@ def test_one_off_event_of_a_core_is_shown_and_released() -> None:
     state = take(healthy(), [seen(ONCE, AIC_BUS)], T + 5_001, TABLES)
     assert codes(state) == [AIC_BUS]
     shown = Acknowledged(f"mindx-dl-deviceinfo-{NODE}", state.revision, T + 5_100)
-    assert codes(take(state, [shown], T + 10_100, TABLES)) == []
+    assert codes(take(state, [shown], T + 5_100 + ONCE_VISIBLE_MS, TABLES)) == []
     lasting = [seen(ONCE, AIC_BUS), seen(OCCUR, AIC_BUS, at=T + 1_000)]
     state = take(healthy(), lasting, T + 6_001, TABLES)
     assert not state.chips[0].faults[AIC_BUS].once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 import dcmi_shim
+from agent.policy import step
 from agent.render import render
+from contract.catalogue import shipped
 from contract.codes import RESET_FINISHED
 from contract.device_info import encode
 from contract.families import FAMILIES
+from contract.levels import ChipLevel
 from contract.observation import Assertion
+from contract.policies import FrequencyPolicy
 from dcmi_shim.types import Chip
-from tests.policy.builders import T, after, changes, healthy, inventory, seen
+from tests.policy.builders import T, after, healthy, inventory, seen
 
 if TYPE_CHECKING:
     from contract.device_info import DeviceInfo
@@ -55,10 +60,16 @@ def test_ex_41_a_chip_is_unhealthy_for_its_own_faults() -> None:
     assert [fault.npu_name for fault in info.faults] == ["Ascend310P-1"]
 
 
-def test_ex_39_one_event_of_a_chip_is_one_fault_of_one_device() -> None:
-    begun = changes(healthy(), [seen(OCCUR, "80E18005", chip=1)])
+def test_ex_39_one_event_counts_once_and_is_of_one_device() -> None:
+    code = "80E18005"
+    three_times = FrequencyPolicy(86_400, 3, ChipLevel.MANUALLY_SEPARATE_NPU, None)
+    tables = dataclasses.replace(shipped(), frequencies={code: three_times})
+    state, begun = step(healthy(), [seen(Assertion.ONCE, code)], T, tables)
     assert len(begun) == 1
-    assert [fault.npu_name for fault in duo("80E18005").faults] == ["Ascend310P-1"]
+    assert state.chips[0].upgrades == ()
+    info = render(state, inventory(2, "Ascend310P"), 1)
+    assert [fault.npu_name for fault in info.faults] == ["Ascend310P-0"]
+    assert info.manually_separated == ""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
