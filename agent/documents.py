@@ -148,6 +148,7 @@ class Documents:
             made.name,
             ShadowEdges(
                 wanted=made.wanted,
+                lingers=self._lingers,
                 on_first_read=partial(self._first_read, "device-info", made),
                 on_written=self._written,
                 on_told=self._told,
@@ -231,6 +232,13 @@ class Documents:
             self._foreign(made, foreign)
         now_ms, revision = self._desk.wall_clock(), self._state().revision
         self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms, made.named(foreign))])
+
+    def _lingers(self) -> bool:
+        return any(
+            fault.once or fault.doubted_at_ms is not None
+            for _, known in self._state().subjects()
+            for fault in known.faults.values()
+        )
 
     def _is_link_blind(self, device: str) -> bool:
         chip = chip_of(device)

@@ -39,13 +39,15 @@ _WATCH_AGAIN_SECONDS = 30.0
 class Edges:
     """What the shadow asks of its daemon and tells it. All return at once.
 
-    ``wanted`` is what we would publish now, ``None`` while too little is known. ``on_first_read``
+    ``wanted`` is what we would publish now, ``None`` while too little is known; ``lingers`` whether
+    something in it may be over for everybody else. ``on_first_read``
     gets what is stored at start, ``on_written`` each later write of somebody else and whether an
     operator's edit may be in it; ``on_told`` gets what there is to journal. ``background`` helps to
     tell why something differs.
     """
 
     wanted: Callable[[], Wanted | None]
+    lingers: Callable[[], bool]
     on_first_read: Callable[[Document | None], None]
     on_written: Callable[[Document, bool], None]
     on_told: Callable[[Told], None]
@@ -112,7 +114,8 @@ class Shadow:
         wanted = self._edges.wanted()
         if wanted is not None and wanted.stamped is not None and wanted.content != self._content:
             self._content = wanted.content
-            self._judge.wants(now_ms, wanted.stamped(now_ms // 1000))
+            document = wanted.stamped(now_ms // 1000)
+            self._judge.wants(now_ms, document, lingers=self._edges.lingers())
         for verdict in self._judge.verdicts(now_ms):
             for told in self._ledger.enter(verdict, now_ms):
                 self._edges.on_told(told)

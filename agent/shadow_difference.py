@@ -27,6 +27,7 @@ from contract.device_info import (
 from contract.errors import CheckCodeMismatch, DocumentError
 from contract.go_decode import decode as decode_json
 from contract.isolation import UpgradeReason
+from contract.levels import ChipLevel, most_serious
 from contract.switch_info import SwitchEvent, decode_switch_info
 
 if TYPE_CHECKING:
@@ -133,6 +134,23 @@ Facts: TypeAlias = "Mapping[Fact, str]"
 
 _CAUSES = {Field.FAULT_CODE, Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON, Field.SWITCH_FAULT}
 _CAUSE_WEIGHT = 20
+_KEY_OF = {
+    Field.CODE_LEVEL: Field.FAULT_CODE,
+    Field.FAULT_LEVEL: Field.FAULT_CODE,
+    Field.FAULT_HANDLING: Field.FAULT_CODE,
+    Field.LARGE_MODEL_FAULT_LEVEL: Field.FAULT_CODE,
+    Field.SWITCH_CODE_LEVEL: Field.SWITCH_FAULT,
+}
+_ISOLATES = {Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON}
+_SWITCHES = {
+    Field.SWITCH_FAULT,
+    Field.SWITCH_CODE_LEVEL,
+    Field.SWITCH_LEVEL,
+    Field.SWITCH_STATUS,
+}
+Groups: TypeAlias = "Mapping[tuple[str, str], Facts]"
+"""Facts that change together, by device and by what they are about."""
+ISOLATION = "isolation"
 _LISTED = "listed"
 _SORTED, _UNSORTED = "sorted", "not sorted"
 
@@ -171,10 +189,63 @@ def differences(theirs: Facts, ours: Facts) -> list[Difference]:
     )
 
 
-def distance(theirs: Facts, ours: Facts) -> int:
-    """How far apart they are: causes count for more than what follows from them."""
-    fields = (one.fact.field for one in differences(theirs, ours))
-    return sum(_CAUSE_WEIGHT if field in _CAUSES else 1 for field in fields)
+def grouped(facts: Facts) -> Groups:
+    """Facts that change together: those of a chip, of its isolation, of all switches.
+
+    The isolation of a chip is written a cycle before its lists and levels follow (3.6).
+    """
+    groups: dict[tuple[str, str], dict[Fact, str]] = {}
+    for fact, value in facts.items():
+        if fact.field in _SWITCHES:
+            group = ("", "switches")
+        elif fact.field in _ISOLATES:
+            group = (fact.device, ISOLATION)
+        elif fact.device:
+            group = (fact.device, "")
+        else:
+            group = (fact.field, fact.detail)
+        groups.setdefault(group, {})[fact] = value
+    return dict(groups)
+
+
+def is_mixture(theirs: Facts, states: list[Facts]) -> bool:
+    """Whether a chip has the codes of several of ``states``, and all else follows from these.
+
+    Recoveries are held back by a second, occurrences are not (``spec/device-plugin.md`` 2.1).
+    """
+    codes = _codes(theirs)
+    known = [_codes(state) for state in states]
+    if codes in known or not codes <= set().union(*known):
+        return False
+    for fact in dict.fromkeys(fact for state in (theirs, *states) for fact in state):
+        if all(state.get(fact) != theirs.get(fact) for state in states):
+            return False
+    levels = {
+        fact.detail: level for fact, level in theirs.items() if fact.field is Field.CODE_LEVEL
+    }
+    for fact, level in theirs.items():
+        if fact.field is Field.FAULT_LEVEL:
+            own = [levels.get(one.detail) for one in codes if theirs[one] == fact.detail]
+            if None in own or level != most_serious(ChipLevel(word) for word in own if word):
+                return False
+    return True
+
+
+def _codes(facts: Facts) -> set[Fact]:
+    return {fact for fact in facts if fact.field is Field.FAULT_CODE}
+
+
+def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[Difference]:
+    """What differs from that of ``ours`` from which the least does, and of several the last."""
+    found = [differences(theirs, one) for one in ours]
+    return min(reversed(found), key=_weight)
+
+
+def _weight(found: list[Difference]) -> int:
+    """How many keys differ; a cause that we do not have at all counts for more than those."""
+    keys = {(one.fact.device, _KEY_OF.get(one.fact.field, one.fact.field)) for one in found}
+    strange = [one for one in found if one.fact.field in _CAUSES and one.ours is None]
+    return len(keys) + _CAUSE_WEIGHT * len(strange)
 
 
 def unreadable(error: DocumentError) -> Difference:

@@ -3,9 +3,9 @@
 The real Device Plugin writes in cycles: an occurrence up to 1 s, a recovery 2 s, the decision of a
 rule or the end of a one-off event 5 s after ours, and a write may carry the old state of one chip
 with the new one of another (``spec/device-plugin.md`` 1.7, 2.1). So a write is right if each of its
-facts is one that we wanted at some time from a while before it until shortly after it. A write that
-is not yet right is judged when our own state had the time to follow. What we want and nobody writes
-is a difference, too.
+groups of facts is one that we wanted at some time from a while before it until shortly after it. A
+write that is not yet right is judged when our own state had the time to follow. What we want and
+nobody writes is a difference, too.
 """
 
 from __future__ import annotations
@@ -17,25 +17,34 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agent.shadow_difference import (
+    ISOLATION,
     Difference,
     Fact,
     Facts,
     Field,
+    Groups,
     differences,
-    distance,
     facts_of,
+    grouped,
     in_order,
+    is_mixture,
+    nearest,
     unreadable,
 )
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stores.base import Document
 
 BEFORE_MS = 7_000
 """The longest of its cycles, and the second in which it may not write again."""
-AFTER_MS = 6_000
-"""What it removes in its next cycle (a one-off event) we keep for five seconds."""
+AFTER_MS = 2_000
+"""What it finds in a query our next audit finds; what it hears we hear at the same time."""
+LINGER_MS = 6_000
+"""What it removes in its next cycle we may keep for longer: a one-off event for five seconds, a
+fault in doubt for six. At our own start everything takes longer."""
 MISSING_MS = 15_000
 """Its longest cycle, and the ten seconds for which it tries to write."""
 REFRESH_MS = 330_000
@@ -89,6 +98,7 @@ class _Wish:
 
     since_ms: int
     document: Document
+    lingers: bool
     _facts: Facts | None = None
 
     @property
@@ -137,9 +147,12 @@ class Judge:
     _dark_since_ms: int | None = None
     _told: set[Difference] = field(default_factory=set)
 
-    def wants(self, at_ms: int, document: Document) -> None:
-        """From ``at_ms`` on ``document`` is what we would have in the store, times set aside."""
-        self._wishes.append(_Wish(at_ms, document))
+    def wants(self, at_ms: int, document: Document, *, lingers: bool = False) -> None:
+        """From ``at_ms`` on ``document`` is what we would have in the store, times set aside.
+
+        ``lingers``: something in it may be over for everybody else.
+        """
+        self._wishes.append(_Wish(at_ms, document, lingers))
         while len(self._wishes) > 1 and self._wishes[1].since_ms < at_ms - _KEPT_MS:
             self._wishes.popleft()
 
@@ -207,33 +220,36 @@ class Judge:
     # A write.
 
     def _due_ms(self, write: _Write) -> int:
-        return max(write.at_ms, self._wishes[0].since_ms) + AFTER_MS
+        began_ms = self._wishes[0].since_ms
+        if write.at_ms < began_ms:
+            return began_ms + LINGER_MS
+        lingers = any(wish.lingers for wish in self._between(write.at_ms, write.at_ms + AFTER_MS))
+        return write.at_ms + (LINGER_MS if lingers else AFTER_MS)
 
     def _judged(self, write: _Write, now_ms: int) -> Verdict | None:
         if write.decided is not None or not self._wishes:
             return write.decided
         until_ms = self._due_ms(write)
-        window = self._wanted_between(write.from_ms, until_ms)
-        wrong = [fact for fact in _all_facts(write.facts, window) if _is_wrong(fact, write, window)]
+        window = [grouped(wish.facts) for wish in self._between(write.from_ms, until_ms)]
+        wrong = list(_wrong(grouped(write.facts), window))
         if not wrong:
             return Verdict(Result.SAME, write.at_ms)
         if now_ms < until_ms and len(self._pending) <= _PENDING:
             return None
-        nearest = min(reversed(window), key=lambda ours: distance(write.facts, ours))
-        found = (Difference(fact, write.facts.get(fact), nearest.get(fact)) for fact in wrong)
+        found = [one for theirs, ours in wrong for one in nearest(theirs, ours)]
         return Verdict(Result.DIFFERENT, write.at_ms, tuple(in_order(found)), write.facts)
 
-    def _wanted_between(self, from_ms: int, until_ms: int) -> list[Facts]:
+    def _between(self, from_ms: int, until_ms: int) -> list[_Wish]:
         """What we wanted at some time in between; where that was nothing, what we want now."""
-        before = [
-            one.facts
+        found = [
+            one
             for one, following in pairwise(self._wishes)
             if one.since_ms <= until_ms and following.since_ms > from_ms
         ]
         last = self._wishes[-1]
-        if last.since_ms <= until_ms or not before:
-            before.append(last.facts)
-        return before
+        if last.since_ms <= until_ms or not found:
+            found.append(last)
+        return found
 
     # What nobody writes.
 
@@ -293,10 +309,21 @@ def _whose(fact: Fact) -> tuple[str, Field | None]:
     return (fact.device, None if fact.device else fact.field)
 
 
-def _all_facts(theirs: Facts, window: list[Facts]) -> dict[Fact, None]:
-    return dict.fromkeys(fact for facts in (theirs, *window) for fact in facts)
+def _wrong(theirs: Groups, window: list[Groups]) -> Iterator[tuple[Facts, list[Facts]]]:
+    """The groups of ``theirs`` that are in none of ``window``, each with what it could have been.
+
+    The isolation of a chip is written with its levels or before them, never after them.
+    """
+    for group in dict.fromkeys(group for state in (theirs, *window) for group in state):
+        states = window
+        if group[1] == ISOLATION:
+            chip = (group[0], "")
+            first = _first(theirs.get(chip, {}), [state.get(chip, {}) for state in window])
+            states = window[first:]
+        said, wanted = theirs.get(group, {}), [state.get(group, {}) for state in states]
+        if said not in wanted and not is_mixture(said, wanted):
+            yield said, wanted
 
 
-def _is_wrong(fact: Fact, write: _Write, window: list[Facts]) -> bool:
-    value = write.facts.get(fact)
-    return all(ours.get(fact) != value for ours in window)
+def _first(said: Facts, wanted: list[Facts]) -> int:
+    return wanted.index(said) if said in wanted else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec.structs import replace
 
 from agent.shadow_difference import Fact, Field
@@ -95,6 +96,42 @@ def test_a_write_may_have_the_old_state_of_one_chip_and_the_new_one_of_another()
     judge.wrote(BEGIN_MS + 12_000, shown({0: B, 1: B}))
     (verdict,) = verdicts(judge, 30_000)
     assert {one.fact.device for one in verdict.differences} == {"Ascend910-0"}
+
+
+def with_codes(*codes: str, level: str = "RestartNPU") -> Document:
+    """A chip with codes of which the first is only to be noted."""
+    own = {code: "NotHandleFault" if code == A else "RestartNPU" for code in codes}
+    fault = DeviceFault(
+        "CardUnhealthy",
+        "Ascend910-0",
+        *(level,) * 3,
+        ",".join(codes),
+        {code: TimeAndLevel(1, word) for code, word in own.items()},
+    )
+    healthy = level == "NotHandleFault"
+    info = DeviceInfo(
+        device_type="Ascend910",
+        free=("Ascend910-0",) if healthy else (),
+        unhealthy=() if healthy else ("Ascend910-0",),
+        network_unhealthy=(),
+        recovering=(),
+        faults=(fault,),
+        update_time=1,
+    )
+    return replace(shown({}), data=encode(info, FAMILIES["Ascend910B"]))
+
+
+@pytest.mark.parametrize(
+    ("level", "result"), [("RestartNPU", Result.SAME), ("NotHandleFault", Result.DIFFERENT)]
+)
+def test_a_recovery_may_be_held_back_while_another_code_of_the_chip_comes(
+    level: str, result: Result
+) -> None:
+    judge = Judge()
+    judge.wants(BEGIN_MS, with_codes(A, level="NotHandleFault"))
+    judge.wants(BEGIN_MS + 10_000, with_codes(B))
+    judge.wrote(BEGIN_MS + 10_500, with_codes(A, B, level=level))
+    assert results(judge, 20_000) == [result]
 
 
 def test_two_changes_may_share_a_write_and_a_change_may_have_none() -> None:

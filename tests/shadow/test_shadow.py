@@ -50,6 +50,7 @@ class Bench:
             RIGHT.name,
             Edges(
                 wanted=self._wanted,
+                lingers=lambda: False,
                 on_first_read=self.first.append,
                 on_written=lambda document, edited: self.written.append(
                     (document.data["ManuallySeparateNPU"], edited)
