@@ -76,7 +76,7 @@ _texts_decoder = msgspec.json.Decoder(FaultTexts)
 
 def inputs_of(row: Stored) -> tuple[Input, ...]:
     """What the policy was given."""
-    inputs = _decoded(row, _inputs_decoder)
+    inputs = decoded(row, _inputs_decoder)
     try:
         for item in inputs:
             if not isinstance(item, (Acknowledged, Configured, Gap)):
@@ -88,12 +88,12 @@ def inputs_of(row: Stored) -> tuple[Input, ...]:
 
 def changes_of(row: Stored) -> tuple[Change, ...]:
     """What the policy answered."""
-    return _decoded(row, _changes_decoder)
+    return decoded(row, _changes_decoder)
 
 
 def state_of(row: Stored) -> State:
     """The state that a snapshot holds."""
-    state = _decoded(row, _state_decoder)
+    state = decoded(row, _state_decoder)
     try:
         _check(state)
     except ValueError as error:
@@ -103,24 +103,24 @@ def state_of(row: Stored) -> State:
 
 def start_of(row: Stored) -> Start:
     """Who began here."""
-    return _decoded(row, _start_decoder)
+    return decoded(row, _start_decoder)
 
 
 def gap_of(row: Stored) -> JournalGap:
     """What the journal could not keep."""
-    return _decoded(row, _gap_decoder)
+    return decoded(row, _gap_decoder)
 
 
 def chips_in_use_of(row: Stored) -> frozenset[int]:
     """The physical ids of the chips that pods have or that were chosen for one."""
-    usage = _decoded(row, _usage_decoder)
+    usage = decoded(row, _usage_decoder)
     chips = (chip_of(name) for name in (*usage.used, *usage.assigned))
     return frozenset(chip for chip in chips if chip is not None)
 
 
 def texts_of(row: Stored) -> FaultTexts:
     """The fault configuration that is in force from here on."""
-    return _decoded(row, _texts_decoder)
+    return decoded(row, _texts_decoder)
 
 
 def tables_of(row: Stored) -> Catalogue:
@@ -147,7 +147,8 @@ def _check_subject(subject: Subject) -> None:
         raise ValueError(f"there is no subject of the kind {subject.kind!r}")
 
 
-def _decoded(row: Stored, decoder: msgspec.json.Decoder[T]) -> T:
+def decoded(row: Stored, decoder: msgspec.json.Decoder[T]) -> T:
+    """What ``row`` holds, by a decoder of somebody else."""
     try:
         return decoder.decode(row.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
