@@ -193,7 +193,10 @@ class FaultConfiguration:
                         log.error("the fault configuration cannot be kept on disk: %s", error)
                     complained = True
                     self._kept.set()
-                    await asyncio.sleep(_AGAIN_SECONDS)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_AGAIN_SECONDS):
+                            await self._to_keep.wait()
+                    self._to_keep.clear()
                 else:
                     complained = False
                     self._on_disk = in_force
