@@ -73,6 +73,7 @@ class Player:
         self._speed = speed
         self._show = show
         self._expected = {node.name: Expected(node.chips) for node in fleet.nodes}
+        self._begun = 0.0
         self.blind: dict[str, frozenset[int]] = {}
 
     async def play(self, story: Sequence[Step]) -> tuple[Result, ...]:
@@ -89,10 +90,13 @@ class Player:
         return tuple(results)
 
     async def _play_step(self, number: int, step: Step, started: float) -> Result:
-        begun = time.monotonic()
+        before, begun = self._begun, time.monotonic()
+        self._begun = begun
         for action in step.actions:
             await self._act(action)
-        problems = await self._hold(step.holds_seconds) if step.holds_seconds else []
+        problems = []
+        if step.holds_seconds:
+            problems = await self._hold(before + step.holds_seconds - begun)
         self._expect(step)
         patience_seconds = _PATIENCE_SECONDS + step.takes_seconds / self._speed
         if step.blind is not None:

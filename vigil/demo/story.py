@@ -176,8 +176,9 @@ class Step:
     role and name; ``None`` where one is well again. ``lost`` is the node that must be published
     as lost, ``back`` the one that must no longer be. ``blind`` is the chip that must be reported
     blind from here on, ``sighted`` the one that must no longer be. ``policy`` is what every agent
-    must say of the operator's. ``holds_seconds`` is for how long of real time what was expected
-    before must stay, ``takes_seconds`` how long what is expected now may take by itself.
+    must say of the operator's. ``holds_seconds`` is for how long of real time, since the step
+    before began, what was expected then must stay; ``takes_seconds`` how long what is expected now
+    may take by itself.
     """
 
     title: str
@@ -385,7 +386,7 @@ STORY: tuple[Step, ...] = (
         "it is shown for five seconds, at any speed",
         "a scheduler that looks once a second has seen it",
         pause_seconds=0.0,
-        holds_seconds=4.5,
+        holds_seconds=4.9,
         expect={(2, 6): {}},
         takes_seconds=2.0,
     ),
