@@ -122,6 +122,8 @@ class AgentConfiguration(Section):
         "device-info",
         "node-info",
     )
+    shadow: bool = False
+    """Beside a real Device Plugin: compare what it writes with what we would, and write nothing."""
     chip_faults: ChipFaults = ChipFaults()
     bmc: BmcAlarms = BmcAlarms()
     switch: Switch = Switch()

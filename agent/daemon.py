@@ -55,9 +55,10 @@ from service.pages import serving
 from service.stalls import Stalls
 from service.tasks import leaves, on_stop
 from stores.address import open_store
+from stores.read_only import ReadOnly
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from agent.config import AgentConfiguration
     from agent.journal_file import Remembered
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames
-    from stores.base import Event, Store
+    from stores.base import ClusterObjects, Event, Store
 
 log = logging.getLogger("agent.daemon")
 
@@ -132,6 +133,9 @@ class Agent:
     def __init__(
         self, configuration: AgentConfiguration, store: Store, driver: Driver, leaving: Leaving
     ) -> None:
+        if configuration.shadow:
+            log.warning("in shadow: nothing is written, what others write is compared")
+            store = ReadOnly(store)
         self._configuration = configuration
         self._store = store
         self._driver = driver
@@ -186,7 +190,7 @@ class Agent:
             heartbeat.Edges(
                 stalled=self._progress.stalled,
                 on_permitted=lambda: self._documents.wake(_wall_clock()),
-                progress=self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS),
+                progress=self._heartbeat_progress(),
                 wall_clock=_wall_clock,
             ),
             annotates=configuration.heartbeat.annotations,
@@ -203,18 +207,25 @@ class Agent:
                 may_publish=lambda: self._heartbeat.may_publish,
                 look_around=self._heartbeat.look_around,
             ),
+            shadowed=configuration.shadow,
         )
         self._device_info = self._documents.device_info
         self._usage = self._usage_of_chips()
         self._events = self._events_of(store)
         self._node_object = self._node_object_of(store)
 
+    def _objects_of(self, store: Store) -> ClusterObjects | None:
+        """What of the cluster is ours to write beside the documents."""
+        owns = "device-info" in self._configuration.documents
+        return store.objects if owns and not self._configuration.shadow else None
+
     def _events_of(self, store: Store) -> Events | None:
         """Who tells Kubernetes of faults: whoever owns the document about them."""
-        if store.objects is None or "device-info" not in self._configuration.documents:
+        objects = self._objects_of(store)
+        if objects is None:
             return None
         return Events(
-            store.objects,
+            objects,
             reporter_of(self._configuration.node_name, os.environ),
             self._journal,
             _wall_clock,
@@ -224,11 +235,11 @@ class Agent:
 
     def _node_object_of(self, store: Store) -> NodeObjectKeeper | None:
         """Who keeps the Node's labels: whoever owns the document about its chips."""
-        owns = "device-info" in self._configuration.documents
-        if store.objects is None or not owns or not self._configuration.node_labels.enabled:
+        objects = self._objects_of(store)
+        if objects is None or not self._configuration.node_labels.enabled:
             return None
         return NodeObjectKeeper(
-            store.objects,
+            objects,
             self._configuration.node_name,
             self._driver,
             lambda: self._heartbeat.may_publish,
@@ -243,10 +254,10 @@ class Agent:
         stop = asyncio.Event()
         on_stop(stop.set)
         self._journal_start(self._remembered)
-        self._verdicts.begin(self._journal)
         if self._events is not None:
             self._events.begin(self._remembered, self._verdicts.state, self._verdicts.tables)
             self._verdicts.listen(self._events.take)
+        self._verdicts.begin(self._journal)
         self._fault_configuration.begin()
         shows_cards = self._configuration.metrics.npu_exporter_names
         cards = self._cards if shows_cards else None
@@ -275,7 +286,10 @@ class Agent:
                 root("fault configuration", self._fault_configuration.run())
                 for kind, publisher in self._documents.publishers.items():
                     root(f"publisher of {kind}", self._publish(publisher))
-                root("heartbeat", self._beat())
+                if self._documents.shadow is None:
+                    root("heartbeat", self._beat())
+                else:
+                    root("shadow", self._documents.shadow.run())
                 if self._events is not None:
                     root("events", self._events.run())
                 if self._node_object is not None:
@@ -311,9 +325,13 @@ class Agent:
 
     async def _beat(self) -> NoReturn:
         owned = owned_by(self._configuration.node_name, self._configuration.documents)
-        progress = self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
-        await refuse_beside_others(self._store, owned, _wall_clock, progress)
+        await refuse_beside_others(self._store, owned, _wall_clock, self._heartbeat_progress())
         await self._heartbeat.run()
+
+    def _heartbeat_progress(self) -> Callable[[], None]:
+        if self._configuration.shadow:
+            return lambda: None  # it does not run
+        return self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
@@ -453,6 +471,7 @@ class Agent:
             self._driver.stuck_calls(),
         )
         publications = self._documents.statuses()
+        shadow = None if self._documents.shadow is None else self._documents.shadow.status()
         chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
         node, usage = state.of(NODE), self._usage
         unseen = () if usage is None or usage.blind is None else (usage.blind,)
@@ -462,7 +481,9 @@ class Agent:
             at_ms=_wall_clock(),
             started_at_ms=self._started_at_ms,
             revision=state.revision,
-            not_ready=status.not_ready(publications, chips, driver, self._heartbeat.conflict),
+            not_ready=status.not_ready(
+                publications, chips, driver, self._heartbeat.conflict, shadow
+            ),
             stalled=self._progress.stalled(),
             chips=chips,
             faults=status.fault_statuses(state, self._device_info.device_type),
@@ -478,6 +499,7 @@ class Agent:
             usage=None if usage is None else usage.status,
             events=None if self._events is None else self._events.status(),
             node_object=None if self._node_object is None else self._node_object.status(),
+            shadow=shadow,
         )
 
 

@@ -1,4 +1,7 @@
-"""The documents of this node: who makes each, and who publishes those that this agent owns."""
+"""The documents of this node: who makes each, and who publishes those that this agent owns.
+
+In shadow nobody publishes anything: device-info is compared with what somebody else writes.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,13 @@ from agent.journal_file import Kind
 from agent.node_info import NodeInfoDocument
 from agent.policy import Input, is_one_off_waiting
 from agent.publisher import Edges, Publisher
-from agent.state import Acknowledged
+from agent.shadow import Edges as ShadowEdges
+from agent.shadow import Shadow
+from agent.shadow_reasons import Background
+from agent.state import LINK_SOURCE, Acknowledged
 from agent.status import publication_status
-from contract.observation import Observation, SourceAnswered
+from contract.isolation import chip_of
+from contract.observation import Observation, SourceAnswered, chip_subject
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from agent.journal import Journal
     from agent.publication import Publication
     from agent.publisher import Wanted
+    from agent.shadow_ledger import Told
     from agent.state import State
     from agent.status import PublicationStatus
     from agent.verdicts import Verdicts
@@ -80,9 +88,14 @@ class Desk:
 
 
 class Documents:
-    """All documents of ``node``; those of the kinds in ``owned`` have a publisher."""
+    """All documents of ``node``; those of the kinds in ``owned`` have a publisher.
 
-    def __init__(self, node: str, owned: Collection[str], desk: Desk) -> None:
+    With ``shadowed`` none has one, and ``shadow`` compares device-info.
+    """
+
+    def __init__(
+        self, node: str, owned: Collection[str], desk: Desk, *, shadowed: bool = False
+    ) -> None:
         self._desk = desk
         self.device_info = DeviceInfoDocument(node, self._state)
         documents: dict[str, Made] = {
@@ -92,10 +105,11 @@ class Documents:
         self.publishers = {
             kind: self._publisher(kind, document)
             for kind, document in documents.items()
-            if kind in owned
+            if kind in owned and not shadowed
         }
-        self._left_alone = [made for kind, made in documents.items() if kind not in owned]
-        self._unread = set(self.publishers)
+        self.shadow = self._shadow() if shadowed else None
+        self._left_alone = [made for kind, made in documents.items() if kind not in self.publishers]
+        self._unread = {"device-info"} if shadowed else set(self.publishers)
         self._all_read = asyncio.Event()
         known = self._state()
         self._has_journal = bool(known.chips or known.others)
@@ -126,6 +140,27 @@ class Documents:
             ),
         )
 
+    def _shadow(self) -> Shadow:
+        made = self.device_info
+        return Shadow(
+            self._desk.store,
+            made.namespace,
+            made.name,
+            ShadowEdges(
+                wanted=made.wanted,
+                lingers=self._lingers,
+                on_first_read=partial(self._first_read, "device-info", made),
+                on_written=self._written,
+                on_told=self._told,
+                background=Background(
+                    is_known=lambda code: code in self._desk.verdicts.tables.chip_levels,
+                    is_link_blind=self._is_link_blind,
+                ),
+                wall_clock=self._desk.wall_clock,
+                progress=self._desk.progress.of("shadow", _PATIENCE_SECONDS),
+            ),
+        )
+
     @property
     def records(self) -> dict[str, Publication]:
         """How the publishing of each owned document goes, by its kind."""
@@ -142,6 +177,8 @@ class Documents:
         """Something that was seen at ``event_ms`` may want a write."""
         for publisher in self.publishers.values():
             publisher.wake(event_ms)
+        if self.shadow is not None:
+            self.shadow.wake()
         for document in self._left_alone:
             if is_one_off_waiting(self._state(), document.name):
                 # Nobody will ever acknowledge it: it is over as if it had been published now.
@@ -181,6 +218,34 @@ class Documents:
         self._unread.discard(kind)
         if not self._unread:
             self._all_read.set()
+
+    def _written(self, foreign: Document, may_be_edited: bool) -> None:
+        """Somebody else wrote what we only compare: an operator's release shows in it, too.
+
+        What it names can be released from now on, as if we had written it. A name that the Device
+        Plugin itself leaves out was released by nobody (defects K01 to K03).
+        """
+        made = self.device_info
+        if made.stamp_of(foreign) is None:
+            return
+        if may_be_edited:
+            self._foreign(made, foreign)
+        now_ms, revision = self._desk.wall_clock(), self._state().revision
+        self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms, made.named(foreign))])
+
+    def _lingers(self) -> bool:
+        return any(
+            fault.once or fault.doubted_at_ms is not None
+            for _, known in self._state().subjects()
+            for fault in known.faults.values()
+        )
+
+    def _is_link_blind(self, device: str) -> bool:
+        chip = chip_of(device)
+        return chip is not None and LINK_SOURCE in self._state().of(chip_subject(chip)).blind
+
+    def _told(self, told: Told) -> None:
+        self._desk.journal.append([(Kind.SHADOW, _text(told))], self._desk.wall_clock())
 
     def _foreign(self, document: Made, foreign: Document) -> bool:
         now_ms = self._desk.wall_clock()

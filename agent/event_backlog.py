@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 BURST = 10
 """How many Events go out at once."""
-PERIOD_SECONDS = 6.0
-"""One more after this long: as many a minute as upstream."""
+PERIOD_SECONDS = 3.0
+"""One more after this long."""
 _CODES_APART = 10
 _CODES_NAMED = 256
 _OTHERS = 100

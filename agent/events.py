@@ -16,10 +16,9 @@ import msgspec
 from agent.event_backlog import Backlog, Item, Other
 from agent.event_text import Reporter, event_of, releases
 from agent.journal_file import Kind
-from agent.policy import Input
-from agent.state import Change
+from agent.journal_values import changes_of, decoded, inputs_of
 from agent.tellings import Teller
-from contract.errors import StoreError, StoreRefused
+from contract.errors import JournalError, StoreError, StoreRefused
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 
     from agent.journal import Journal
     from agent.journal_file import Remembered, Row
-    from agent.state import State
+    from agent.policy import Input
+    from agent.state import Change, State
     from contract.catalogue import Catalogue
     from dcmi_shim.types import Inventory
     from stores.base import ClusterObjects, Event
@@ -41,8 +41,6 @@ _INVENTORY_PATIENCE_SECONDS = 10.0
 _INPUTS_PER_MARK = 256
 
 _items_decoder = msgspec.json.Decoder(tuple[Item, ...])
-_inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
-_changes_decoder = msgspec.json.Decoder(tuple[Change, ...])
 
 
 class EventsStatus(msgspec.Struct, frozen=True):
@@ -99,12 +97,12 @@ class Events:
         """Go on where the process before this one ended. To be called before ``take``."""
         try:
             if remembered.events is not None:
-                waiting = _items_decoder.decode(remembered.events.body)
+                waiting = decoded(remembered.events, _items_decoder)
                 self._backlog = Backlog(self._loop.time(), waiting)
             for sequence, inputs, changes in _calls(remembered.untold):
                 self._tell(inputs, changes, tables, sequence)
-        except msgspec.DecodeError as error:
-            log.error("what was still to be told cannot be read from the journal: %s", error)
+        except JournalError as error:
+            log.error("what was still to be told is lost: %s", error)
         self._teller.believe(state)
         if self._backlog:
             log.warning("%d Events of before the start are sent now", len(self._backlog))
@@ -229,5 +227,5 @@ def _calls(
         behind = rows[place + 1] if place + 1 < len(rows) else None
         changes: tuple[Change, ...] = ()
         if behind is not None and behind.kind is Kind.CHANGES:
-            changes = _changes_decoder.decode(behind.body)
-        yield row.sequence, _inputs_decoder.decode(row.body), changes
+            changes = changes_of(behind)
+        yield row.sequence, inputs_of(row), changes

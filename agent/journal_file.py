@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FILE_NAME = "journal.sqlite"
-_SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1
 _PRUNE_ROWS = 500
 _BUSY_SECONDS = 0.1
 _WAL_BYTES_KEPT = 1 << 20
+_NEVER = (1 << 63) - 1
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 _SCHEMA = """
@@ -51,6 +52,16 @@ _IN_FORCE_AT_SNAPSHOT = (
 )
 
 
+def _true_at_a_snapshot(kind: str) -> str:
+    """SQL: the row ``old`` is of ``kind``, and a snapshot comes before the next such row."""
+    return (
+        f"old.kind = '{kind}' AND"
+        " (SELECT min(sequence) FROM rows WHERE kind = 'snapshot' AND sequence > old.sequence)"
+        f" < coalesce((SELECT min(sequence) FROM rows WHERE kind = '{kind}'"
+        f" AND sequence > old.sequence), {_NEVER})"
+    )
+
+
 class Kind(StrEnum):
     """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
 
@@ -71,6 +82,7 @@ class Kind(StrEnum):
     USAGE = "usage"
     GAP = "gap"
     EVENTS = "events"
+    SHADOW = "shadow"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -94,9 +106,9 @@ class Remembered(msgspec.Struct, frozen=True):
     inputs: tuple[Row, ...] = ()
     configuration: Row | None = None
     last_sequence: int = 0
+    usage: Row | None = None
     events: Row | None = None
     untold: tuple[Row, ...] = ()
-    usage: Row | None = None
     fault_configurations: tuple[Row, ...] = ()
 
 
@@ -135,10 +147,10 @@ class JournalFile:
         self._connection = _connect(path, synchronous="OFF")
         try:
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > _SCHEMA_VERSION:
+            if version > SCHEMA_VERSION:
                 raise JournalError(f"{path} has schema version {version}; known is 1")
             self._connection.executescript(_SCHEMA)
-            self._connection.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+            self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             self._inode = path.stat().st_ino
         except BaseException:
             self._connection.close()
@@ -169,9 +181,9 @@ class JournalFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot, the fault configuration in force then, all since, last
-        configuration, last usage, which Events were sent) stays. Returns whether there may be more
-        to delete.
+        What a start needs (last snapshot and all since, last configuration, which Events were sent)
+        stays, and so does what a replay needs that begins with the oldest snapshot: the fault
+        configuration and the usage of that time. Returns whether there may be more to delete.
         """
         connection = self._connection
         pages, free, size = (
@@ -181,12 +193,12 @@ class JournalFile:
         too_large = (pages - free) * size > max_bytes
         deleted = connection.execute(
             "DELETE FROM rows WHERE sequence IN ("
-            "  SELECT sequence FROM rows"
+            "  SELECT sequence FROM rows AS old"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
-            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'usage')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
-            f"  AND sequence IS NOT ({_IN_FORCE_AT_SNAPSHOT})"
+            f"  AND NOT ({_true_at_a_snapshot('usage')})"
+            f"  AND NOT ({_true_at_a_snapshot('fault-configuration')})"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
             (_PRUNE_ROWS, too_large, older_than_ms),
@@ -243,9 +255,9 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         inputs,
         configuration,
         last,
-        events,
-        untold,
         usage=usage,
+        events=events,
+        untold=untold,
         fault_configurations=configured,
     )
 

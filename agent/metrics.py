@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agent.node_object import NodeObjectStatus
     from agent.npu_exporter import Cards
     from agent.publication import Histogram, Publication
+    from agent.shadow_ledger import ShadowStatus
     from agent.status import Status
 
 
@@ -54,6 +55,8 @@ class _Picture(Collector):
             yield from _events(status.events)
         if status.node_object is not None:
             yield from _node_object(status.node_object)
+        if status.shadow is not None:
+            yield from _shadow(status.shadow)
         if self._cards is not None:
             yield from npu_exporter.families(self._cards)
 
@@ -329,6 +332,25 @@ def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
     for key in node.conflicts:
         conflict.add_metric([key], 1)
     yield conflict
+
+
+def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
+    writes = CounterMetricFamily(
+        "npu_vigil_shadow_writes",
+        "What came of comparing each write of a real Device Plugin, and of waiting for one.",
+        labels=["result"],
+    )
+    for result, count in shadow.writes.items():
+        writes.add_metric([result.value], count)
+    yield writes
+    differences = CounterMetricFamily(
+        "npu_vigil_shadow_differences",
+        "Differences of those writes, by the first field of a device or of the node.",
+        labels=["field"],
+    )
+    for field, count in shadow.differences.items():
+        differences.add_metric([field.value], count)
+    yield differences
 
 
 def exposition(

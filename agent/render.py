@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.health import is_healthy, is_network_healthy
 from agent.state import ChipState, State
 from agent.switch_info import switch_info_text
 from contract.codes import is_network
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from contract.families import Family
     from dcmi_shim.types import Inventory, SuperPod
 
-_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT, ChipLevel.SUB_HEALTH_FAULT})
-_NETWORK_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT})
 _RACK_TYPES = frozenset({1, 2})
 _NEVER_SEEN = ChipState()
 
@@ -72,10 +71,10 @@ def render(
         name = family.device_name(chip.physical_id)
         network, own, bare = _entries(name, known, name in in_use)
         faults += [entry for entry in (network, bare, own) if entry is not None]
-        if network is not None and network.fault_level not in _NETWORK_HEALTHY:
+        if network is not None and not is_network_healthy(ChipLevel(network.fault_level)):
             network_unhealthy.append(name)
         level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
-        if not _is_healthy(level, name in in_use):
+        if not is_healthy(level, name in in_use):
             unhealthy.append(name)
         elif known.was_read and name not in used and level is not ChipLevel.PRE_SEPARATE_NPU:
             free.append(name)
@@ -116,19 +115,15 @@ def _entries(
         codes[upgrade.code] = _worse(codes.get(upgrade.code), lifted)
     network = {code: entry for code, entry in codes.items() if is_network(code)}
     own = {code: entry for code, entry in codes.items() if not is_network(code)}
-    if network.keys().isdisjoint(known.faults) and _level(network) in _NETWORK_HEALTHY:
+    if network.keys().isdisjoint(known.faults) and is_network_healthy(_level(network)):
         network = {}
-    if own.keys().isdisjoint(known.faults) and _is_healthy(_level(own), used):
+    if own.keys().isdisjoint(known.faults) and is_healthy(_level(own), used):
         own = {}
     return (
         _entry_of(CARD_NETWORK_UNHEALTHY, name, network),
         _entry_of(CARD_UNHEALTHY, name, own),
         bare,
     )
-
-
-def _is_healthy(level: ChipLevel, used: bool) -> bool:
-    return level in _HEALTHY or (level is ChipLevel.PRE_SEPARATE_NPU and used)
 
 
 def _level(codes: Mapping[str, TimeAndLevel]) -> ChipLevel:

@@ -13,6 +13,7 @@ import msgspec
 from agent.events import EventsStatus
 from agent.journal import JournalStatus
 from agent.node_object import NodeObjectStatus
+from agent.shadow_ledger import ShadowStatus
 from agent.state import Upgrade
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
@@ -192,7 +193,8 @@ class Status(msgspec.Struct, frozen=True):
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
     and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
     those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
-    annotations of the Node, ``None`` where they are not kept.
+    annotations of the Node, ``None`` where they are not kept. ``shadow`` is what an agent that runs
+    in shadow compared.
     """
 
     node: str
@@ -211,9 +213,10 @@ class Status(msgspec.Struct, frozen=True):
     fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
+    usage: UsageStatus | None
     events: EventsStatus | None = None
     node_object: NodeObjectStatus | None = None
-    usage: UsageStatus | None = None
+    shadow: ShadowStatus | None = None
 
 
 def chip_statuses(
@@ -364,6 +367,7 @@ def not_ready(
     chips: Iterable[ChipStatus],
     driver: DriverStatus,
     conflict: str | None,
+    shadow: ShadowStatus | None = None,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
@@ -384,4 +388,6 @@ def not_ready(
             reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
         elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
             reasons.append(f"{publication.document} was not published yet")
+    if shadow is not None and shadow.trouble is not None:
+        reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
     return tuple(reasons)

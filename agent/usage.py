@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent.journal_file import Kind
+from agent.journal_values import decoded
 from agent.status import Blind, UsageStatus
+from contract.errors import JournalError
 from stores.base import Interrupted, PodUsage, UsageEnded, UsageListed
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ class _Journaled(msgspec.Struct, frozen=True):
     assigned: tuple[str, ...]
 
 
+_journaled_decoder = msgspec.json.Decoder(_Journaled)
+
+
 class Usage:
     """What one store tells of the pods of ``node``.
 
@@ -77,9 +82,9 @@ class Usage:
         if row is None:
             return
         try:
-            found = msgspec.json.decode(row.body, type=_Journaled)
-        except msgspec.DecodeError as error:
-            log.error("which chips were in use cannot be understood: %s", error)
+            found = decoded(row, _journaled_decoder)
+        except JournalError as error:
+            log.error("which chips were in use is not known: %s", error)
             return
         if found.node == self._node:
             self.chips = ChipsInUse(frozenset(found.used), frozenset(found.assigned))

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal_file import Kind
+from agent.journal_values import inputs_of, state_of, tables_of, texts_of
 from agent.policy import Input, next_deadline_ms, step
+from agent.restarts import restarted
 from agent.state import Acknowledged, Configured, State
-from contract.errors import ConfigurationError
+from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
-from contract.observation import NODE, Observation
+from contract.observation import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,9 +43,6 @@ SHIPPED = FaultTexts()
 
 _INPUTS_PER_SNAPSHOT = 256
 
-_inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
-_state_decoder = msgspec.json.Decoder(State)
-_texts_decoder = msgspec.json.Decoder(FaultTexts)
 _sequence = operator.attrgetter("sequence")
 
 
@@ -54,8 +53,8 @@ def _text(value: object) -> str:
 def configured_by(remembered: Remembered) -> FaultTexts:
     """The fault configuration that was in force when the journal ends."""
     for row in reversed(remembered.fault_configurations):
-        with contextlib.suppress(msgspec.DecodeError, ConfigurationError):
-            texts = _texts_decoder.decode(row.body)
+        with contextlib.suppress(JournalError, ConfigurationError):
+            texts = texts_of(row)
             catalogue_of(texts)
             return texts
     return SHIPPED
@@ -72,22 +71,19 @@ def restore(remembered: Remembered, node: str, boot_id: str, shipped: Catalogue)
     state, tables = fresh, shipped
     try:
         if remembered.snapshot is not None:
-            state = _state_decoder.decode(remembered.snapshot.body)
+            state = state_of(remembered.snapshot)
         for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
             if row.kind is Kind.FAULT_CONFIGURATION:
-                tables = catalogue_of(_texts_decoder.decode(row.body))
+                tables = tables_of(row)
             else:
-                state, _ = step(state, _inputs_decoder.decode(row.body), row.at_ms, tables)
-    except (msgspec.DecodeError, ConfigurationError) as error:
+                state, _ = step(state, inputs_of(row), row.at_ms, tables)
+    except JournalError as error:
         log.error("the journal cannot be understood (%s); starting from audits alone", error)
         return fresh
     if state.node != node:
         log.warning("the journal is of node %s; starting from audits alone", state.node)
         return fresh
-    # Who spoke for the node as a whole spoke to another process: a document that may have to be
-    # deleted waits until its source has answered this one.
-    others = {text: known for text, known in state.others.items() if text != str(NODE)}
-    return msgspec.structs.replace(state, boot_id=boot_id, others=others)
+    return restarted(state, boot_id)
 
 
 class Verdicts:

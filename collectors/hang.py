@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NoReturn
 from collectors.base import Need
 from collectors.hang_beliefs import Figures, HangBeliefs, Thresholds
 from contract.codes import HANG
-from contract.errors import DriverCallError, DriverError, ToolError, ToolSilent
+from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
 from contract.families import FAMILIES
 from contract.observation import Assertion, Observation, SourceBlind, chip_subject
 from dcmi_shim.enums import Utilization
-from dcmi_shim.hccn import COUNTERS, HccnTool
+from dcmi_shim.hccn import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from collectors.base import Surroundings
     from contract.observation import Report, Subject
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 _FIRST_SECONDS = 10.0
 _PATIENCE_SECONDS = 1.0
-_TRAFFIC = ("roce_tx_all_pkt_num", "roce_rx_all_pkt_num")
+_PACKETS = ("roce_tx_all_pkt_num", "roce_rx_all_pkt_num")
+_FLITS = ("tx_busi_flit_num", "rx_busi_flit_num")
+_A5 = "Ascend910A5"
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -90,6 +92,7 @@ class _Watch:
         self._chips: dict[int, HangBeliefs] = {}
         self._without: set[int] = set()
         self._has_network = True
+        self._is_a5 = False
         self._tool_is_silent = False
 
     def give_up(self) -> None:
@@ -107,6 +110,7 @@ class _Watch:
         inventory = await self._inventory()
         family = FAMILIES.get(inventory.family)
         self._has_network = family is not None and family.has_network
+        self._is_a5 = inventory.family == _A5
         self._tool_is_silent = False
         for chip in inventory.chips:
             beliefs = self._beliefs(chip)
@@ -178,28 +182,46 @@ class _Watch:
         return None
 
     async def _traffic(self, chip: Chip, troubles: list[str]) -> int | None:
-        """Packets in both directions; a family without a network has none."""
+        """Packets in both directions (A5: flits of UB ports); without a network there are none."""
         if not self._has_network:
             return 0
         if self._tool_is_silent:
             troubles.append("hccn_tool hung in this round")
             return None
         try:
-            counters = await self._tool.ask(COUNTERS, chip.physical_id, self._deadline)
+            return await (self._flits(chip) if self._is_a5 else self._packets(chip))
         except ToolError as error:
             # It would hang for the other chips, too, and the round would never end.
             self._tool_is_silent = isinstance(error, ToolSilent)
             troubles.append(str(error))
             return None
-        if not counters.keys() >= set(_TRAFFIC):
-            troubles.append("hccn_tool counts no RoCE packets")
-            return None
-        return sum(counters[name] for name in _TRAFFIC)
+
+    async def _packets(self, chip: Chip) -> int:
+        counters = await self._tool.ask(COUNTERS, chip.physical_id, self._deadline)
+        return _sum(counters, _PACKETS)
+
+    async def _flits(self, chip: Chip) -> int:
+        total = 0
+        for port in await self._tool.ask_a5(A5_PORTS, chip.logic_id, self._deadline):
+            if port.kind == "UB":
+                place = (port.udie, port.port)
+                counters = await self._tool.ask_a5(
+                    A5_COUNTERS, chip.logic_id, self._deadline, port=place
+                )
+                total += _sum(counters, _FLITS)
+        return total
 
     def _report(self, reports: Iterable[Report]) -> None:
         batch = list(reports)
         if batch:
             self._around.report(batch)
+
+
+def _sum(counters: Mapping[str, int], names: tuple[str, ...]) -> int:
+    missing = [name for name in names if name not in counters]
+    if missing:
+        raise ToolNonsense(f"hccn_tool has no counter {', '.join(missing)}", "")
+    return sum(counters[name] for name in names)
 
 
 def _cpu_seconds(processes: frozenset[int], troubles: list[str]) -> int | None:

@@ -37,6 +37,11 @@ class LinkBeliefs:
         """When the tool is to be asked because of an event."""
 
     @property
+    def present(self) -> frozenset[str]:
+        """Codes that hold, as far as the tool told."""
+        return frozenset(self._present)
+
+    @property
     def blind(self) -> bool:
         """Whether the last answer was none."""
         return self._answered is False
@@ -86,6 +91,12 @@ class LinkBeliefs:
         self._present.update(codes)
         self._settled = self._settled or bool(codes)
         return reports
+
+    def ended(self, codes: Iterable[str], now_ms: int) -> list[Report]:
+        """What follows from a fault that the driver reported recovered; the tool is asked yet."""
+        gone = [code for code in codes if code in self._present]
+        self._present.difference_update(gone)
+        return [self._said(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]
 
     def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
         return Observation(

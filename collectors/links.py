@@ -16,11 +16,20 @@ from collectors.base import Need
 from collectors.chip_faults import ChipFaults
 from collectors.link_beliefs import LinkBeliefs
 from collectors.link_readings import SLOW_ROUND, Readings
-from contract.codes import LINK_DOWN, UB_PORT_DOWN, UBOE_PORT_DOWN, is_network
+from collectors.unified_bus import UnifiedBus
+from contract.codes import (
+    LINK_DOWN,
+    UB_PORT_DOWN,
+    UBOE_PORT_DOWN,
+    UBOE_PRE_SEPARATE,
+    UBOE_SUB_HEALTH,
+    is_network,
+)
 from contract.errors import ToolError, ToolMissing, ToolSilent
 from contract.families import FAMILIES
 from contract.observation import (
     NODE,
+    Assertion,
     Gap,
     Observation,
     SourceAnswered,
@@ -129,6 +138,7 @@ class _Watch:
         self._remembered: dict[Subject, set[str]] = {}
         for subject, code in surroundings.believed:
             self._remembered.setdefault(subject, set()).add(code)
+        self._bus = UnifiedBus(self._source, surroundings.believed)
         self._said_missing: set[Subject] = set()
         self._changed = asyncio.Event()
         self._gap = False
@@ -190,8 +200,21 @@ class _Watch:
             elif isinstance(report, Observation) and _is_about_links(report):
                 link = self._links.get(report.subject.id)
                 if link is not None:
-                    link.beliefs.event(self._loop.time())
+                    self._event(link, report)
                     self._changed.set()
+
+    def _event(self, link: _Link, seen: Observation) -> None:
+        link.beliefs.event(self._loop.time())
+        if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
+            derived = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
+            self._report_together(link.beliefs.ended(derived, self._around.wall_clock()))
+        self._bus.heard(seen)
+        self._tell_of_bus()
+
+    def _tell_of_bus(self) -> None:
+        if self._family == _A5:
+            chips = [link.subject for link in self._links.values()]
+            self._report_together(self._bus.changes(chips, self._around.wall_clock()))
 
     async def go_on(self) -> None:
         """Ask whatever is due most, or wait for something to be due."""
@@ -244,6 +267,8 @@ class _Watch:
         self._has_tool()
         now_ms = self._around.wall_clock()
         self._report_together(link.beliefs.answered(faults, asked_at, now_ms))
+        self._bus.found(link.subject, down=UB_PORT_DOWN in link.beliefs.present)
+        self._tell_of_bus()
         self._around.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
         self._trouble = None
         if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
@@ -257,14 +282,17 @@ class _Watch:
         ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, self._deadline)
         down = [port for port in ports if not port.up]
         unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
+        bonding = sum(port.kind == "ETH" for port in down)
         return {
-            UBOE_PORT_DOWN: any(port.kind == "ETH" for port in down),
+            UBOE_PORT_DOWN: bonding > 0,
+            UBOE_SUB_HEALTH: bonding == 1,
+            UBOE_PRE_SEPARATE: bonding > 1,
             UB_PORT_DOWN: any(unified),
         }
 
     def _all_down(self) -> tuple[str, ...]:
         """What upstream takes from a tool that fails: of an A5's UB ports it takes nothing."""
-        return (LINK_DOWN,) if self._family != _A5 else (UBOE_PORT_DOWN,)
+        return (LINK_DOWN,) if self._family != _A5 else (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE)
 
     async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
         """Whether a port that is down should be up; one that cannot be asked about should."""

@@ -6,6 +6,7 @@ A reader that does as Go does takes such a document; whoever wrote it should hea
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import inspect
@@ -47,8 +48,13 @@ def _dropped(value: Any, kind: inspect.Type, where: str) -> Iterator[Problem]:
 
 
 def _unknown(key: str, members: dict[str, inspect.Field]) -> str:
-    near = get_close_matches(folded(key)[:64], members, n=1)
-    if near:
-        return f"is not known and has no effect; did you mean {members[near[0]].encode_name}?"
+    near = _nearest(folded(key)[:64], tuple(members))
+    if near is not None:
+        return f"is not known and has no effect; did you mean {members[near].encode_name}?"
     known = ", ".join(field.encode_name for field in members.values())
     return f"is not known and has no effect; known here: {known}"
+
+
+@lru_cache(maxsize=256)  # a member is mostly misspelled in every entry of a list
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+    return next(iter(get_close_matches(name, known, n=1)), None)

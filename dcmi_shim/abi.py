@@ -24,6 +24,7 @@ from ctypes import (
 Text32 = c_ubyte * 32
 _ON_CHIP = (c_int, c_int)
 _ONE_OUTPUT = (c_int, c_int, c_void_p)
+_ON_DEVICE = (c_int, c_void_p)
 
 
 class ChipInfo(Structure):
@@ -191,6 +192,21 @@ FaultHandler = CFUNCTYPE(None, c_void_p)
 SIGNATURES = {
     "dcmi_init": (),
     "dcmiv2_init": (),
+    # The list comes first here.
+    "dcmiv2_get_device_list": (c_void_p, c_void_p, c_int),
+    "dcmiv2_get_chip_phy_id_by_dev_id": (c_uint, c_void_p),
+    "dcmiv2_get_dcmi_version": (c_char_p, c_int),
+    "dcmiv2_get_device_chip_info": _ON_DEVICE,
+    "dcmiv2_get_device_board_info": _ON_DEVICE,
+    "dcmiv2_get_device_pcie_info": _ON_DEVICE,
+    "dcmiv2_get_device_die_id": (c_int, c_int, c_void_p),
+    "dcmiv2_get_device_info": (c_int, c_int, c_uint, c_void_p, c_void_p),
+    "dcmiv2_get_device_proc_mem_info": (c_int, c_void_p, c_void_p),
+    "dcmiv2_get_device_utilization_rate": (c_int, c_int, c_void_p),
+    "dcmiv2_get_device_health": _ON_DEVICE,
+    "dcmiv2_get_device_network_health": _ON_DEVICE,
+    "dcmiv2_get_device_error_code_list": (c_int, c_void_p, c_void_p, c_uint),
+    "dcmiv2_subscribe_fault_event": (c_int, EventFilter, FaultHandler),
     "dcmi_get_dcmi_version": (c_char_p, c_int),
     "dcmi_get_card_list": (c_void_p, c_void_p, c_int),
     "dcmi_get_card_num_list": (c_void_p, c_void_p, c_int),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from ctypes import c_char, c_float, c_int, c_uint, sizeof, string_at
 
-from dcmi_shim import abi
+from dcmi_shim import abi, second_generation
 from dcmi_shim.library import SLACK, Implausible, output, raised_at_ms, text, within
 from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
@@ -86,11 +86,18 @@ def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int)
 
 
 def init(library: Library) -> Answer:
-    """``dcmi_init``. The value is what ``dcmiv2_init`` answers when there is no v1."""
-    answer = library.call("dcmi_init")
-    if answer in (UNSUPPORTED, SYMBOL_MISSING):
-        return answer, library.call("dcmiv2_init")
-    return answer, None
+    """``dcmi_init``, or ``dcmiv2_init`` where there is no v1; its answer is the value then.
+
+    From then on all calls go to the generation that there is (``spec/dcmi.md`` 10.6).
+    """
+    answer = library.raw("dcmi_init")
+    if answer not in (UNSUPPORTED, SYMBOL_MISSING):
+        return answer, None
+    second = library.raw(second_generation.INIT)
+    if second == 0:
+        library.translate = second_generation.call
+        return second, second
+    return answer, second
 
 
 def version(library: Library) -> Answer:

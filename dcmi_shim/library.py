@@ -65,9 +65,17 @@ class Library:
             raise CannotLoad((loader.dlerror() or b"dlopen failed").decode(errors="replace"))
         self._library = CDLL(path, handle=handle)
         self._functions: dict[str, Callable[..., int] | None] = {}
+        self.translate: Callable[..., int] | None = None
+        """Makes a call for a library of another generation, by ``raw``."""
 
     def call(self, name: str, *arguments: object) -> int:
         """Call ``name``; ``SYMBOL_MISSING`` when the library does not have it."""
+        if self.translate is not None:
+            return self.translate(self.raw, name, *arguments)
+        return self.raw(name, *arguments)
+
+    def raw(self, name: str, *arguments: object) -> int:
+        """``call`` without translation."""
         if name not in self._functions:
             try:
                 function = self._library[name]

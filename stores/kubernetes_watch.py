@@ -71,7 +71,7 @@ async def listed(
             raise _refusal(status, body, f"list {what}")
         try:
             page = pages.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise StoreUnavailable(f"the list of {what} is malformed: {error}") from error
         found.extend(page.items or ())
         if not page.metadata.continue_token:
@@ -184,7 +184,7 @@ def _event(
         if frame.type not in ("ADDED", "MODIFIED", "DELETED"):
             raise StoreUnavailable(f"a watch frame has the unknown type {frame.type!r}")
         return one(frame.type, frame.object)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise StoreUnavailable(f"a watch frame is malformed: {error}") from error
 
 

@@ -47,6 +47,12 @@ def agent(
         str | None,
         typer.Option(metavar="KINDS", help="What to publish: device-info,node-info (default)."),
     ] = None,
+    shadow: Annotated[
+        bool | None,
+        typer.Option(
+            "--shadow", help="Write nothing; compare what the Device Plugin writes with ours."
+        ),
+    ] = None,
     heartbeat_interval_seconds: Annotated[
         float | None,
         typer.Option(metavar="S", help="How often the agent says that it is alive; default 5."),
@@ -81,6 +87,7 @@ def agent(
         "fault_config_dir": fault_config_dir,
         "listen": listen,
         "documents": documents,
+        "shadow": shadow,
         "heartbeat.interval_seconds": heartbeat_interval_seconds,
         "heartbeat.annotations": heartbeat_annotations,
     }

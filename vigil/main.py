@@ -16,6 +16,7 @@ from vigil import emulator, simulate
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
+from vigil.replay import replay
 from vigil.validate import validate
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
+app.command("replay")(replay)
 app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")

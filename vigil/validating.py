@@ -113,6 +113,19 @@ def check_document(key: str, text: str, source: str) -> None:
 
 def check_config_map(text: str, source: str) -> None:
     """Check a whole ConfigMap, as JSON or as YAML. Raises like ``check_document``."""
+    data, problems = read_config_map(text, source)
+    for found in judge_texts(data, {}, InForce()).problems:
+        where = f"data[{found.document!r}] {found.problem.where}"
+        problems.append(Problem(where, found.problem.what))
+    if problems:
+        raise ConfigurationError(source, problems)
+
+
+def read_config_map(text: str, source: str) -> tuple[dict[str, str], list[Problem]]:
+    """The data of a ConfigMap, as JSON or as YAML, and what keeps the agent from finding it.
+
+    Raises ``ConfigurationError`` for what is neither.
+    """
     content = _object(text, source)
     problems = list(_misplaced(content))
     data = {}
@@ -123,11 +136,7 @@ def check_config_map(text: str, source: str) -> None:
         else:
             what = "is no text; in YAML write the document behind a '|', numbers in quotes"
             problems.append(Problem(f"data[{key!r}]", what))
-    for found in judge_texts(data, {}, InForce()).problems:
-        where = f"data[{found.document!r}] {found.problem.where}"
-        problems.append(Problem(where, found.problem.what))
-    if problems:
-        raise ConfigurationError(source, problems)
+    return data, problems
 
 
 def _object(text: str, source: str) -> dict[str, Any]:

@@ -70,8 +70,8 @@ def _files(names: Sequence[str]) -> list[Path]:
     return found
 
 
-async def play(file: Path, place: Path, vigil: Path, libraries: Path) -> Result:
-    """Play one recording. ``place`` is for all that the node has, ``libraries`` are shared."""
+async def play(file: Path, place: Path, vigil: Path, libraries: Path, gate: asyncio.Lock) -> Result:
+    """Play one recording. ``place`` is for all that the node has, the rest is shared."""
     recording: dict[str, Any] = json.loads(file.read_text())
     library = await asyncio.to_thread(_compiled, libraries, "libdcmi")
     lingqu = partial(_compiled, libraries, "liblingqu-dcmi")
@@ -80,7 +80,7 @@ async def play(file: Path, place: Path, vigil: Path, libraries: Path) -> Result:
     agent = Agent(vigil, place / "agent", folder, hardware, "node-1")
     store = open_store(f"directory:{folder.root}")
     try:
-        shown = await RealPlay(recording, RecordedNode(agent), store).run()
+        shown = await RealPlay(recording, RecordedNode(agent), store, gate=gate).run()
     except CannotPlay as error:
         return Result(file.stem, problem=str(error))
     except BaseExceptionGroup as group:
@@ -106,11 +106,11 @@ async def play_all(files: Sequence[Path], place: Path, vigil: Path, at_once: int
     libraries.mkdir(parents=True)
     for name in ("libdcmi", "liblingqu-dcmi"):
         _compiled(libraries, name)
-    seats = asyncio.Semaphore(at_once)
+    seats, gate = asyncio.Semaphore(at_once), asyncio.Lock()
 
     async def one(file: Path) -> Result:
         async with seats:
-            result = await play(file, place / file.stem, vigil, libraries)
+            result = await play(file, place / file.stem, vigil, libraries, gate)
         _print(result)
         return result
 

@@ -289,6 +289,23 @@ def test_old_rows_are_pruned_but_never_what_a_start_needs(tmp_path: Path) -> Non
     assert kept == [1, *range(1902, 2004)]
 
 
+def test_what_was_true_at_the_oldest_snapshot_stays_for_replays(tmp_path: Path) -> None:
+    texts, usage = Kind.FAULT_CONFIGURATION, Kind.USAGE
+    kinds = [texts, texts, usage, Kind.SNAPSHOT, usage, texts, usage, Kind.SNAPSHOT, Kind.REPORTS]
+    kinds += [texts, Kind.SNAPSHOT]
+    with closing(JournalFile(tmp_path / FILE_NAME)) as file:
+        file.write([Row(number, number, kind, "{}") for number, kind in enumerate(kinds, 1)])
+        for older_than_ms, kept in (
+            (4, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
+            (5, [2, 3, 5, 6, 7, 8, 9, 10, 11]),
+            (8, [6, 7, 8, 9, 10, 11]),
+            (20, [6, 7, 10, 11]),
+            (20, [7, 10, 11]),
+        ):
+            file.prune(older_than_ms=older_than_ms, max_bytes=1 << 30)
+            assert [row[0] for row in stored_rows(tmp_path)] == kept
+
+
 def test_a_journal_that_is_too_large_is_pruned(tmp_path: Path) -> None:
     with closing(filled(tmp_path / FILE_NAME, 2000, "x" * 1000)) as file:
         size = (tmp_path / f"{FILE_NAME}-wal").stat().st_size

@@ -13,7 +13,7 @@ import pytest
 
 from contract.errors import ConfigurationError
 from contract.fault_configuration import DOCUMENTS
-from tests.fuzzing import shipped_texts
+from tests.fault_texts import shipped_texts
 from vigil.validate import FileKind
 from vigil.validating import check_config_map, check_document, kind_of
 

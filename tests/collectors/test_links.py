@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectors.links import Links
-from contract.codes import LINK_DOWN, UB_PORT_DOWN, UBOE_PORT_DOWN
+from contract.codes import (
+    LINK_DOWN,
+    UB_PORT_DOWN,
+    UB_SEPARATE,
+    UB_SUB_HEALTH,
+    UBOE_PORT_DOWN,
+    UBOE_PRE_SEPARATE,
+    UBOE_SUB_HEALTH,
+)
 from contract.observation import Assertion, Gap, Observation, chip_subject
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, install
@@ -441,9 +449,42 @@ async def test_ports_of_an_a5(tmp_path: Path) -> None:
     driver = Other("Ascend910A5", Chip(8, 0, 0, 0))
     async with running(tmp_path, Links(period_seconds=0.2), driver=driver) as node:
         await until(lambda: node.words(8))
-        assert node.words(8) == ["answered", f"present {UBOE_PORT_DOWN}"]
+        first = [f"present {code}" for code in (UBOE_PORT_DOWN, UBOE_SUB_HEALTH)]
+        assert node.words(8) == ["answered", *first]
         wired.write_text("on")
-        await until(lambda: node.words(8)[-1] == f"present {UB_PORT_DOWN}")
+        # One chip alone is no plane.
+        ub = [f"present {code}" for code in (UB_PORT_DOWN, UB_SEPARATE)]
+        await until(lambda: node.words(8)[3:] == ub)
+        both = PORTS.format(eth="DOWN", ub="UP") + "| 0      | 5      | 200   | ETH      | DOWN |\n"
+        ports.write_text(both)
+        await until(lambda: len(node.words(8)) == 9)
+        assert set(node.words(8)[5:]) == {
+            *(f"absent {code}" for code in (UBOE_SUB_HEALTH, UB_PORT_DOWN, UB_SEPARATE)),
+            f"present {UBOE_PRE_SEPARATE}",
+        }
+        node.event(8, Assertion.RECOVER, UBOE_PORT_DOWN)
+        await until(lambda: node.words(8)[9:] == [f"absent {UBOE_PRE_SEPARATE}"], 0.5)
+        await until(lambda: f"present {UBOE_PRE_SEPARATE}" in node.words(8)[10:], 4)
         ports.write_text(PORTS.format(eth="UP", ub="UP"))
-        await until(lambda: len(node.words(8)) == 5)
-        assert set(node.words(8)[3:]) == {f"absent {UBOE_PORT_DOWN}", f"absent {UB_PORT_DOWN}"}
+        await until(lambda: f"absent {UBOE_PRE_SEPARATE}" in node.words(8)[12:])
+
+
+async def test_the_unified_bus_of_an_a5_follows_the_drivers_events(tmp_path: Path) -> None:
+    ports, wired = tmp_path / "ports", tmp_path / "wired"
+    ports.write_text(PORTS.format(eth="UP", ub="UP"))
+    script(tmp_path, A5.format(ports=ports, wired=wired))
+    driver = ScriptedDriver(2)
+    driver.family = "Ascend910A5"
+    async with running(tmp_path, Links(), driver=driver) as node:
+        await until(lambda: node.words(0) and node.words(1))
+        node.event(0, Assertion.OCCUR, UB_PORT_DOWN)
+        await until(lambda: node.words(0)[1:] == [f"present {UB_SEPARATE}"], 0.5)
+        node.event(1, Assertion.OCCUR, UB_PORT_DOWN)
+        plane = [f"absent {UB_SEPARATE}", f"present {UB_SUB_HEALTH}"]
+        await until(lambda: node.words(0)[2:] == plane, 0.5)
+        assert node.words(1)[1:] == [f"present {UB_SUB_HEALTH}"]
+        node.event(0, Assertion.RECOVER, UB_PORT_DOWN)
+        await until(lambda: node.words(0)[4:] == [f"absent {UB_SUB_HEALTH}"], 0.5)
+        await until(
+            lambda: node.words(1)[2:] == [f"absent {UB_SUB_HEALTH}", f"present {UB_SEPARATE}"]
+        )

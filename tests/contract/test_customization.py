@@ -14,7 +14,7 @@ from contract.fault_configuration import FaultTexts, InForce, catalogue_of, judg
 from contract.levels import ChipLevel
 from contract.policies import DurationPolicy, FrequencyPolicy
 from tests.compatibility import check, different
-from tests.fuzzing import shipped_texts
+from tests.fault_texts import shipped_texts
 
 KEY = "faultCustomization.json"
 CODE = "80E18005"

@@ -164,6 +164,7 @@ HASHES = [
 
 @pytest.mark.parametrize(("devices", "time", "expected"), HASHES)
 def test_check_code_vectors(devices: dict[str, str] | None, time: int, expected: str) -> None:
+    """EX-42 is the one with an angle bracket: it is escaped before it is hashed."""
     inner = {"DeviceList": devices, "UpdateTime": time}
     assert go_json.check_code(inner) == expected
     text = json.dumps({"DeviceInfo": inner, "CheckCode": expected})

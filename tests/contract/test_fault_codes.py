@@ -13,7 +13,7 @@ from contract.fault_codes import FaultCodes, number_of, read_fault_codes
 from contract.fault_configuration import FaultTexts, InForce, catalogue_of, judge_texts
 from contract.levels import ChipLevel, Severity
 from tests.compatibility import check, different
-from tests.fuzzing import shipped_texts
+from tests.fault_texts import shipped_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

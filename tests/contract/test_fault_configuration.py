@@ -17,7 +17,7 @@ from contract.fault_configuration import (
     catalogue_of,
     judge_texts,
 )
-from tests.fuzzing import recorded_texts, shipped_texts
+from tests.fault_texts import recorded_texts, shipped_texts
 
 CODES, RULES, SWITCHES = DOCUMENTS
 KNOWN = "80E21007"

@@ -10,7 +10,7 @@ from contract.catalogue import shipped
 from contract.errors import DocumentError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.switch_levels import read_switch_levels
-from tests.fuzzing import shipped_texts
+from tests.fault_texts import shipped_texts
 
 CODE = "[0x00f1fef5,155912,cpu,na]"
 

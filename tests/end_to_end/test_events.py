@@ -193,6 +193,28 @@ def test_of_a_burst_all_is_told(
     assert "npu_vigil_events_merged_total 18.0" in text
 
 
+def test_of_a_flood_all_is_told_in_few_events(
+    cluster_node: Node, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    node = cluster_node
+    node.start()
+    node.healthy()
+    for _ in range(1000):
+        for chip in (1, 4):
+            node.emulator.occur(chip, MEMORY)
+            node.emulator.recover(chip, MEMORY)
+        time.sleep(0.001)
+    node.wait(lambda: len(node.assertions(MEMORY)) >= 3000, "most are journaled")
+    time.sleep(4)
+    reported = [word for word in node.assertions(MEMORY) if word in ("occur", "recover")]
+    node.wait(lambda: counted(told()) >= len(reported), "all are told", 20)
+    events = told()
+    assert counted(events) == len(node.assertions(MEMORY))
+    assert len(events) < 20
+    assert events[-1]["count"] > 500
+    assert "cardID:1 4, deviceID:0 0" in events[-1]["message"]
+
+
 def test_what_happens_in_an_outage_is_told_after_it(
     cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
 ) -> None:

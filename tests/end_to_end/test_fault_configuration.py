@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fuzzing import recorded_texts
+from tests.fault_texts import recorded_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

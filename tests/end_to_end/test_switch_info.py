@@ -163,3 +163,41 @@ def test_another_level_table_is_in_force_at_once(a3: Node) -> None:
     assert levels() == ["PreSeparate"], "what cannot be decoded changes nothing"
     a3.place.delete("mindx-dl-fault-config")
     a3.wait(lambda: levels() == ["Separate", "RestartRequest"], "the shipped levels again")
+
+
+def test_seventeen_ports_are_not_less_serious_than_sixteen(a3: Node) -> None:
+    """K23: upstream looks for exactly 16."""
+    up(a3)
+    code = code_of("[0x08520003,na,L2,na]")
+    for port in range(17):
+        a3.emulator.switch_occur(SwitchFault(code, 4, port, port))
+    a3.wait(lambda: len(codes(a3)) == 17, "all ports are shown")
+    now = switch_info(a3)
+    assert (now["FaultLevel"], now["NodeStatus"]) == ("Separate", "UnHealthy")
+    for port in (15, 16):
+        a3.emulator.switch_recover(SwitchFault(code, 4, port, port))
+    a3.wait(lambda: switch_info(a3)["FaultLevel"] == "NotHandle", "15 are no plane")
+
+
+def test_the_list_is_asked_while_nothing_is_known_to_be_faulty(a3: Node) -> None:
+    """K23: upstream asks only while its list is not empty."""
+    up(a3)
+    a3.emulator.lose_next_event()
+    a3.emulator.switch_occur(PORT)
+    a3.wait(lambda: codes(a3) == [CODE], "a lost occurrence is found", 3)
+
+
+def test_an_error_empties_nothing_without_a_subscription(a3: Node) -> None:
+    """K23: upstream's list is what the last query said, also when it said nothing."""
+    a3.emulator.fail("lq_dcmi_subscribe_fault_event", -8014)
+    a3.emulator.switch_occur(PORT)
+    up(a3)
+    a3.wait(lambda: codes(a3) == [CODE], "the list is enough", 20)
+    a3.emulator.fail(LIST, -8005)
+    a3.wait(lambda: blind(a3) != [], "the switches are blind", 20)
+    a3.emulator.occur(3, CHIP_FAULT)
+    a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "it is written again")
+    assert codes(a3) == [CODE]
+    a3.emulator.switch_recover(PORT)
+    a3.emulator.clear(LIST)
+    a3.wait(lambda: codes(a3) == [], "it recovers when the list says so", 20)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
 
 OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
+WRITING = ["base", *(overlay for overlay in OVERLAYS if overlay != "overlays/shadow")]
 AGENT = "system:serviceaccount:mindx-dl:npu-vigil-agent"
 DEVICE_PLUGIN = "system:serviceaccount:kube-system:ascend-device-plugin-sa-910"
 
@@ -60,11 +61,12 @@ def applied(
 @pytest.mark.apiserver
 @pytest.mark.parametrize("applied", ["base", *OVERLAYS], indirect=True)
 def test_the_api_server_takes_every_object_as_it_is(
-    control_plane: ControlPlane, applied: list[dict[str, Any]]
+    control_plane: ControlPlane, applied: list[dict[str, Any]], request: pytest.FixtureRequest
 ) -> None:
+    in_shadow = "shadow" in request.node.callspec.id
     kinds = sorted(item["kind"] for item in applied)
     assert kinds.count("DaemonSet") == 1
-    assert kinds.count("Deployment") == 1
+    assert kinds.count("Deployment") == (0 if in_shadow else 1), "an aggregator publishes"
     for item in applied:
         stored = control_plane.request("GET", path_of(item))
         if item["kind"] == "DaemonSet":
@@ -112,7 +114,31 @@ def test_beside_the_device_plugin_it_may_not_write_config_maps(
 
 
 @pytest.mark.apiserver
-@pytest.mark.parametrize("applied", ["base", *OVERLAYS], indirect=True)
+@pytest.mark.parametrize("applied", ["overlays/shadow"], indirect=True)
+def test_in_shadow_it_may_write_nothing(
+    control_plane: ControlPlane, applied: list[dict[str, Any]]
+) -> None:
+    assert not any("aggregator" in item["metadata"]["name"] for item in applied)
+    resources = {
+        *("configmaps", "secrets", "pods", "nodes", "nodes/status", "events"),
+        *("coordination.k8s.io/leases", "events.k8s.io/events"),
+    }
+    for verb in ("create", "update", "patch", "delete"):
+        for resource in resources:
+            for namespace in ("kube-system", "mindx-dl", "default"):
+                assert not _may(control_plane, AGENT, verb, resource, namespace)
+    granted = {
+        verb
+        for item in applied
+        if item["kind"] in ("Role", "ClusterRole")
+        for rule in item["rules"]
+        for verb in rule["verbs"]
+    }
+    assert granted == {"list", "watch"}
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("applied", WRITING, indirect=True)
 def test_the_agent_may_write_nothing_but_its_documents_and_its_heartbeat(
     control_plane: ControlPlane, applied: list[dict[str, Any]], request: pytest.FixtureRequest
 ) -> None:

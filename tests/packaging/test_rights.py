@@ -86,8 +86,9 @@ def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     process.wait(10)
 
 
-def _granted(account: str) -> set[Right]:
-    items = build(MANIFESTS)
+def granted(account: str, folder: str = MANIFESTS) -> set[Right]:
+    """What the manifests of ``folder`` grant to ``account``."""
+    items = build(folder)
     rules: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for item in items:
         if item["kind"] in ("Role", "ClusterRole"):
@@ -157,7 +158,7 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     assert beats["noded/heartbeat-interval"] == "1"
     assert abs(int(beats["noded/heartbeat"]) - time.time()) < 10
     for account, log in ((AGENT, node.log), (AGGREGATOR, aggregator)):
-        granted, used = _granted(account), asked(plane, account)
-        assert used <= granted, f"not granted: {used - granted}"
-        assert used == granted, f"granted for nothing: {granted - used}"
+        may, used = granted(account), asked(plane, account)
+        assert used <= may, f"not granted: {used - may}"
+        assert used == may, f"granted for nothing: {may - used}"
         assert "403" not in log.read_text()

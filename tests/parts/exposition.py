@@ -17,6 +17,7 @@ RECORDED: dict[str, Any] = json.loads((VECTORS / "npu-exporter" / "a2.json").rea
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 AGENT, AGGREGATOR = "Agent", "Aggregator"
 ON_KUBERNETES = "Agent on Kubernetes"
+IN_SHADOW = "Agent in shadow"
 EXPORTER = "NPU exporter's names"
 EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
 

@@ -195,11 +195,11 @@ class TestExamples:
             once = seen(ONCE, "8C204E00", at=at)
             state = take(state, [once], at, tables)
             shown = Acknowledged(f"mindx-dl-deviceinfo-{NODE}", state.revision, at + 100)
-            state = take(state, [shown], at + 100 + ONCE_VISIBLE_MS, tables)
+            released_ms = at + 100 + ONCE_VISIBLE_MS
+            state = take(state, [shown], released_ms, tables)
         assert upgrades(state) == [("8C204E00", "SeparateNPU", T + 10_000)]
-        released = T + 10_100 + ONCE_VISIBLE_MS + 60_000
-        assert take(state, [], released, tables) is state
-        assert upgrades(take(state, [], released + 1, tables)) == []
+        assert take(state, [], released_ms + 60_000, tables) is state
+        assert upgrades(take(state, [], released_ms + 60_001, tables)) == []
 
     def test_ex_62_release_counts_from_when_the_recovery_was_told(self) -> None:
         """Upstream believes an old stamp, and releases in the cycle of the event."""

@@ -115,18 +115,23 @@ def compared(
     process takes its own, and what upstream's phase of 1 s happened to be does not count.
     """
     is_late = any(step["do"] in ("once", "drop") for step in recording["steps"])
-    later_seconds = CYCLE_SECONDS if is_late else for_real * CYCLE_MS / 1000
+    slack_ms = CYCLE_MS if for_real else 0
+    later_ms = slack_ms + (CYCLE_SECONDS * 1000 if is_late else 0)
     upstream = states(real_plugin(recording))
-    found = differences(upstream, states(shown), later_seconds=later_seconds)
+    found = differences(upstream, states(shown), later_seconds=later_ms / 1000, slack_ms=slack_ms)
     return [one for one in found if not (for_real and one.path == "$[0] (time)")]
 
 
 def differences(
-    upstream: Sequence[StateAt], ours: Sequence[StateAt], *, later_seconds: float = 0.0
+    upstream: Sequence[StateAt],
+    ours: Sequence[StateAt],
+    *,
+    later_seconds: float = 0.0,
+    slack_ms: int = 0,
 ) -> Iterator[Difference]:
     """What differs, by the number of upstream's state: ``$[2]``; what only ours has is behind it:
     ``$[2+1]``. The pairs are those with the fewest differences. Ours may not be later than
-    upstream, but for ``later_seconds``.
+    upstream, but for ``later_seconds``; its times may be off by ``slack_ms`` more.
     """
     at_start = _at_start(upstream)
 
@@ -136,7 +141,7 @@ def differences(
         theirs, mine = upstream[i], ours[j]
         if theirs.by == OPERATOR or mine.by == OPERATOR:
             return tuple(different(theirs.tree, mine.tree, path))
-        tree = _with_times_of(theirs.tree, mine.tree, at_start)
+        tree = _with_times_of(theirs.tree, mine.tree, at_start, FAULT_TIME_TOLERANCE_MS + slack_ms)
         found = list(different(theirs.tree, tree, path))
         seconds = (mine.at_ms - theirs.at_ms) / 1000
         if seconds > later_seconds or seconds < -EARLIER_SECONDS:
@@ -188,7 +193,9 @@ def _at_start(upstream: Sequence[StateAt]) -> frozenset[tuple[str, str]]:
     )
 
 
-def _with_times_of(upstream: Any, mine: Any, at_start: frozenset[tuple[str, str]]) -> Any:
+def _with_times_of(
+    upstream: Any, mine: Any, at_start: frozenset[tuple[str, str]], tolerance_ms: int
+) -> Any:
     """``mine`` with upstream's times where they are the same but for the tolerance."""
     ours = json.loads(json.dumps(mine))
     theirs_by_name = {(one["npu_name"], one["fault_type"]): one for one in _faults(upstream)}
@@ -203,7 +210,7 @@ def _with_times_of(upstream: Any, mine: Any, at_start: frozenset[tuple[str, str]
             later = 0
             if code == CARD_DROP:
                 earlier = later = round(CYCLE_SECONDS * 1000)
-            first, last = -FAULT_TIME_TOLERANCE_MS - earlier, FAULT_TIME_TOLERANCE_MS + later
+            first, last = -tolerance_ms - earlier, tolerance_ms + later
             if first <= our_time - theirs <= last:
                 our_times[code]["fault_time"] = theirs
         if times == our_times and _codes(one) == _codes(other):
@@ -212,9 +219,9 @@ def _with_times_of(upstream: Any, mine: Any, at_start: frozenset[tuple[str, str]
     reasons, our_reasons = upstream["UpgradeFaultReason"], ours["UpgradeFaultReason"]
     for name in reasons.keys() & our_reasons.keys():
         for reason, our_reason in zip(reasons[name], our_reasons[name], strict=False):
-            if abs(reason["upgrade_time"] - our_reason["upgrade_time"]) <= FAULT_TIME_TOLERANCE_MS:
+            if abs(reason["upgrade_time"] - our_reason["upgrade_time"]) <= tolerance_ms:
                 our_reason["upgrade_time"] = reason["upgrade_time"]
-    _close_switch_times(upstream, ours)
+    _close_switch_times(upstream, ours, tolerance_ms)
     return ours
 
 
@@ -222,7 +229,7 @@ def _codes(fault: Any) -> list[str]:
     return sorted(fault["fault_code"].split(","))
 
 
-def _close_switch_times(upstream: Any, ours: Any) -> None:
+def _close_switch_times(upstream: Any, ours: Any, tolerance_ms: int) -> None:
     """The same for the times of switch faults, which are inside of the event's text, too."""
     theirs, mine = upstream.get("SwitchInfoCfg"), ours.get("SwitchInfoCfg")
     if theirs is None or mine is None:
@@ -232,7 +239,7 @@ def _close_switch_times(upstream: Any, ours: Any) -> None:
         pairs.append((theirs["FaultTimeAndLevelMap"][key], mine["FaultTimeAndLevelMap"][key]))
     for one, other in pairs:
         for member in ("AlarmRaisedTime", "fault_time"):
-            if member in one and abs(one[member] - other[member]) <= FAULT_TIME_TOLERANCE_MS:
+            if member in one and abs(one[member] - other[member]) <= tolerance_ms:
                 other[member] = one[member]
 
 

@@ -87,10 +87,12 @@ async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECOND
 
 
 class Player:
-    """A node, its agent and its cluster."""
+    """A node, its agent (maybe in shadow) and its cluster."""
 
-    def __init__(self, recording: dict[str, Any], place: Path) -> None:
+    def __init__(self, recording: dict[str, Any], place: Path, *, in_shadow: bool = False) -> None:
         self.played = Played()
+        self.agent: Agent | None = None
+        self._in_shadow = in_shadow
         self._recording = recording
         self._loop = asyncio.get_running_loop()
         self._begin = self._loop.time()
@@ -185,15 +187,16 @@ class Player:
             documents=("device-info",),
             bmc=BmcAlarms(enabled=False),
             fault_config_dir=self._place / "fault-config",
+            shadow=self._in_shadow,
         )
         (self._place / "state").mkdir(exist_ok=True)
-        agent = Agent(
+        self.agent = Agent(
             configuration,
             cast("Store", self.cluster),
             cast("Driver", self._driver),
             cast("Leaving", SimpleNamespace(begin=lambda: None)),
         )
-        self._life = asyncio.create_task(agent.run(), name="agent")
+        self._life = asyncio.create_task(self.agent.run(), name="agent")
 
     async def _end(self) -> None:
         if self._life is not None:

@@ -107,13 +107,9 @@ def events_of(plane: ControlPlane, node: str) -> list[Event]:
     ]
 
 
-async def play(plane: ControlPlane, name: str, node: Node, after: float) -> list[Difference]:
-    """Play one recording on ``node``: what differs, and is not in the table.
-
-    It begins ``after`` seconds, so that not all processes start at once.
-    """
+async def play(plane: ControlPlane, name: str, node: Node, gate: asyncio.Lock) -> list[Difference]:
+    """Play one recording on ``node``: what differs, and is not in the table."""
     recording = recorded(name)
-    await asyncio.sleep(after)
 
     def do(step: dict[str, Any], on_node: str) -> None:
         assert step["do"] == "pod"
@@ -125,7 +121,7 @@ async def play(plane: ControlPlane, name: str, node: Node, after: float) -> list
 
     store = open_store("kubernetes:", plane.kubeconfig)
     try:
-        shown = await RealPlay(recording, EmulatedNode(node), store, do).run()
+        shown = await RealPlay(recording, EmulatedNode(node), store, do, gate=gate).run()
     finally:
         await store.close()
     events = [row["event"] for row in recording["observed"] if "event" in row]
@@ -146,7 +142,8 @@ async def test_recordings(control_plane: ControlPlane, built: Path, tmp_path: Pa
         place = Cluster(control_plane)
         nodes[name] = Node(tmp_path / name, driver, place, f"node-{number}", profile)
     try:
-        plays = [play(control_plane, *one, after) for after, one in enumerate(nodes.items())]
+        gate = asyncio.Lock()
+        plays = [play(control_plane, *one, gate) for one in nodes.items()]
         found = await asyncio.gather(*plays)
     finally:
         for node in nodes.values():

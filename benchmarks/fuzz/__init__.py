@@ -1,0 +1,1 @@
+"""Nonsense for every parser that reads what others wrote."""

@@ -1,0 +1,257 @@
+"""All parsers of what others write on the device side, with good inputs for each."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from agent.device_info import DeviceInfoDocument, adopted
+from agent.policy import step
+from agent.render import render
+from agent.shadow_difference import Fact, differences, facts_of
+from agent.shadow_judge import Judge, Result
+from agent.state import CHIP_SOURCE, State
+from benchmarks.fuzz import seeds
+from benchmarks.fuzz.api_server import Answers, events_of
+from benchmarks.fuzz.journal import JournalRows
+from contract import go_json
+from contract.catalogue import shipped
+from contract.customization import CUSTOMIZATION_KEY
+from contract.device_info import DEVICE_INFO_KEY, decode, encode, verify_published
+from contract.errors import DocumentError, VigilError
+from contract.families import FAMILIES
+from contract.fault_codes import FAULT_CODE_KEY
+from contract.fault_configuration import (
+    DOCUMENTS,
+    InForce,
+    Place,
+    catalogue_of,
+    judge_texts,
+)
+from contract.isolation import read_names, read_reasons
+from contract.observation import SourceAnswered, chip_subject
+from contract.switch_info import decode_switch_info
+from contract.switch_levels import SWITCH_FAULT_CODE_KEY
+from dcmi_shim.hccn_answers import parse_counters, parse_link, parse_link_history
+from dcmi_shim.types import Chip, Inventory
+from stores.base import Document
+from stores.kubernetes_objects import KubernetesObjects
+from stores.kubernetes_pods import follow_pods
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from benchmarks.fuzz.running import Target
+    from stores.kubernetes_connection import Connection
+
+NODE = "node-1"
+NOW_MS = 1_800_000_000_000
+_HCCN_CHIP = 2
+_INVENTORY = Inventory(
+    chips=tuple(Chip(number, number, number, 0) for number in range(16)),
+    family="Ascend910A3",
+    chip_name="910",
+    board_id=None,
+    driver_version=None,
+    super_pod=None,
+    library="",
+)
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One that keeps nothing; ``feed`` may check what it returned."""
+
+    name: str
+    seeds: Sequence[str]
+    feed: Callable[[str], None]
+
+
+def _data(text: str) -> dict[str, str]:
+    """The data of a ConfigMap. Stores give nothing but texts: others are a refused input here."""
+    try:
+        data = msgspec.json.decode(text, type=dict[str, str])
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise VigilError(str(error)) from None
+    return data
+
+
+def _device_info(text: str) -> Document:
+    """A document; mostly with the check code of its content, or little else would be read."""
+    data = _data(text)
+    if crc32(text.encode("utf-8", "replace")) % 4:
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            outer = json.loads(data[DEVICE_INFO_KEY])
+            devices = outer["DeviceInfo"]["DeviceList"]
+            update_time = outer["DeviceInfo"]["UpdateTime"]
+            content = {"DeviceList": go_json.sorted_map(devices), "UpdateTime": update_time}
+            outer["CheckCode"] = go_json.check_code(content)
+            data[DEVICE_INFO_KEY] = json.dumps(outer)
+    return Document("kube-system", f"mindx-dl-deviceinfo-{NODE}", data, {})
+
+
+@cache
+def _before() -> InForce:
+    """A fault configuration that is in force before a bad one comes."""
+    data = json.loads(seeds.fault_configurations()[0])
+    return judge_texts(data, {}, InForce()).in_force
+
+
+def _configure(data: Mapping[str, str]) -> None:
+    """The three documents of a ConfigMap: what cannot be decoded leaves the one before."""
+    before = _before()
+    judged = judge_texts(data, {}, before)
+    texts = judged.in_force.texts
+    for key, member in DOCUMENTS.items():
+        if key in judged.kept:
+            assert getattr(texts, member) == getattr(before.texts, member)
+            assert any(problem.document == key for problem in judged.problems)
+        elif key not in data:
+            assert getattr(texts, member) is None
+        else:
+            assert judged.in_force.place_of(key) is Place.CONFIG_MAP
+    if judged.kept:
+        raise VigilError("kept what was in force before")
+    assert catalogue_of(texts) == judged.catalogue
+
+
+def _document(name: str, key: str) -> Parser:
+    return Parser(name, seeds.fault_texts(key), lambda text: _configure({key: text}))
+
+
+def _remember(text: str) -> None:
+    """What a document that is there tells an agent without a journal: the state that follows can
+    be published, or nothing was taken over."""
+    document = _device_info(text)
+    state = _healthy()
+    made = DeviceInfoDocument(NODE, lambda: state)
+    inputs = made.take_over(document)
+    isolation = made.take_over_isolation(document, NOW_MS, has_journal=False)
+    after, _ = step(state, [*inputs, *isolation], NOW_MS, shipped())
+    assert msgspec.json.decode(msgspec.json.encode(after), type=State) == after
+    info = render(after, _INVENTORY, NOW_MS // 1000)
+    verify_published(encode(info, FAMILIES[_INVENTORY.family]), "device-info")
+    try:
+        decode(document.data, document.name)
+        decode_switch_info(document.name, document.data)
+    except DocumentError:
+        assert not inputs
+        raise
+
+
+def _isolate(text: str) -> None:
+    data = _data(text)
+    names = read_names(data)
+    reasons = read_reasons(data.get("UpgradeFaultReason", "{}"))
+    isolated = {item.subject.id for item in adopted(data, None, NOW_MS)}
+    assert isolated == (names or frozenset()) | (isolated & reasons.keys())
+
+
+@cache
+def _healthy() -> State:
+    chips = [SourceAnswered(CHIP_SOURCE, chip_subject(chip), NOW_MS) for chip in range(16)]
+    return step(State(NODE, "boot"), chips, NOW_MS, shipped())[0]
+
+
+def _link(text: str) -> None:
+    assert parse_link(text, _HCCN_CHIP) in (True, False)
+
+
+def _history(text: str) -> None:
+    parse_link_history(text, _HCCN_CHIP)
+
+
+def _statistics(text: str) -> None:
+    assert all(value >= 0 for value in parse_counters(text, _HCCN_CHIP).values())
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What an API server lists, or the frames of its watch behind the list ``listed``.
+
+    What is refused interrupts the watch, and nothing is told of it.
+    """
+
+    name: str
+    seeds: Sequence[str]
+    follow: Callable[[Connection], AsyncIterator[object]]
+    listed: str = ""
+
+    def feed(self, text: str) -> None:
+        """See ``Target``."""
+        body = text.encode("utf-8", "replace")
+        answers = Answers(self.listed.encode(), body) if self.listed else Answers(body, b"")
+        events = _loop().run_until_complete(events_of(self.follow(answers.connection)))
+        if len(events) <= bool(self.listed):
+            raise VigilError("interrupted")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One for all inputs: to begin with a new one costs more than most of them."""
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
+
+
+def _follow_node(connection: Connection) -> AsyncIterator[object]:
+    return KubernetesObjects(connection).watch_node(NODE)
+
+
+def _follow_pods_of_node(connection: Connection) -> AsyncIterator[object]:
+    return follow_pods(connection, NODE)
+
+
+@cache
+def _wanted() -> tuple[Document, dict[Fact, str]]:
+    document = _device_info(seeds.device_infos()[0])
+    return document, facts_of(document)
+
+
+def _compare(text: str) -> None:
+    """The shadow: a write that nobody can read is told, and the next good one is the same again."""
+    foreign, (wanted, facts) = _device_info(text), _wanted()
+    if crc32(text.encode("utf-8", "replace")) % 8:
+        differences(facts, facts_of(foreign))
+        return
+    judge = Judge()
+    judge.wants(NOW_MS, wanted)
+    judge.wrote(NOW_MS, wanted)
+    judge.wrote(NOW_MS + 1000, foreign)
+    judge.wrote(NOW_MS + 2000, wanted)
+    results = [one.result for one in judge.verdicts(NOW_MS + 60_000)]
+    assert results.count(Result.SAME) >= 2
+    if Result.UNREADABLE in results:
+        raise VigilError("unreadable")
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "fault-code": lambda: _document("fault-code", FAULT_CODE_KEY),
+    "customization": lambda: _document("customization", CUSTOMIZATION_KEY),
+    "switch-fault-code": lambda: _document("switch-fault-code", SWITCH_FAULT_CODE_KEY),
+    "config-map": lambda: Parser(
+        "config-map", seeds.fault_configurations(), lambda text: _configure(_data(text))
+    ),
+    "device-info": lambda: Parser("device-info", seeds.device_infos(), _remember),
+    "isolation": lambda: Parser("isolation", seeds.isolations(), _isolate),
+    "hccn-link": lambda: Parser("hccn-link", seeds.LINKS, _link),
+    "hccn-link-stat": lambda: Parser("hccn-link-stat", seeds.HISTORIES, _history),
+    "hccn-stat": lambda: Parser("hccn-stat", seeds.STATISTICS, _statistics),
+    "shadow": lambda: Parser("shadow", seeds.device_infos(), _compare),
+    "pod-list": lambda: Watched("pod-list", seeds.PODS, _follow_pods_of_node),
+    "pod-frame": lambda: Watched(
+        "pod-frame", seeds.POD_FRAMES, _follow_pods_of_node, seeds.PODS[0]
+    ),
+    "node": lambda: Watched("node", seeds.NODES, _follow_node),
+    "node-frame": lambda: Watched("node-frame", seeds.NODE_FRAMES, _follow_node, seeds.NODES[0]),
+    "journal": JournalRows,
+}
+"""By name, as they are chosen. Each call begins anew."""

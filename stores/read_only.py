@@ -1,0 +1,81 @@
+"""A store that can be read and cannot be written, whatever is done with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.base import Beat, Document, Selection, Store, UsageEvent, WatchEvent, Writer
+
+
+class ReadOnly:
+    """``store`` without its writing half.
+
+    To call a writing method is a mistake of the program, which ``AssertionError`` says. There are
+    no ``objects``: everything that could be done with them would be seen by others.
+    """
+
+    objects = None
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def url(self) -> str:
+        """The store's address as the operator gave it."""
+        return self._store.url
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        """Read one document; ``None`` when there is none."""
+        return await self._store.get(namespace, name)
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        """Read all selected documents."""
+        return await self._store.list(selection)
+
+    def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """Follow the selected documents for ever."""
+        return self._store.watch(selection)
+
+    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent] | None:
+        """Follow which chips pods use, for ever."""
+        return self._store.usage(node)
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """The heartbeats of all nodes, or of one."""
+        return await self._store.beats(node)
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """Who wrote the data of a document last."""
+        return await self._store.writer(namespace, name)
+
+    async def close(self) -> None:
+        """Give connections back."""
+        await self._store.close()
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """Refused."""
+        del expected
+        _refuse(f"put {document.namespace}/{document.name}")
+
+    async def delete(self, namespace: str, name: str) -> None:
+        """Refused."""
+        _refuse(f"delete {namespace}/{name}")
+
+    async def beat(self, beat: Beat) -> None:
+        """Refused."""
+        _refuse(f"beat for {beat.node}")
+
+    async def forget_beat(self, node: str) -> None:
+        """Refused."""
+        _refuse(f"forget the beat of {node}")
+
+    async def touch(self, namespace: str, name: str) -> None:
+        """Refused."""
+        _refuse(f"touch {namespace}/{name}")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise AssertionError(f"a store that is only to be read was asked to {what}")

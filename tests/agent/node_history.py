@@ -1,0 +1,91 @@
+"""A journal as an agent writes it: real verdicts over a real journal, with a clock set by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.journal import Journal
+from agent.journal_file import FILE_NAME, Kind, read_remembered
+from agent.state import CHIP_SOURCE, Acknowledged
+from agent.verdicts import SHIPPED, Verdicts, configured_by, restore
+from contract import catalogue
+from contract.fault_configuration import catalogue_of
+from contract.names import device_info_name
+from contract.observation import Assertion, Observation, SourceAnswered, chip_subject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.policy import Input
+    from contract.fault_configuration import FaultTexts
+
+NODE = "node-1"
+BEGIN_MS = 1_799_971_200_000
+"""2027-01-15 00:00 UTC."""
+
+
+class NodeHistory:
+    """One node whose agent lives, is killed, lives again, while hours pass in no time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.now_ms = BEGIN_MS
+
+    async def begin(self, texts: FaultTexts = SHIPPED) -> None:
+        """A process begins; one that lived was killed. ``texts`` are those in force."""
+        remembered = read_remembered(self.directory / FILE_NAME)
+        state = restore(remembered, NODE, "boot", catalogue.shipped())
+        assert configured_by(remembered) == texts
+        self.verdicts = Verdicts(
+            state, catalogue_of(texts), lambda: self.now_ms, lambda _: None, texts
+        )
+        self.journal = Journal(
+            self.directory,
+            first_sequence=remembered.last_sequence + 1,
+            wall_clock=lambda: self.now_ms,
+            on_recovered=self.verdicts.snapshot,
+        )
+        self.write(Kind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
+        self.verdicts.begin(self.journal)
+
+    async def end(self) -> None:
+        """The process ends well."""
+        self.verdicts.end()
+        self.write(Kind.STOP, {"reason": "a signal"})
+        assert await self.journal.close()
+
+    async def killed(self) -> None:
+        """The process is killed; what is committed stays."""
+        await self.committed()
+        assert await self.journal.close()
+
+    async def committed(self) -> None:
+        assert await self.journal.committed(self.journal.last_sequence, 5)
+
+    def write(self, kind: Kind, body: object) -> None:
+        self.journal.append([(kind, msgspec.json.encode(body).decode())], self.now_ms)
+
+    def take(self, *inputs: Input) -> None:
+        self.verdicts.take(inputs)
+
+    def see(self, assertion: Assertion, code: str, chip: int = 3) -> None:
+        self.take(Observation(CHIP_SOURCE, chip_subject(chip), code, assertion, self.now_ms))
+
+    def answer(self, chips: int = 8) -> None:
+        self.take(
+            *(SourceAnswered(CHIP_SOURCE, chip_subject(chip), self.now_ms) for chip in range(chips))
+        )
+
+    def acknowledge(self) -> None:
+        """The store has what holds now."""
+        revision = self.verdicts.state.revision
+        self.take(Acknowledged(device_info_name(NODE), revision, self.now_ms))
+
+    async def wait(self, *, hours: float = 0, seconds: float = 0) -> None:
+        """Time passes, and timers of the agent fire when they are due."""
+        self.now_ms += round(hours * 3_600_000 + seconds * 1000)
+        self.take()
+        await asyncio.sleep(0)

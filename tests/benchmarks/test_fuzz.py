@@ -1,0 +1,69 @@
+"""Every parser of what others write, fed with nonsense; ``python -m benchmarks.fuzz`` goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.fuzz.mutations import mutated
+from benchmarks.fuzz.running import fuzz
+from benchmarks.fuzz.targets import TARGETS
+from contract.errors import DocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INPUTS = 2_000
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_nonsense_is_refused_and_changes_nothing(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL")
+    outcome = fuzz(TARGETS[name](), INPUTS, seed=5)
+    assert outcome.failures == []
+    assert outcome.count == INPUTS
+    assert INPUTS * 0.2 < outcome.refused < INPUTS, "nearly right, but mostly not quite"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A parser that does not like an X, and refuses a Y."""
+
+    feed: Callable[[str], None]
+    name: str = "broken"
+    seeds: tuple[str, ...] = ('{"a": "some text with an X in it", "b": [1, 2, 3]}',)
+
+
+def refuses(text: str) -> None:
+    if "a" not in text:
+        raise DocumentError("it", "$", "has no a")
+    if "X" not in text:
+        raise KeyError(text)
+
+
+def test_what_fails_is_found_and_made_small() -> None:
+    outcome = fuzz(Broken(refuses), 500, seed=1)
+    (failure,) = outcome.failures
+    assert failure.what.startswith("KeyError at refuses, line ")
+    assert failure.text == "a"
+    assert outcome.refused > 5
+
+
+def test_a_good_input_that_is_refused_is_a_failure() -> None:
+    def refuse(_: str) -> None:
+        raise DocumentError("it", "$", "is wrong")
+
+    outcome = fuzz(Broken(refuse), 0, seed=1)
+    assert [one.what for one in outcome.failures] == ["a good input is refused"]
+
+
+def test_the_same_seed_makes_the_same_inputs() -> None:
+    seeds = ('{"a": [1, {"b": "{\\"c\\": null}"}]}', "no JSON")
+    first, second = ([mutated(rng, seeds) for _ in range(300)] for rng in (Random(1), Random(1)))
+    assert first == second
+    assert len(set(first)) > 250

@@ -1,0 +1,119 @@
+"""Servers of other families: 910A with everything, 310P and 310 without events and networks."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FAULT, UNKNOWN = "80E01801", "80ABCDEF"
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, built: Path) -> Iterator[Callable[[str], Node]]:
+    """Makes the node of a profile; not started."""
+    made: list[Node] = []
+
+    def make(profile: str) -> Node:
+        node = Node(tmp_path, built, Folder(tmp_path / "store"), profile=profile)
+        node.environment |= {
+            "VIGIL_LINKS_PERIOD_SECONDS": "0.5",
+            "VIGIL_HANG_PERIOD_SECONDS": "0.2",
+            "VIGIL_CHIP_FAULTS_HEALTH_PERIOD_SECONDS": "0.5",
+        }
+        made.append(node)
+        return node
+
+    yield make
+    for node in made:
+        node.close()
+
+
+def _devices(node: Node) -> dict[str, Any]:
+    data = node.place.read(node.document)
+    if data is None:
+        return {}
+    devices: dict[str, Any] = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
+    return devices
+
+
+def _levels(node: Node, key: str) -> dict[str, dict[str, str]]:
+    return {
+        fault["npu_name"]: {
+            code: entry["fault_level"] for code, entry in fault["fault_time_and_level_map"].items()
+        }
+        for fault in json.loads(_devices(node).get(key, "[]"))
+    }
+
+
+@pytest.mark.parametrize(("profile", "kind"), [("310p", "Ascend310P"), ("310", "Ascend310")])
+def test_polls_must_do_where_there_are_no_events(
+    make_node: Callable[[str], Node], profile: str, kind: str
+) -> None:
+    node = make_node(profile)
+    free, faults = f"huawei.com/{kind}", "huawei.com/Ascend310P-Fault"
+    names = [f"{kind}-{chip}" for chip in range(4)]
+    node.emulator.occur(1, UNKNOWN)
+    node.start()
+    node.wait(lambda: _devices(node).get(free) == ",".join([names[0], *names[2:]]), "the others")
+    # As serious as if an event had told of it; upstream takes it for severity 0 (K08).
+    assert _levels(node, faults) == {names[1]: {UNKNOWN: "SeparateNPU"}}
+    assert "-8255" in node.status()["driver"]["polling_reason"]
+    node.emulator.occur(2, FAULT)
+    node.wait(lambda: FAULT in _levels(node, faults).get(names[2], {}), "a poll finds it", 3)
+    node.emulator.recover(1, UNKNOWN)
+    node.wait(lambda: names[1] not in _levels(node, faults), "and that it is gone", 3)
+    devices = _devices(node)
+    assert f"{free}-NetworkUnhealthy" not in devices or not devices[f"{free}-NetworkUnhealthy"]
+    status = node.status()
+    assert not any(chip["blind"] for chip in status["chips"]), "no network is no blindness"
+    assert status["blind"] == [] or {one["source"] for one in status["blind"]} == {"bmc"}
+
+
+def test_a_hang_where_there_is_neither_hbm_nor_network(make_node: Callable[[str], Node]) -> None:
+    node = make_node("310p")
+    node.emulator.load(3, aicore=0, processes=[os.getppid()])
+    node.start()
+    levels = {"Ascend310P-3": {"200001002": "NotHandleFault"}}
+    node.wait(lambda: _levels(node, "huawei.com/Ascend310P-Fault") == levels, "it hangs", 20)
+    assert _devices(node)["huawei.com/Ascend310P"].endswith("Ascend310P-3"), "and is healthy"
+    node.emulator.load(3, aicore=90)
+    node.wait(lambda: not _levels(node, "huawei.com/Ascend310P-Fault"), "it works")
+
+
+def test_910a_has_events_and_links(make_node: Callable[[str], Node]) -> None:
+    node = make_node("910a")
+    node.start()
+    node.healthy()
+    assert node.status()["driver"]["family"] == "Ascend910"
+    node.emulator.occur(3, FAULT)
+    assert node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown") < 1
+    node.emulator.lose_everything_next()
+    node.emulator.link(5, up=False)
+    node.until(lambda now: now.codes(5) == {"81078603"}, "the tool finds the link down", 5)
+    assert node.status()["driver"]["polling_reason"] is None
+
+
+def test_a_subscription_that_fails_on_a_server_that_has_events(
+    make_node: Callable[[str], Node],
+) -> None:
+    node = make_node("a2")
+    node.emulator.fail("dcmi_subscribe_fault_event", -8005)
+    node.start()
+    node.healthy()
+    assert "-8005" in node.status()["driver"]["polling_reason"]
+    node.emulator.occur(3, UNKNOWN)
+    node.until(lambda now: now.faults == {"Ascend910-3": {UNKNOWN: "SeparateNPU"}}, "a poll", 3)
+    node.emulator.clear("dcmi_subscribe_fault_event")
+    node.wait(lambda: node.status()["driver"]["polling_reason"] is None, "it is tried again", 15)
+    node.emulator.occur(4, FAULT)
+    assert node.until(lambda now: now.codes(4) == {FAULT}, "events arrive") < 1

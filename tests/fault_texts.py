@@ -1,0 +1,29 @@
+"""Fault configurations as texts: the shipped tables, and what the real program was given."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from contract.catalogue import read_table, shipped_levels
+from contract.fault_configuration import DOCUMENTS
+from contract.policies import PolicyTables
+from tests.vectors import VECTORS
+
+
+def shipped_texts() -> dict[str, str]:
+    """The shipped tables as the documents that they were made of, by their keys."""
+    levels = shipped_levels()
+    policies = read_table("policies.json", PolicyTables)
+    chip = {f"{name}Codes": codes for name, codes in levels.chip.items()}
+    switch = {f"{name}Codes": codes for name, codes in levels.switch.items()}
+    rules = {"FaultFrequency": policies.frequency, "FaultDuration": policies.duration}
+    texts = (json.dumps(chip), msgspec.json.encode(rules).decode(), json.dumps(switch))
+    return dict(zip(DOCUMENTS, texts, strict=True))
+
+
+def recorded_texts(key: str) -> tuple[str, ...]:
+    """What was given to the real program as the document ``key``, good and bad."""
+    found: dict[str, list[str]] = json.loads((VECTORS / "fault-config" / "texts.json").read_text())
+    return tuple(found[key])

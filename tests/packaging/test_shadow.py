@@ -1,0 +1,105 @@
+"""An agent in shadow beside a writer that writes what the real Device Plugin wrote.
+
+The API server writes down what the agent asks of it: nothing but to read, whatever it may.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.end_to_end.node import Node
+from tests.packaging.test_rights import AGENT, NAMESPACE, Granted, asked, granted
+from tests.parts.controlplane import ControlPlane
+from tests.parts.kustomize import build
+from tests.replay.player import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RECORDING, ANOTHER = "level-restart-npu", "level-separate-npu"
+DOCUMENT = "mindx-dl-deviceinfo-node-1"
+
+
+@pytest.fixture
+def plane(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """An API server of its own, audited, with the objects of one folder applied."""
+    directory = tmp_path / "control-plane"
+    directory.mkdir()
+    with ControlPlane(directory, audited=True) as plane:
+        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for item in build(request.param):
+            plane.apply(item)
+        yield plane
+
+
+def played(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
+    """The step of a recording that makes a fault, and its documents without and with it."""
+    recording = recorded(name)
+    occur = next(step for step in recording["steps"] if step["do"] == "occur")
+    healthy, faulty, _ = [row["data"] for row in recording["observed"] if "data" in row]
+    return occur, healthy, faulty
+
+
+def results(node: Node) -> dict[str, int]:
+    counts: dict[str, int] = node.status()["shadow"]["writes"]
+    return {result: count for result, count in counts.items() if count}
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("plane", ["base", "overlays/shadow"], indirect=True)
+def test_it_only_reads(
+    plane: ControlPlane, tmp_path: Path, built: Path, request: pytest.FixtureRequest
+) -> None:
+    occur, healthy, faulty = played(RECORDING)
+    other, _, wrong = played(ANOTHER)
+    node = Node(tmp_path / "node", built, Granted(plane))
+    node.give_bmc(tmp_path / "node")
+    node.options = ["--shadow"]
+    try:
+        node.place.write(DOCUMENT, healthy)
+        node.start()
+        node.up()
+        node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
+        node.wait(lambda: results(node) == {"same": 1}, "what was there is right")
+        node.emulator.occur(occur["chip"], occur["code"])
+        node.wait(lambda: bool(node.status()["faults"]), "the fault is seen")
+        node.place.write(DOCUMENT, faulty)
+        node.wait(lambda: results(node) == {"same": 2}, "the fault is written")
+        node.place.write(DOCUMENT, wrong)
+        node.wait(lambda: results(node) == {"same": 2, "different": 1}, "that is a mistake", 15)
+        (told,) = told_of(node)
+        chip = f"Ascend910-{occur['chip']}"
+        assert other["chip"] == occur["chip"]
+        assert told["told"] == f"{chip}: fault_code {occur['code']} missing"
+        assert f"{chip}: fault_code {other['code']}" in told["also"]
+        assert told["over_at_ms"] is None
+        node.place.write(DOCUMENT, {"DeviceInfoCfg": "{"})
+        node.wait(lambda: "unreadable" in results(node), "it cannot be read")
+        node.place.write(DOCUMENT, faulty)
+        node.wait(lambda: results(node)["same"] == 3, "the fault is written again")
+        assert all(one["over_at_ms"] is not None for one in told_of(node))
+        metrics = node.ask("/metrics")[1]
+        assert 'npu_vigil_shadow_writes_total{result="different"} 1.0' in metrics
+        assert 'npu_vigil_shadow_differences_total{field="fault_code"} 1.0' in metrics
+        assert node.stop()[0] == 0
+        rows = node.journal("shadow")
+        assert [row["field"] for row in rows] == ["fault_code", "document"]
+        assert node.logged().count(told["told"]) == 1
+        read = asked(plane, AGENT)
+        assert {right[3] for right in read} <= {"get", "list", "watch"}
+        if "shadow" in request.node.callspec.id:
+            assert read == granted(AGENT, "overlays/shadow")
+        leases = "/apis/coordination.k8s.io/v1/leases"
+        assert "node-1" not in json.dumps(plane.request("GET", leases))
+    finally:
+        node.close()
+
+
+def told_of(node: Node) -> list[Any]:
+    told: list[Any] = node.status()["shadow"]["told"]
+    return told

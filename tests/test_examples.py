@@ -1,0 +1,104 @@
+"""Every worked example of the device plugin's specification has a test, or is a documented no.
+
+An example is tested by a test function that names it: in its text, in its decorators, or in a
+constant of its module that it uses.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TESTS = Path(__file__).parent
+EXAMPLES = frozenset(f"EX-{number:02}" for number in range(1, 64))
+NOT_DONE = frozenset({"EX-39", "EX-41", "EX-49", "EX-50"})
+"""vNPU, hot reset's sibling chips, custom resources and A5's names: `docs/compatibility.md`."""
+_ID = re.compile(r"EX(?:AMPLE)?[-_](\d\d)")
+
+
+def named(tree: ast.AST) -> set[str]:
+    """The examples that texts and names below ``tree`` name."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.update(_ID.findall(node.value))
+        elif isinstance(node, ast.Name):
+            found.update(_ID.findall(node.id.upper()))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.update(_ID.findall(node.name.upper()))
+    return {f"EX-{number}" for number in found}
+
+
+def examples_of(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each example that a test function of ``module`` names, and the function."""
+    constants = {
+        name.id: statement.value
+        for statement in module.body
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None
+        for target in _targets(statement)
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
+    for statement in module.body:
+        for function in _test_functions(statement):
+            # What a class of tests says, all of its tests are about.
+            texts = [ast.Constant(ast.get_docstring(owner) or "") for owner in _owners(statement)]
+            used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+            for tree in (function, *texts, *(constants[name] for name in used & constants.keys())):
+                for example in named(tree):
+                    yield example, function.name
+
+
+def _owners(statement: ast.stmt) -> list[ast.ClassDef]:
+    return [statement] if isinstance(statement, ast.ClassDef) else []
+
+
+def _test_functions(statement: ast.stmt) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    inside = statement.body if isinstance(statement, ast.ClassDef) else [statement]
+    return [
+        one
+        for one in inside
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_")
+    ]
+
+
+def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def test_every_example_is_tested_or_a_documented_no() -> None:
+    found: dict[str, set[str]] = {}
+    for path in TESTS.rglob("test_*.py"):
+        if path != Path(__file__):
+            for example, function in examples_of(ast.parse(path.read_text())):
+                found.setdefault(example, set()).add(f"{path.name}::{function}")
+    assert found.keys() <= EXAMPLES
+    missing = EXAMPLES - NOT_DONE - found.keys()
+    assert not missing, f"no test names {', '.join(sorted(missing))}"
+
+
+def test_what_names_an_example_is_found() -> None:
+    source = """
+EXAMPLES = {"EX-02": 1}
+OTHER = {"EX-03": 1}
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_one(example):
+    'EX-04, as everybody has it.'
+    check("device-plugin/EX-05a", ex_06)
+async def test_ex_07():
+    pass
+def not_a_test():
+    'EX-08'
+class TestThose:
+    'EX-09'
+    def test_that(self):
+        judge("EX-10b")
+"""
+    assert sorted({example for example, _ in examples_of(ast.parse(source))}) == [
+        *("EX-02", "EX-04", "EX-05", "EX-06", "EX-07", "EX-09", "EX-10"),
+    ]

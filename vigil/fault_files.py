@@ -1,0 +1,69 @@
+"""Fault configurations in files, as people give them on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contract.errors import ConfigurationError, Problem
+from contract.fault_configuration import (
+    DOCUMENTS,
+    FaultTexts,
+    InForce,
+    catalogue_of,
+    judge_texts,
+)
+from vigil.validating import kind_of, read_config_map, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from contract.fault_configuration import FaultProblem
+
+_BY_KIND = dict(
+    zip(("fault-code", "fault-customization", "switch-fault-code"), DOCUMENTS, strict=True)
+)
+
+
+def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProblem, ...]]:
+    """The documents in ``paths`` (files, directories, ConfigMaps), and what is skipped of them.
+
+    Raises ``ConfigurationError`` for what cannot be read, is no document, or is given twice.
+    """
+    data: dict[str, str] = {}
+    for path in paths:
+        found = _documents(path)
+        twice = [key for key in found if key in data]
+        if twice:
+            raise ConfigurationError(str(path), [Problem(key, "is given twice") for key in twice])
+        data |= found
+    problems: list[Problem] = []
+    for key, member in DOCUMENTS.items():
+        try:
+            catalogue_of(FaultTexts(**{member: data.get(key)}))
+        except ConfigurationError as error:
+            problems += (Problem(f"{key} {one.where}", one.what) for one in error.problems)
+    if problems:
+        raise ConfigurationError("--fault-config", problems)
+    judged = judge_texts(data, {}, InForce())
+    return judged.in_force.texts, judged.problems
+
+
+def _documents(path: Path) -> dict[str, str]:
+    source = str(path)
+    if path.is_dir():
+        names = [name for name in DOCUMENTS if (path / name).exists()]
+        if not names:
+            problem = Problem("(directory)", f"has none of {', '.join(DOCUMENTS)}")
+            raise ConfigurationError(source, [problem])
+        return {name: read_text(path / name, str(path / name)) for name in names}
+    text = read_text(path, source)
+    kind = kind_of(text, path.name, source)
+    if kind == "fault-config":
+        data, problems = read_config_map(text, source)
+        if problems:
+            raise ConfigurationError(source, problems)
+        return data
+    if kind not in _BY_KIND:
+        raise ConfigurationError(source, [Problem("(file)", "is no fault configuration")])
+    return {_BY_KIND[kind]: text}
