@@ -45,7 +45,7 @@ def read_files(directory: Path | None) -> Files:
         assert directory is not None
         try:
             texts[name] = _read(directory / name)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             continue
         except OSError as error:
             unreadable[name] = error.strerror or str(error)

@@ -41,6 +41,7 @@ _PATIENCE_SECONDS = 1.0
 _KEEP_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
 _LOGGED = 50
+_TOLD = 1000
 _EVENT_BYTES = 1024
 
 
@@ -75,6 +76,7 @@ class FaultConfiguration:
         self._told: frozenset[str] = frozenset()
         self._store_trouble: str | None = None
         self._on_disk = read_kept(state_dir)
+        self._one_by_one = asyncio.Lock()
         self._is_known = asyncio.Event()
         self._kept = asyncio.Event()
         self._to_keep = asyncio.Event()
@@ -96,6 +98,7 @@ class FaultConfiguration:
 
     def begin(self) -> None:
         """Put in force what is known without the store."""
+        log.info("fault configuration: %s", _sources(self._newest))
         self._put_in_force(self._newest)
 
     async def known(self) -> None:
@@ -155,15 +158,17 @@ class FaultConfiguration:
             await self._changed()
 
     async def _changed(self) -> None:
-        judged = self._newest = self._judge(self._newest.in_force)
-        if self._must_be_kept():
-            # Before it is in force: a start must not go back to what was replaced.
-            self._kept.clear()
-            self._to_keep.set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_KEEP_SECONDS):
-                    await self._kept.wait()
-        if judged is self._newest:
+        async with self._one_by_one:
+            # A megabyte of codes takes a while to read, in which events must not wait.
+            judged = await asyncio.to_thread(self._judge, self._newest.in_force)
+            self._newest = judged
+            if self._must_be_kept():
+                # Before it is in force: a start must not go back to what was replaced.
+                self._kept.clear()
+                self._to_keep.set()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_KEEP_SECONDS):
+                        await self._kept.wait()
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
@@ -188,16 +193,24 @@ class FaultConfiguration:
                         log.error("the fault configuration cannot be kept on disk: %s", error)
                     complained = True
                     self._kept.set()
-                    await asyncio.sleep(_AGAIN_SECONDS)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_AGAIN_SECONDS):
+                            await self._to_keep.wait()
+                    self._to_keep.clear()
                 else:
                     complained = False
                     self._on_disk = in_force
             self._kept.set()
 
     def _put_in_force(self, judged: Judged) -> None:
+        if (
+            judged.in_force.places != self._judged.in_force.places
+            or judged.kept != self._judged.kept
+        ):
+            log.info("fault configuration: %s", _sources(judged))
         self._judged = judged
         self._edges.configure(judged.in_force.texts, judged.catalogue)
-        problems = {str(problem): problem for problem in judged.problems}
+        problems = {str(problem): problem for problem in judged.problems[:_TOLD]}
         new = [problem for text, problem in problems.items() if text not in self._told]
         gone = len(self._told - problems.keys())
         self._told = frozenset(problems)
@@ -206,7 +219,7 @@ class FaultConfiguration:
         for problem in new[:_LOGGED]:
             log.warning("%s", problem)
         if len(new) > _LOGGED:
-            log.warning("fault configuration: %d more problems like these", len(new) - _LOGGED)
+            log.warning("fault configuration: %d problems in all", len(judged.problems))
         if not problems:
             log.info("fault configuration: nothing is wrong with it any more")
         if any(problem.place is Place.CONFIG_MAP for problem in new):
@@ -214,8 +227,8 @@ class FaultConfiguration:
 
     def _post(self, problems: Sequence[FaultProblem]) -> None:
         """One Event for all nodes: they find the same, and so give it the same name."""
-        lines = [f"{problem.document}: {problem.problem}" for problem in problems]
-        message = f"{len(lines)} problem(s): {'; '.join(lines)}"
+        lines = (f"{problem.document}: {problem.problem}" for problem in problems)
+        message = f"{len(problems)} problem(s): {'; '.join(lines)}"
         name = hashlib.sha256(f"{self._version} {message}".encode()).hexdigest()[:16]
         now_ms = self._edges.wall_clock()
         self._edges.post(
@@ -231,6 +244,14 @@ class FaultConfiguration:
                 last_ms=now_ms,
             )
         )
+
+
+def _sources(judged: Judged) -> str:
+    """Where each document in force is from, for people."""
+    return ", ".join(
+        f"{key} from {judged.in_force.place_of(key)}{' (kept)' if key in judged.kept else ''}"
+        for key in DOCUMENTS
+    )
 
 
 def _all_of_the_config_map(texts: FaultTexts) -> InForce:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -232,11 +231,9 @@ def _fault_configuration(status: Status) -> Iterator[Metric]:
         "Where a document in force is from: configmap, file, shipped, or kept from before (1).",
         labels=["document", "source"],
     )
-    counts = Counter(problem.document for problem in configuration.problems)
     for document in configuration.documents:
-        counts.setdefault(document.document, 0)
         source.add_metric([document.document, "kept" if document.kept else document.source], 1)
-    for name, count in sorted(counts.items()):
+    for name, count in sorted(configuration.problem_counts.items()):
         problems.add_metric([name], count)
     yield problems
     yield source

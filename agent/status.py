@@ -5,6 +5,7 @@ Times are epoch milliseconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from contract.fault_configuration import Judged
     from contract.observation import Subject
     from dcmi_shim.types import Inventory, StuckCall
+
+_PROBLEMS_SHOWN = 100
 
 
 class Blind(msgspec.Struct, frozen=True):
@@ -148,11 +151,13 @@ class FaultProblemStatus(msgspec.Struct, frozen=True):
 class FaultConfigurationStatus(msgspec.Struct, frozen=True):
     """What faults are judged by. ``digest`` names it in the journal.
 
-    ``trouble`` says why a change would not be noticed now.
+    ``problem_counts`` are by document, and ``problems`` the first hundred of all. ``trouble`` says
+    why a change would not be noticed now.
     """
 
     digest: str
     documents: tuple[FaultDocumentStatus, ...]
+    problem_counts: dict[str, int]
     problems: tuple[FaultProblemStatus, ...]
     trouble: str | None
 
@@ -332,9 +337,11 @@ def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConf
             FaultDocumentStatus(key, judged.in_force.place_of(key).value, key in judged.kept)
             for key in DOCUMENTS
         ),
+        problem_counts=dict.fromkeys(DOCUMENTS, 0)
+        | Counter(problem.document for problem in judged.problems),
         problems=tuple(
             FaultProblemStatus(one.document, one.place.value, one.problem.where, one.problem.what)
-            for one in judged.problems
+            for one in judged.problems[:_PROBLEMS_SHOWN]
         ),
         trouble=trouble,
     )

@@ -232,4 +232,4 @@ def _others(given: Mapping[str, str]) -> Iterator[tuple[str, Problem]]:
                 yield key, Problem("$", what)
         elif key not in DOCUMENTS:
             known = ", ".join([*DOCUMENTS, POLL_INTERVAL_KEY])
-            yield key, Problem("$", f"is not known and has no effect; known here: {known}")
+            yield quoted(key), Problem("$", f"is not known and has no effect; known here: {known}")

@@ -7,7 +7,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from agent.fault_config_files import KEPT_NAME, keep, read_files, read_kept
+from agent.fault_config_files import KEPT_NAME, Files, keep, read_files, read_kept
 from agent.fault_configuration import Edges, FaultConfiguration
 from contract.errors import StoreRefused
 from contract.fault_configuration import DOCUMENTS, FaultTexts, InForce, Place
@@ -254,7 +254,7 @@ async def test_a_link_to_a_file_elsewhere(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    assert read_files(tmp_path / "none").texts == {}
+    assert read_files(tmp_path / "none") == Files()
     (tmp_path / CODES).mkdir()
     (tmp_path / RULES).symlink_to(RULES)
     (tmp_path / SWITCHES).write_bytes(b"\xff")
@@ -264,6 +264,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with (tmp_path / SWITCHES).open("wb") as file:
         file.truncate(11 << 20)
     assert "longer than 10 MiB" in read_files(tmp_path).unreadable[SWITCHES]
+    assert read_files(tmp_path / SWITCHES).unreadable[CODES] == "Not a directory"
 
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
@@ -343,5 +344,5 @@ async def test_many_problems_do_not_flood_the_log(
         await follower.until_problems(CODES)
         await asyncio.sleep(0.05)
     assert len(caplog.records) == 51
-    assert "1951 more problems" in caplog.messages[-1]
+    assert "2001 problems in all" in caplog.messages[-1]
     assert len(follower.posted[0].message.encode()) <= 1024

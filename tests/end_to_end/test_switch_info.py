@@ -135,3 +135,31 @@ def test_no_library(a3: Node, tmp_path: Path) -> None:
     status, _ = a3.stop()
     assert status == 0
     assert a3.logged().count("blind: no usable liblingqu-dcmi.so") == 1
+
+
+def test_another_level_table_is_in_force_at_once(a3: Node) -> None:
+    """Also where the level of the whole stays the same, which upstream would not write (5.3)."""
+    up(a3)
+    a3.emulator.switch_occur(PORT)
+    a3.emulator.switch_occur(OTHER)
+
+    def levels() -> list[str]:
+        entries = switch_info(a3).get("FaultTimeAndLevelMap") or {}
+        return [entry["fault_level"] for _, entry in sorted(entries.items())]
+
+    def give(text: str) -> None:
+        a3.place.write("mindx-dl-fault-config", {"SwitchFaultCode.json": text})
+
+    a3.wait(lambda: levels() == ["Separate", "RestartRequest"], "the shipped levels")
+    lists = {"SeparateFaultCodes": [CODE], "SubHealthFaultCodes": ["[0x00f1fef5,155914,npu,na]"]}
+    give(json.dumps(lists))
+    a3.wait(lambda: levels() == ["Separate", "SubHealthFault"], "the milder one is milder")
+    assert switch_info(a3)["FaultLevel"] == "Separate"
+    give('{"PreSeparateFaultCodes": ["[0x00f1fef5,155912,cpu,na]"]}')
+    a3.wait(lambda: switch_info(a3)["FaultLevel"] == "PreSeparate", "a code without a level is out")
+    assert levels() == ["PreSeparate"]
+    give("[]")
+    a3.wait(lambda: a3.status()["fault_configuration"]["problems"] != [], "it is told")
+    assert levels() == ["PreSeparate"], "what cannot be decoded changes nothing"
+    a3.place.delete("mindx-dl-fault-config")
+    a3.wait(lambda: levels() == ["Separate", "RestartRequest"], "the shipped levels again")

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from agent.device_info import DeviceInfoDocument
 from agent.policy import Input, step
 from agent.render import render
-from agent.state import Acknowledged, ChangeKind, Configured, Released, State
+from agent.state import Acknowledged, Adopted, ChangeKind, Configured, Released, State
 from contract.catalogue import Catalogue, shipped
 from contract.device_info import MANUALLY_SEPARATE_KEY, DeviceInfo, encode, verify_published
 from contract.families import FAMILIES
+from contract.isolation import read_names
 from contract.levels import ChipLevel, most_serious
 from contract.observation import Observation, Subject, chip_subject
 from contract.policies import AUTOFILL_CODE, FAULT_FREQUENCY, DurationPolicy, FrequencyPolicy
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 CHIPS = 2
 CODES = ("80E18005", "80E21007", "81078603", "80ABCDEF", "80E01801", "80C98009")
-LEVELS = (ChipLevel.MANUALLY_SEPARATE_NPU, ChipLevel.SEPARATE_NPU, ChipLevel.SUB_HEALTH_FAULT)
+MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU
+LEVELS = (MANUAL, ChipLevel.SEPARATE_NPU, ChipLevel.SUB_HEALTH_FAULT)
 PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000, 130_000)
 RELEASED_BY_TIME = ("was gone for longer than", "ends as the last one")
 
@@ -147,6 +149,24 @@ class Life:
         isolation = self.made().take_over_isolation(self.stored, self.now, has_journal=True)
         self.operate(list(isolation))
 
+    def lose_everything(self) -> None:
+        """A start without a journal: the document is all there is."""
+        self.state = State(NODE, "boot")
+        self.journal, self.reasons, self.snapshot = [], set(), (0, self.state)
+        made = self.made()
+        isolation = made.take_over_isolation(self.stored, self.now, has_journal=False)
+        remembered = made.take_over(self.stored)
+        self.take([*isolation, *remembered, *answered(*range(CHIPS), at=self.now)])
+        named = frozenset() if self.stored is None else read_names(self.stored.data)
+        told = {
+            item.subject.id
+            for item in isolation
+            if isinstance(item, Adopted) and item.level == MANUAL
+        }
+        assert named is None or named == told
+        again = made.take_over_isolation(self.stored, self.now, has_journal=False)
+        assert again == isolation
+
     def operate(self, inputs: list[Input]) -> None:
         if inputs:
             self.operators = {item.subject.id for item in inputs if isinstance(item, Released)}
@@ -174,6 +194,8 @@ class Life:
                     self.edit,
                     self.notice,
                     self.restart,
+                    self.restart,
+                    self.lose_everything,
                     self.remember,
                     self.configure,
                     self.wait,

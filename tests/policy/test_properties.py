@@ -199,7 +199,7 @@ def test_no_level_without_a_live_reason_and_no_reason_without_a_level(inputs: li
 @MANY
 @given(HISTORIES)
 def test_every_episode_begins_once_and_ends_at_most_once(inputs: list[Input]) -> None:
-    state, live, raised = EMPTY, set[str](), set[str]()
+    state, live, raised = EMPTY, set[str](), set[tuple[str, str]]()
     begun = set[str]()
     for item in inputs:
         state, changes = step(state, [item], time_of(item), shipped())
@@ -218,11 +218,13 @@ def test_every_episode_begins_once_and_ends_at_most_once(inputs: list[Input]) ->
                     assert change.episode in live
                 case ChangeKind.UPGRADED:
                     assert change.episode in live or isinstance(item, Adopted)
-                    raised.add(change.episode)
+                    assert change.upgrade is not None
+                    raised.add((change.episode, change.upgrade.kind))
                 case ChangeKind.RELEASED:
-                    raised.remove(change.episode)
+                    assert change.upgrade is not None
+                    raised.remove((change.episode, change.upgrade.kind))
         assert live == {f.episode for k in state.chips.values() for f in k.faults.values()}
-        assert raised == {up.episode for k in state.chips.values() for up in k.upgrades}
+        assert raised == {(up.episode, up.kind) for k in state.chips.values() for up in k.upgrades}
 
 
 @MANY

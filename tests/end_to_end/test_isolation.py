@@ -1,0 +1,65 @@
+"""A chip that is isolated by a rule, in a real agent: nothing but an operator lets it go."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.end_to_end.node import Node
+
+CHIP = 3
+DEVICE = f"Ascend910-{CHIP}"
+TWICE_A_DAY = "80E01801"
+MILD = "80E21007"
+
+
+def keys(node: Node) -> tuple[str, dict[str, Any]]:
+    """Who is isolated, and why."""
+    data = node.place.read(node.document) or {}
+    return data.get("ManuallySeparateNPU", ""), json.loads(data.get("UpgradeFaultReason", "{}"))
+
+
+@pytest.mark.timeout(90)
+def test_isolation_outlives_all_but_an_operator(node: Node) -> None:
+    node.start()
+    node.healthy()
+    node.emulator.occur(CHIP, TWICE_A_DAY)
+    node.until(lambda now: now.codes(CHIP) == {TWICE_A_DAY}, "the fault is shown")
+    node.emulator.occur(CHIP, TWICE_A_DAY)
+    node.emulator.recover(CHIP, TWICE_A_DAY)
+    node.until(lambda now: not now.faults, "a second event of it was no second occurrence")
+    node.kill()
+    node.start()
+    node.emulator.occur(CHIP + 1, MILD)
+    node.until(lambda now: now.codes(CHIP + 1) == {MILD}, "the driver is listened to again")
+    node.emulator.recover(CHIP + 1, MILD)
+    node.emulator.occur(CHIP, TWICE_A_DAY)
+    node.wait(lambda: keys(node)[0] == DEVICE, "the second one isolates, across a restart")
+    (reason,) = keys(node)[1][DEVICE]
+    assert reason["fault_code"] == TWICE_A_DAY.lower()
+    assert reason["fault_level"] == "ManuallySeparateNPU"
+    assert reason["upgrade_type"] == "FaultFrequency"
+    isolated = keys(node)
+
+    node.emulator.recover(CHIP, TWICE_A_DAY)
+    node.wait(lambda: not node.status()["faults"], "the fault is over")
+    node.kill()
+    node.place.delete(node.document)
+    node.start()
+    node.until(lambda now: now.unhealthy == {DEVICE}, "the document is there again")
+    assert keys(node) == isolated
+    time.sleep(0.5)  # a watch that saw neither the write nor the deletion has nothing to tell
+    node.place.delete(node.document)
+    node.wait(lambda: keys(node) == isolated, "and again")
+
+    data = node.place.read(node.document)
+    assert data is not None
+    node.place.write(node.document, data | {"ManuallySeparateNPU": ""})
+    assert node.until(lambda now: DEVICE in now.free, "an operator releases it") < 1
+    assert keys(node) == ("", {})
+    released = [c for row in node.journal("changes") for c in row if c["kind"] == "released"]
+    assert [change["upgrade"]["code"] for change in released] == [TWICE_A_DAY]
