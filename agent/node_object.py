@@ -159,14 +159,20 @@ class NodeObjectKeeper:
     # What is there.
 
     async def _follow(self) -> NoReturn:
-        async for seen in self._objects.watch_node(self._node):
-            if isinstance(seen, Interrupted):
-                self._failed(f"node {self._node} cannot be watched: {seen.reason}")
-            else:
-                self._works()
-                self._look(seen)
-            self._first_look.set()
-        raise StoreError(f"the watch of node {self._node} ended")
+        while True:
+            try:
+                async for seen in self._objects.watch_node(self._node):
+                    if isinstance(seen, Interrupted):
+                        self._failed(f"node {self._node} cannot be watched: {seen.reason}")
+                    else:
+                        self._works()
+                        self._look(seen)
+                    self._first_look.set()
+            except StoreRefused as error:
+                # Labels are not worth the end of the agent.
+                self._failed(f"node {self._node} cannot be watched: {error}")
+                self._first_look.set()
+            await asyncio.sleep(_REFUSED_SECONDS)
 
     def _look(self, seen: NodeObject) -> None:
         """Take in what the Node says now, and who else wrote keys of ours."""

@@ -306,6 +306,34 @@ def test_what_was_true_at_the_oldest_snapshot_stays_for_replays(tmp_path: Path) 
             assert [row[0] for row in stored_rows(tmp_path)] == kept
 
 
+
+def test_what_was_sent_is_kept_and_what_came_behind_it_is_untold(tmp_path: Path) -> None:
+    with closing(JournalFile(tmp_path / FILE_NAME)) as file:
+        file.write(
+            [
+                Row(1, 1, Kind.EVENTS, "[1]"),
+                Row(2, 1, Kind.REPORTS, "[]"),
+                Row(3, 1, Kind.EVENTS, "[2]"),
+                Row(4, 1, Kind.REPORTS, "[]"),
+                Row(5, 1, Kind.CHANGES, "[]"),
+                Row(6, 1, Kind.SNAPSHOT, "{}"),
+                Row(7, 1, Kind.ACKNOWLEDGED, "[]"),
+                Row(8, 1, Kind.PUBLICATION, "{}"),
+            ]
+        )
+        remembered = read_remembered(tmp_path / FILE_NAME)
+        assert remembered.events == Row(3, 1, Kind.EVENTS, "[2]")
+        assert [row.sequence for row in remembered.untold] == [4, 5, 7]
+        file.prune(older_than_ms=2, max_bytes=1 << 30)
+        assert read_remembered(tmp_path / FILE_NAME).events == remembered.events
+
+
+def test_a_journal_without_sent_events_has_nothing_to_tell(tmp_path: Path) -> None:
+    with closing(JournalFile(tmp_path / FILE_NAME)) as file:
+        file.write([Row(1, 1, Kind.REPORTS, "[]")])
+        assert read_remembered(tmp_path / FILE_NAME).untold == ()
+
+
 def test_a_journal_that_is_too_large_is_pruned(tmp_path: Path) -> None:
     with closing(filled(tmp_path / FILE_NAME, 2000, "x" * 1000)) as file:
         size = (tmp_path / f"{FILE_NAME}-wal").stat().st_size
