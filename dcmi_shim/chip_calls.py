@@ -94,7 +94,7 @@ def init(library: Library) -> Answer:
     if answer not in (UNSUPPORTED, SYMBOL_MISSING):
         return answer, None
     second = library.raw(second_generation.INIT)
-    if second == 0:
+    if second == 0 and library.has(second_generation.CHIPS):
         library.translate = second_generation.call
         return second, second
     return answer, second

@@ -76,6 +76,14 @@ class Library:
 
     def raw(self, name: str, *arguments: object) -> int:
         """``call`` without translation."""
+        found = self._find(name)
+        return SYMBOL_MISSING if found is None else int(found(*arguments))
+
+    def has(self, name: str) -> bool:
+        """Whether the library has ``name``."""
+        return self._find(name) is not None
+
+    def _find(self, name: str) -> Callable[..., int] | None:
         if name not in self._functions:
             try:
                 function = self._library[name]
@@ -84,8 +92,7 @@ class Library:
             else:
                 function.argtypes = self._signatures[name]
                 self._functions[name] = function
-        found = self._functions[name]
-        return SYMBOL_MISSING if found is None else int(found(*arguments))
+        return self._functions[name]
 
 
 def output(kind: type[Output]) -> tuple[Output, int]:

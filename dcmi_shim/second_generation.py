@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INIT = "dcmiv2_init"
+CHIPS = "dcmiv2_get_device_list"
 _SUBSCRIBE = "dcmiv2_subscribe_fault_event"
 _ALL = -1
 _D_DIE = 2
@@ -44,7 +45,7 @@ def call(raw: Callable[..., int], name: str, *arguments: object) -> int:
     """Have ``raw`` call what corresponds to ``name`` of DCMI v1."""
     match name, arguments:
         case "dcmi_get_card_list", (count, cards, room):
-            return raw("dcmiv2_get_device_list", cards, count, room)
+            return raw(CHIPS, cards, count, room)
         case "dcmi_get_device_num_in_card", (_, count):
             return _answer(count, 1)
         case "dcmi_get_device_logic_id", (logic, card, _):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import DriverCallError, DriverNotFound
+from contract.errors import DriverCallError, DriverError, DriverNotFound
 from dcmi_shim.return_codes import (
     SWITCH_MEANINGS,
     SYMBOL_MISSING,
@@ -47,6 +47,9 @@ def _check_dcmi(path: Path, reply: Message) -> None:
         return
     if reply.answer in (UNSUPPORTED, SYMBOL_MISSING):
         second_generation = msgspec.json.decode(reply.value, type=int)
+        if second_generation == 0:
+            lacks = "which speaks DCMI v2 (Ascend 950), has no dcmiv2_get_device_list"
+            raise DriverError(f"{path}, {lacks}: that is not supported yet")
         if reply.answer == second_generation == SYMBOL_MISSING:
             raise DriverNotFound(
                 f"{path} has neither dcmi_init nor dcmiv2_init: it is no DCMI library"
