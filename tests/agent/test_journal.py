@@ -306,7 +306,6 @@ def test_what_was_true_at_the_oldest_snapshot_stays_for_replays(tmp_path: Path) 
             assert [row[0] for row in stored_rows(tmp_path)] == kept
 
 
-
 def test_what_was_sent_is_kept_and_what_came_behind_it_is_untold(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         file.write(
