@@ -12,6 +12,7 @@ import random
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlencode
 
+import aiohttp
 import msgspec
 
 from contract.errors import StoreForbidden, StoreUnavailable
@@ -147,19 +148,22 @@ async def _follow(
                 body = await response.read()
                 raise wire.refusal(response.status, body, f"watch {what}")
             pending = bytearray()
-            async for chunk in response.content.iter_any():
-                pending += chunk
-                if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
-                    continue  # a large frame comes in many pieces
-                *lines, rest = pending.split(b"\n")
-                for line in lines:
-                    if line.strip():
-                        event, version = _event(line, one)
-                        if event is not None:
-                            yield event
-                pending = rest
-                if len(pending) > _LARGEST_FRAME_BYTES:
-                    raise StoreUnavailable("a watch frame is too large")
+            # Proxies cut what is quiet, and where nothing changes not even a bookmark comes: it is
+            # asked anew then from where it was. A server that is gone does not answer that.
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                async for chunk in response.content.iter_any():
+                    pending += chunk
+                    if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
+                        continue  # a large frame comes in many pieces
+                    *lines, rest = pending.split(b"\n")
+                    for line in lines:
+                        if line.strip():
+                            event, version = _event(line, one)
+                            if event is not None:
+                                yield event
+                    pending = rest
+                    if len(pending) > _LARGEST_FRAME_BYTES:
+                        raise StoreUnavailable("a watch frame is too large")
         if loop.time() - began < _SHORTEST_WATCH_SECONDS:
             raise StoreUnavailable("the API server ended the watch at once")
 
