@@ -157,6 +157,21 @@ async def test_it_waits_while_too_little_is_known() -> None:
         assert counts(bench) == {"same": 1}, "what is there now"
 
 
+async def test_what_we_cannot_say_any_more_is_not_compared(bench: Bench) -> None:
+    bench.cluster.change(RIGHT)
+    await asyncio.sleep(1)
+    bench.wanted = None
+    bench.shadow.wake()
+    await asyncio.sleep(1)
+    bench.cluster.change(written(MILDER))
+    await asyncio.sleep(60)
+    assert counts(bench) == {"same": 1}
+    bench.wanted = RIGHT
+    bench.shadow.wake()
+    await asyncio.sleep(10)
+    assert counts(bench) == {"same": 1, "different": 1}
+
+
 def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
     ledger = Ledger(lambda difference, theirs: None)
 
