@@ -40,6 +40,8 @@ _LAST_PAUSE_SECONDS = 5.0
 _INVENTORY_PATIENCE_SECONDS = 10.0
 _RIGHTS_SECONDS = 5.0
 """For how long a server that has just started may not know our rights."""
+_DOCUMENT_FIRST_SECONDS = 0.05
+"""How long Events wait after what they tell of: the document of it is what schedulers wait for."""
 _INPUTS_PER_MARK = 256
 
 _items_decoder = msgspec.json.Decoder(tuple[Item, ...])
@@ -144,6 +146,7 @@ class Events:
             self._under_way = self._backlog.next(now)
             if self._under_way is None:
                 await self._woken(self._backlog.seconds_until_next(now))
+                await asyncio.sleep(_DOCUMENT_FIRST_SECONDS)
                 continue
             event = event_of(self._under_way, self._reporter, await self._chips())
             await self._send(event)

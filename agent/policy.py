@@ -7,6 +7,7 @@ is in ``agent.episodes``, what time does in ``agent.deadlines``, the rules that 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
@@ -91,7 +92,8 @@ def step(
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
-    return deadline_ms_of((known for _, known in state.subjects()), tables, state.settled_at_ms)
+    everything = chain(state.chips.values(), state.others.values())
+    return deadline_ms_of(everything, tables, state.settled_at_ms)
 
 
 def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:

@@ -7,6 +7,7 @@ garbage collector (``gc=False``): there are many of these, and they are built wi
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -199,6 +200,7 @@ _UNKNOWN_CHIP = ChipState()
 _UNKNOWN = SubjectState()
 
 
+@lru_cache(maxsize=4096)
 def subject_of(text: str) -> Subject:
     """The subject that ``str`` made ``text`` of."""
     kind, number, *part = text.split(" ", 2)

@@ -42,6 +42,8 @@ class Cluster:
 
     def __enter__(self) -> Self:
         self.plane.start()
+        for node in self.nodes:  # whose labels the agents keep
+            self.plane.request("POST", "/api/v1/nodes", {"metadata": {"name": node.name}})
         return self
 
     def __exit__(self, *_: object) -> None:

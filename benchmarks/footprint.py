@@ -3,11 +3,13 @@
 ::
 
     python -m benchmarks.footprint [--store directory --store kubernetes] [--seconds 60]
-                                   [--events-per-second 20] [--chips 16 | 8]
+                                   [--events-per-second 20] [--chips 16 | 8] [--chips-in-use 0]
 
 Starts a real ``vigil agent`` on an emulated server (16 chips: a3, 8: a2) with everything that it
-can watch: chips, links by ``hccn_tool``, the BMC by ``ipmitool``, and an a3's switches. Lets it
-settle, and measures over ``--seconds`` idle and as long while faults come and go.
+can watch: chips, links by ``hccn_tool``, the BMC by ``ipmitool``, and an a3's switches; on an API
+server also its Node, whose labels it keeps, a fault configuration, and a pod that has
+``--chips-in-use`` chips, each with a process, which hang detection looks at. Lets it settle, and
+measures over ``--seconds`` idle and as long while faults come and go.
 
 Memory is the proportional set size of the daemon and all processes below it. Processor time is
 that of the daemon and of the children that live through the measurement; what ends meanwhile (tools
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -33,10 +36,14 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from contract.catalogue import shipped_levels
+from contract.fault_codes import FAULT_CODE_KEY
+from contract.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
 from service.pages import LISTEN_NAME
 from tests.parts.controlplane import ControlPlane
+from tests.parts.pods import make as make_pod
 from tests.parts.processes import PartFailed, Running
 
 if TYPE_CHECKING:
@@ -47,6 +54,7 @@ CPU_BUDGET_PERCENT = 0.4
 NOT_IMPORTED = frozenset(("grpc", "rich"))
 """What an agent without their users must not load."""
 
+_NODE = "node-1"
 _PROFILES = {8: "a2", 16: "a3"}
 _CODES = ("80E01801", "80C98008", "80E18402", "80CD8809")
 _START_SECONDS = 60.0
@@ -139,7 +147,7 @@ class Subject:
         self._state_dir = directory / "state"
         driver = directory / "driver"
         place = ("--driver-root", driver, "--state-dir", self._state_dir, "--listen", "127.0.0.1:0")
-        verb = (sys.executable, "-m", "vigil", "agent", "--node-name", "node-1", "--trust-driver")
+        verb = (sys.executable, "-m", "vigil", "agent", "--node-name", _NODE, "--trust-driver")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
         environment["PYTHONPROFILEIMPORTTIME"] = "1"
         tools = driver / IPMITOOL.parent
@@ -207,6 +215,18 @@ def faults(subject: Subject, per_second: float) -> Callable[[], None]:
     return one
 
 
+def furnish(plane: ControlPlane, chips_in_use: int) -> None:
+    """Put on the API server what an agent follows there: its Node, a pod, a fault configuration."""
+    plane.request("POST", "/api/v1/nodes", {"metadata": {"name": _NODE}})
+    codes = {f"{level}Codes": codes for level, codes in shipped_levels().chip.items()}
+    data = {FAULT_CODE_KEY: json.dumps(codes)}
+    path = f"/api/v1/namespaces/{FAULT_CONFIG_NAMESPACE}/configmaps"
+    plane.request("POST", path, {"metadata": {"name": FAULT_CONFIG_NAME}, "data": data})
+    if chips_in_use:
+        names = ",".join(f"Ascend910-{chip}" for chip in range(chips_in_use))
+        make_pod(plane, "train", _NODE, names)
+
+
 def measured(arguments: argparse.Namespace, store: str, directory: Path) -> list[Figures]:
     """Idle and busy figures with one store."""
     with contextlib.ExitStack() as parts:
@@ -215,9 +235,12 @@ def measured(arguments: argparse.Namespace, store: str, directory: Path) -> list
             (directory / "plane").mkdir()
             plane = parts.enter_context(ControlPlane(directory / "plane"))
             options = ["--store", "kubernetes:", "--kubeconfig", str(plane.kubeconfig)]
+            furnish(plane, arguments.chips_in_use)
         subject = parts.enter_context(
             contextlib.closing(Subject(directory / "node", arguments.chips, options))
         )
+        for chip in range(arguments.chips_in_use):
+            subject.emulator.load(chip, processes=[os.getpid()], aicore=50)
         subject.settle()
         rows = [subject.measure(store, "idle", arguments.seconds, lambda: time.sleep(0.5))]
         rate = arguments.events_per_second
@@ -255,6 +278,7 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=stores, help="default: both")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure each")
     parser.add_argument("--events-per-second", type=float, default=20.0, help="0: idle only")
+    parser.add_argument("--chips-in-use", type=int, default=0, help="by a pod (kubernetes only)")
     parser.add_argument("--chips", type=int, default=16, choices=sorted(_PROFILES))
     arguments = parser.parse_args()
     rows = []

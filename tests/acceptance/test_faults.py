@@ -34,10 +34,10 @@ def test_from_event_to_cluster_info(
         wait(lambda: "node-1" in cluster.cluster_info(), "the node is in cluster-info")
         # The sixth write within a second waits until its UpdateTime is not too far ahead.
         for raised in (None, 0, 1_700_000_000):
-            hardware.occur(10, FAULT, raised=raised)
-            assert agent.shows(lambda shown: shown.codes(10) == {FAULT}, "occurred") < 2
-            wait(lambda: cluster.cluster_info()["node-1"].codes(10) == {FAULT}, "merged", 2)
-            hardware.recover(10, FAULT)
+            hardware.occur(10, OTHER, raised=raised)
+            assert agent.shows(lambda shown: shown.codes(10) == {OTHER}, "occurred") < 2
+            wait(lambda: cluster.cluster_info()["node-1"].codes(10) == {OTHER}, "merged", 2)
+            hardware.recover(10, OTHER)
             assert agent.shows(lambda shown: not shown.levels, "recovered") < 2
             wait(lambda: not cluster.cluster_info()["node-1"].levels, "merged", 2)
         hardware.once(4, ONCE)
@@ -64,12 +64,12 @@ def test_lost_events_are_found_by_the_audit(folder: Folder, make_agent: MakeAgen
     (agent.directory / "vigil.toml").write_text("[chip_faults]\naudit_period_seconds = 1\n")
     agent.start()
     agent.up()
-    agent.hardware.list_code(5, FAULT)
-    agent.shows(lambda shown: shown.codes(5) == {FAULT}, "an occurrence without its event", 2.5)
-    agent.hardware.unlist_code(5, FAULT)
+    agent.hardware.list_code(5, OTHER)
+    agent.shows(lambda shown: shown.codes(5) == {OTHER}, "an occurrence without its event", 2.5)
+    agent.hardware.unlist_code(5, OTHER)
     agent.shows(lambda shown: not shown.levels, "a recovery without its event", 2.5)
-    agent.hardware.event(agent.hardware.chips[5].logic, FAULT, 1)
-    agent.shows(lambda shown: shown.codes(5) == {FAULT}, "an event without an occurrence", 1)
+    agent.hardware.event(agent.hardware.chips[5].logic, OTHER, 1)
+    agent.shows(lambda shown: shown.codes(5) == {OTHER}, "an event without an occurrence", 1)
     agent.shows(lambda shown: not shown.levels, "the list says that it is not so", 4)
 
 

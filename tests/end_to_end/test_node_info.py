@@ -89,7 +89,7 @@ def test_a_blind_bmc_after_a_restart_changes_nothing(node: Node, forgets: bool) 
     node.emulator.bmc.fail(0xC1)
     node.emulator.bmc.clear()
     node.start()
-    node.healthy()
+    node.up()
     node.wait(
         lambda: [one["source"] for one in node.status()["blind"]] == ["bmc"], "the BMC is blind"
     )

@@ -272,8 +272,8 @@ def test_two_thousand_events_at_once(folder_node: Node) -> None:
     node = folder_node
     node.start()
     node.healthy()
-    # None that a frequency rule isolates for good.
-    codes = ("80DF8402", "80E18402", "80E3A201", "80CB8002", "80DF8000")
+    # None of them with a frequency rule, which would isolate all chips.
+    codes = ("8C204E00", "80E18402", "80CF8000", "80CB8002", "80E21007")
     for round_ in range(25):
         for chip in range(8):
             for code in codes:

@@ -125,8 +125,9 @@ def test_a_beat_that_may_be_alive_is_watched_first(
 def test_a_beat_that_is_old_stops_nobody(another: Callable[[], Node], place: Place) -> None:
     node = another()
     beat(place, "other-host_0123", 3600.0)
-    begin = time.monotonic()
     node.start()
+    node.up()
+    begin = time.monotonic()
     node.healthy()
     assert time.monotonic() - begin < 2.0
     assert "another agent" not in node.logged()
