@@ -107,6 +107,18 @@ def test_a_subscription_that_never_returns(folder: Folder, make_agent: MakeAgent
     assert "does not return" in agent.status()["driver"]["polling_reason"]
 
 
+def test_a_chip_that_is_cut_up_is_not_supported(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    agent.hardware.write("virtual.10", "2")
+    agent.hardware.list_code(4, FAULT)
+    agent.start()
+    wait(lambda: agent.status()["driver"]["virtual_chips"] == [10], "it is said")
+    time.sleep(1)
+    assert folder.device_info("node-1") is None
+    assert agent.ask("/readyz")[0] == 503
+    assert "npu_vigil_driver_virtual_chips 1.0" in agent.metrics()
+
+
 def test_ten_thousand_events_and_one_that_matters(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
     hardware = agent.hardware

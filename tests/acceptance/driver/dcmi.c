@@ -5,6 +5,7 @@
  *   chips                     one chip a line: card device logic physical
  *   codes.<physical>          one code a line: hex code, listed from, listed until (epoch ms)
  *   health.<physical>         the health word
+ *   virtual.<physical>        how many virtual devices the chip is cut into
  *   answer.<function>[.<id>]  return code
  *   wrong.<function>[.<id>]   the number to answer instead of the right one
  *   slow.<function>[.<id>]    milliseconds before it answers
@@ -336,7 +337,16 @@ int dcmi_get_device_info(int card, int device, int main_command, unsigned int su
                          void *buffer, unsigned int *size)
 {
     CHIP(card, device);
-    long long pod, server = 5;
+    long long pod, cut, server = 5;
+    if (main_command == 52 && sub_command == 1 &&
+        number_in(open_file("r", "virtual.%d", chip.physical), &cut)) {
+        if (*size < 360)
+            return INVALID;
+        memset(buffer, 0, 360);
+        memcpy(buffer, &(unsigned int){(unsigned int)cut}, 4);
+        memcpy((char *)buffer + 208, &(float){24}, 4);
+        return 0;
+    }
     number_in(open_file("r", "server"), &server);
     if (main_command != 12 || sub_command != 1 || !number_in(open_file("r", "pod"), &pod))
         return UNSUPPORTED;
