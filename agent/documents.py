@@ -135,6 +135,7 @@ class Documents:
                 on_first_read=partial(self._first_read, kind, document),
                 on_foreign=partial(self._foreign, document),
                 on_acknowledged=partial(self._acknowledged, kind, document),
+                on_shown=partial(self._is_shown, document),
                 wall_clock=self._desk.wall_clock,
                 progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
             ),
@@ -268,6 +269,11 @@ class Documents:
         self._desk.journal.append([(Kind.PUBLICATION, _text(row))], now_ms)
         acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
         self._desk.verdicts.take([acknowledged])
+
+    def _is_shown(self, document: Made) -> None:
+        """A one-off event of a code that is shown already changes nothing that could be written."""
+        if is_one_off_waiting(self._state(), document.name):
+            self._take_acknowledged(document)
 
     def _take_acknowledged(self, document: Made) -> None:
         now_ms = self._desk.wall_clock()

@@ -15,7 +15,7 @@ from agent.ending import end
 from agent.event_order import is_another, is_before, is_over, is_recent
 from agent.state import CHIP_SOURCE, LINK_SOURCE, ChangeKind, ChipState, Ended, Fault, SubjectState
 from contract.codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
-from contract.observation import Assertion, Observation
+from contract.observation import NODE, Assertion, Observation
 
 
 def observed(known: SubjectState, item: Observation, draft: Draft) -> SubjectState:
@@ -59,25 +59,47 @@ def _absent(
     """One witness takes its word back; with the last one the fault ends.
 
     A driver that tells of links but does not list them is not the last one while the tool may find
-    the link down, which takes it a moment.
+    the link down, which takes it a moment; a tool that is blind takes until it answers again.
     """
-    if held is None or held.once or item.source not in held.said_by:
+    if held is None or held.once:
+        return known
+    waits = not held.said_by and held.doubted_at_ms is None
+    if item.source not in held.said_by and not (waits and item.source == LINK_SOURCE):
         return known
     left = tuple(source for source in held.said_by if source != item.source)
-    tool_may_find_it = (
-        item.source == CHIP_SOURCE
-        and (is_network(item.code) or item.code == UB_PORT_DOWN)
-        and LINK_SOURCE in known.answered
-        and LINK_SOURCE not in known.blind
-    )
-    if not left and not tool_may_find_it:
+    is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code)
+    is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
+    if not left and not is_of_links:
         because = "its source does not list it any more"
         return end(known, item.subject, held, item.seen_at_ms, because, draft)
     doubted_at_ms = held.doubted_at_ms
-    if not left and doubted_at_ms is None:
+    if not left and doubted_at_ms is None and not is_tool_blind:
         doubted_at_ms = item.seen_at_ms
     held = replace(held, witnesses=left, doubted_at_ms=doubted_at_ms)
     return replace(known, faults=known.faults | {held.code: held})
+
+
+def tool_went_blind(known: SubjectState) -> SubjectState:
+    """What waits for the link tool waits until it answers again."""
+    return _doubted_since(known, None)
+
+
+def tool_answered(known: SubjectState, at_ms: int) -> SubjectState:
+    """What waited for the link tool gets a moment more: its word on each link comes now."""
+    return _doubted_since(known, at_ms)
+
+
+def _doubted_since(known: SubjectState, at_ms: int | None) -> SubjectState:
+    changed = {
+        code: replace(fault, doubted_at_ms=at_ms)
+        for code, fault in known.faults.items()
+        if not fault.said_by and not fault.once and _is_of_links(code)
+    }
+    return replace(known, faults=known.faults | changed) if changed else known
+
+
+def _is_of_links(code: str) -> bool:
+    return is_network(code) or code == UB_PORT_DOWN
 
 
 def _occur(

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from agent.adoption import adopt, release
 from agent.deadlines import expire
 from agent.draft import Draft
-from agent.dues import deadline_ms_of, due_ms_of
-from agent.episodes import observed
+from agent.dues import deadline_ms_of, due_ms_of, next_due
+from agent.episodes import observed, tool_answered, tool_went_blind
 from agent.reconfiguration import configured
 from agent.state import (
+    LINK_SOURCE,
     Acknowledged,
     Adopted,
     Blindness,
@@ -156,9 +157,13 @@ def _sooner(
     draft: Draft,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
-    if not isinstance(item, Observation | Adopted):
+    if isinstance(item, SourceAnswered) and item.source == LINK_SOURCE:
+        due = next_due(known, draft.tables, draft.state.settled_at_ms)
+        due_ms = None if due is None else due.at_ms
+    elif not isinstance(item, Observation | Adopted):
         return deadline_ms
-    due_ms = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
+    else:
+        due_ms = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
     if due_ms is None or deadline_ms is None:
         return due_ms if deadline_ms is None else deadline_ms
     return min(due_ms, deadline_ms)
@@ -184,9 +189,13 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
             return known
+        if item.source == LINK_SOURCE:
+            known = tool_went_blind(known)
         return replace(known, blind=known.blind | {item.source: blindness})
     if item.source in known.answered and item.source not in known.blind:
         return known
+    if item.source == LINK_SOURCE:
+        known = tool_answered(known, item.at_ms)
     answered = tuple(sorted({*known.answered, item.source}))
     blind = {source: why for source, why in known.blind.items() if source != item.source}
     return replace(known, answered=answered, blind=blind)

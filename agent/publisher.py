@@ -77,6 +77,7 @@ class Edges:
     ``on_first_read`` gets what was stored at start; nothing is written or deleted before.
     ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
     ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
+    ``on_shown`` says that what is wanted now is what the store shows already: nothing is written.
     """
 
     wanted: Callable[[], Wanted | None]
@@ -87,6 +88,7 @@ class Edges:
     on_first_read: Callable[[Document | None], None]
     on_foreign: Callable[[Document], bool]
     on_acknowledged: Callable[[Document | None, int], None]
+    on_shown: Callable[[], None]
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
 
@@ -181,6 +183,7 @@ class Publisher:
         if due_seconds > 0:
             if reason == "refresh":
                 self.record.waiting = None
+                self._edges.on_shown()
             return _Pause(due_seconds, self._woken)
         now_ms = self._edges.wall_clock()
         stamp, early_seconds = self._stamps.next(now_ms // 1000, _now())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from collectors.base import Need
 from collectors.beliefs import ChipBeliefs, Query
 from collectors.listed import LAG_SECONDS
-from contract.codes import RESET_FINISHED, format_code
+from contract.codes import RESET_FINISHED, code_of
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from contract.observation import (
     Assertion,
@@ -188,7 +188,7 @@ class _Watch:
         raise AssertionError("the driver's events never end")
 
     def _event(self, event: DriverEvent) -> None:
-        code = format_code(event.code)
+        code = code_of(event.code)
         watched = self._chips.get(event.logic_id)
         assertion = _ASSERTIONS.get(event.assertion)
         if watched is None or assertion is None:
@@ -265,7 +265,7 @@ class _Watch:
         try:
             if query is Query.CODES:
                 codes = await self._driver.error_codes(watched.chip)
-                listed = [format_code(code) for code in codes]
+                listed = [code_of(code) for code in codes]
                 reports = beliefs.codes_answered(listed, asked_at, wall_clock())
                 if self._driver.polling_reason is None:
                     watched.due[query] = began + self._audit_period_seconds

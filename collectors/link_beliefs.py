@@ -42,6 +42,11 @@ class LinkBeliefs:
         return frozenset(self._present)
 
     @property
+    def is_new(self) -> bool:
+        """Whether the tool has neither answered nor failed to."""
+        return self._answered is None
+
+    @property
     def blind(self) -> bool:
         """Whether the last answer was none."""
         return self._answered is False

@@ -58,6 +58,8 @@ _PATIENCE_SECONDS = 1.0
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
 _RETRY_SECONDS = 10.0
+_FIRST_DEADLINE_SECONDS = 4.0
+"""Of the first question about a chip: while it hangs, nothing is known of the others' links."""
 
 
 @dataclass
@@ -252,7 +254,7 @@ class _Watch:
         link.beliefs.asked(asked_at)
         link.retry_at = _NEVER
         try:
-            faults = await self._faults(link.chip)
+            faults = await self._faults(link)
         except ToolMissing as error:
             self._lacks_tool(error)
             if self._failure_is_down:
@@ -275,11 +277,14 @@ class _Watch:
             link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self._period_seconds / 2
             await self._slow_round(link)
 
-    async def _faults(self, chip: Chip) -> Mapping[str, bool]:
+    async def _faults(self, link: _Link) -> Mapping[str, bool]:
         """The codes that the tool can tell of, and whether they hold. Raises ``ToolError``."""
+        chip, deadline = link.chip, self._deadline
+        if link.beliefs.is_new:
+            deadline = min(deadline, _FIRST_DEADLINE_SECONDS)
         if self._family != _A5:
-            return {LINK_DOWN: not await self._tool.ask(LINK, chip.physical_id, self._deadline)}
-        ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, self._deadline)
+            return {LINK_DOWN: not await self._tool.ask(LINK, chip.physical_id, deadline)}
+        ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, deadline)
         down = [port for port in ports if not port.up]
         unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
         bonding = sum(port.kind == "ETH" for port in down)

@@ -31,7 +31,7 @@ _CODE = re.compile(r"(?:0x)?([0-9a-f]{8,9})", re.IGNORECASE | re.ASCII)
 
 
 def format_code(value: int) -> str:
-    """The text of a code that the driver gave as a number of 32 bits."""
+    """The text of a code that was given as a number of 32 bits."""
     if not 0 <= value <= _DRIVER_CODE_MAX:
         raise ValueError(f"{value} is no fault code of 32 bits")
     return f"{value:08X}"
@@ -63,7 +63,7 @@ _MADE_UP = {
 
 
 def code_of(number: int) -> str:
-    """The text of a code that a configuration names by its number, however it wrote that.
+    """The text of a code that the driver gives, or a configuration names, by its number.
 
     ``020001002`` keeps the zero that is part of its name (``spec/device-plugin.md`` 2.5). Raises
     ``ValueError`` for a number that no code has.

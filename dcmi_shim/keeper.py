@@ -51,7 +51,7 @@ class DriverSettings:
     call_seconds: float = 0.5
     longest_call_seconds: float = 5.0
     open_seconds: float = 10.0
-    subscribe_seconds: float = 2.0
+    subscribe_seconds: float = 1.0
     probe_seconds: float = 10.0
     retry_first_seconds: float = 0.25
     retry_last_seconds: float = 10.0

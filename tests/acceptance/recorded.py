@@ -14,10 +14,18 @@ if TYPE_CHECKING:
 
     from tests.acceptance.daemons import Agent
 
+_OF_8 = tuple(Chip(n, 0, n, n) for n in range(8))
 PROFILES = {
-    "a2": tuple(Chip(n, 0, n, n) for n in range(8)),
-    "a3": tuple(Chip(n // 2, n % 2, n, n) for n in range(16)),
+    "a2": ("910B3", _OF_8),
+    "a3": ("Ascend910", tuple(Chip(n // 2, n % 2, n, n) for n in range(16))),
+    "910": ("910", _OF_8),
+    "310p": ("310P3", _OF_8),
+    "310": ("310", _OF_8),
 }
+"""Name of the chip and the ids of all."""
+_WITHOUT_EVENTS = ("310p", "310")
+_SUBSCRIBE = "dcmi_subscribe_fault_event"
+_UNSUPPORTED = -8255
 _LINK_DOWN = "81078603"
 _RESET_FINISHED = "8C2FA009"
 _NOT_READY = -8012
@@ -29,13 +37,15 @@ _OF_A_CHIP = (HEALTH, CODES, "dcmi_get_device_chip_info_v2", "dcmi_get_device_ch
 
 def make_hardware(root: Path, profile: str, library: Path, lingqu: Callable[[], Path]) -> Hardware:
     """The hardware of a profile; ``lingqu`` compiles the switch library of an A3."""
-    hardware = Hardware(root, library, PROFILES[profile])
+    name, chips = PROFILES[profile]
+    hardware = Hardware(root, library, chips)
+    hardware.write("name", name)
+    if profile in _WITHOUT_EVENTS:
+        hardware.tell("answer", _SUBSCRIBE, value=_UNSUPPORTED)
     if profile == "a3":
         hardware.become_a3(lingqu())
         hardware.write("pod", "0")
         hardware.write("server", "0")
-    else:
-        hardware.write("name", "910B3")
     return hardware
 
 
@@ -62,6 +72,9 @@ class RecordedNode:
     def stop(self) -> None:
         if self._agent.runs:
             self._agent.stop()
+
+    def kill(self) -> None:
+        self._agent.kill()
 
     def do(self, step: dict[str, Any]) -> None:
         hardware = self._hardware
@@ -182,6 +195,8 @@ def _command(mode: str, value: str) -> str | None:
             return f"echo {shlex.quote(text)} >&2; exit {status}"
         case "busy":
             return "echo 'the tool is busy'; exit 11"
+        case "garbage":
+            return "echo 'link status: sideways, or up, or'; exit 0"
         case "hang":
             return "exec sleep 3600"
         case other:

@@ -81,6 +81,7 @@ class Bench:
         self.refuses = ""
         self.first_read: list[Document | None] = []
         self.acknowledged: list[tuple[str, int]] = []
+        self.shown = 0
         self.before_writes = 0
         self.before_repairs = 0
         self.loses_its_name = False
@@ -100,11 +101,15 @@ class Bench:
                 on_acknowledged=lambda document, revision: self.acknowledged.append(
                     ("" if document is None else document.data["content"], revision)
                 ),
+                on_shown=self.is_shown,
                 wall_clock=lambda: int(time.time() * 1000),
                 progress=lambda: None,
             ),
         )
         self.record = self.publisher.record
+
+    def is_shown(self) -> None:
+        self.shown += 1
 
     async def before_repair(self) -> None:
         self.before_repairs += 1
@@ -191,6 +196,15 @@ async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -
             ("first", "acknowledged"): 1,
             ("change", "acknowledged"): 1,
         }
+
+
+async def test_what_changes_nothing_that_is_written_is_said_to_be_shown(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
+        before = bench.shown
+        bench.say("healthy")
+        await until(lambda: bench.shown > before, "it is shown already")
+        assert len(bench.store.written) == 1
 
 
 async def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ class Node:
                 on_first_read=lambda document: None,
                 on_foreign=lambda document: False,
                 on_acknowledged=lambda document, revision: self.acknowledged.append(document),
+                on_shown=lambda: None,
                 wall_clock=lambda: int(time.time() * 1000),
                 progress=lambda: None,
             ),

@@ -12,11 +12,11 @@ from agent.policy import next_deadline_ms, step
 from agent.state import ChangeKind, Fault, State, believed
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
-from contract.observation import Assertion, SourceAnswered, SourceBlind, chip_subject
+from contract.observation import NODE, Assertion, SourceAnswered, SourceBlind, chip_subject
 from tests.policy.builders import SOURCE, TOOL, T, after, changes, healthy, seen
 
 if TYPE_CHECKING:
-    from contract.observation import Observation
+    from contract.observation import Observation, Subject
 
 OCCUR, RECOVER, ONCE = Assertion.OCCUR, Assertion.RECOVER, Assertion.ONCE
 PRESENT, ABSENT = Assertion.PRESENT, Assertion.ABSENT
@@ -67,13 +67,44 @@ def test_lost_recovery_ends_it_when_both_take_it_back() -> None:
     assert not down(after(state, [driver(ABSENT, T + 9_000), tool(ABSENT, T + 15_000)]))
 
 
-@pytest.mark.parametrize("blind", [False, True])
-def test_without_a_tool_the_driver_decides_alone(blind: bool) -> None:
-    state = after(healthy(), [SourceBlind(TOOL, LINK, T, "not there")] if blind else [])
-    state = after(state, [driver(OCCUR, T + 1)])
+def test_without_a_tool_the_driver_decides_alone() -> None:
+    state = after(healthy(), [driver(OCCUR, T + 1)])
     assert down(state)
-    assert not down(after(state, [driver(ABSENT, T + 3_000)]))
-    assert not down(after(state, [driver(RECOVER, T + 3_000)]))
+    state = after(state, [driver(ABSENT, T + 3_000)])
+    assert down(state), "the tool may not have been asked yet"
+    assert not down(after(state, [], T + 3_000 + DOUBT_MS))
+    assert not down(after(state, [driver(RECOVER, T + 4_000)]))
+
+
+@pytest.mark.parametrize("subject", [LINK, NODE], ids=["for this chip", "not there"])
+def test_a_blind_tool_takes_nothing_away(subject: Subject) -> None:
+    """A driver that tells of links and does not list them is believed until the tool answers."""
+    state = after(healthy(), [SourceBlind(TOOL, subject, T, "no answer")])
+    state = after(state, [driver(OCCUR, T + 1)])
+    state = after(state, [driver(ABSENT, T + 3_000)])
+    assert down(after(state, [], T + 19_000))
+    assert not down(after(state, [driver(RECOVER, T + 19_000)]))
+    level = after(state, [], T + 21_000).chips[0].upgrades
+    assert [upgrade.level for upgrade in level] == ["PreSeparateNPU"], "its rule goes on"
+    state = after(state, [SourceAnswered(TOOL, LINK, T + 50_000)])
+    assert down(after(state, [tool(PRESENT, T + 51_000)], T + 90_000))
+    assert down(state)
+    assert not down(after(state, [], T + 50_000 + DOUBT_MS))
+
+
+def test_a_tool_that_was_not_there_for_a_while() -> None:
+    """It answered about this chip before, so that it answers again is news by its words alone."""
+    state = after(with_tool(), [SourceBlind(TOOL, NODE, T, "not there")])
+    state = after(state, [driver(OCCUR, T + 1), driver(ABSENT, T + 3_000)])
+    state = after(state, [SourceAnswered(TOOL, NODE, T + 15_000)])
+    assert down(after(state, [tool(PRESENT, T + 15_000)], T + 19_000))
+    assert not down(after(state, [tool(ABSENT, T + 15_000)]))
+
+
+def test_a_tool_that_goes_blind_while_it_is_waited_for() -> None:
+    state = after(with_tool(), [driver(OCCUR), driver(ABSENT, T + 2_000)])
+    state = after(state, [SourceBlind(TOOL, LINK, T + 7_000, "no answer")])
+    assert down(after(state, [], T + 60_000))
 
 
 def test_link_that_the_driver_lists_stays_though_the_tool_finds_it_up() -> None:

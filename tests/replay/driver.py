@@ -39,33 +39,33 @@ _RECOVER, _OCCUR, _ONCE = 0, 1, 2
 _SUPER_POD = SuperPod(
     sdid=0, size=384, super_pod_id=0, server_index=0, chassis_id=0, super_pod_type=0
 )
-PROFILES = {
-    "a2": Inventory(
-        chips=tuple(Chip(n, n, n, 0) for n in range(8)),
-        family="Ascend910B",
-        chip_name="910B3",
-        board_id=None,
-        driver_version="24.1.rc3",
-        super_pod=None,
-        library="recording",
-    ),
-    "a3": Inventory(
-        chips=tuple(Chip(n, n, n // 2, n % 2) for n in range(16)),
-        family="Ascend910A3",
-        chip_name="Ascend910",
-        board_id=None,
-        driver_version="25.5.0",
-        super_pod=_SUPER_POD,
-        library="recording",
-    ),
-}
 
-_FACTS = {
-    "a2": NodeFacts(20, 65_536, None, ("",), dict.fromkeys(range(8), 0)),
-    "a3": NodeFacts(
-        24, 65_536, None, ("",), {n: (n // 2 << 2 | n % 2) << 16 | n for n in range(16)}
-    ),
+
+def _server(
+    family: str, name: str, version: str, chips: int, per_card: int = 1, pod: SuperPod | None = None
+) -> Inventory:
+    return Inventory(
+        chips=tuple(Chip(n, n, n // per_card, n % per_card) for n in range(chips)),
+        family=family,
+        chip_name=name,
+        board_id=None,
+        driver_version=version,
+        super_pod=pod,
+        library="recording",
+    )
+
+
+PROFILES = {
+    "a2": _server("Ascend910B", "910B3", "24.1.rc3", 8),
+    "a3": _server("Ascend910A3", "Ascend910", "25.5.0", 16, 2, _SUPER_POD),
+    "910": _server("Ascend910", "910", "24.1.rc3", 8),
+    "310p": _server("Ascend310P", "310P3", "24.1.rc3", 8),
+    "310": _server("Ascend310", "310", "24.1.rc3", 8),
 }
+_WITHOUT_EVENTS = ("310p", "310")
+
+_OF_8 = NodeFacts(20, 65_536, None, ("",), dict.fromkeys(range(8), 0))
+_OF_A3 = NodeFacts(24, 65_536, None, ("",), {n: (n // 2 << 2 | n % 2) << 16 | n for n in range(16)})
 
 
 class RecordedDriver:
@@ -80,7 +80,9 @@ class RecordedDriver:
 
     def __init__(self, profile: str, wall_clock: Callable[[], int]) -> None:
         self._inventory = PROFILES[profile]
-        self._facts = _FACTS[profile]
+        self._facts = _OF_A3 if profile == "a3" else _OF_8
+        if profile in _WITHOUT_EVENTS:
+            self.polling_reason = "this family has none"
         self._wall_clock = wall_clock
         self._settings = DriverSettings()
         self._events: asyncio.Queue[DriverEvent | DriverGap] = asyncio.Queue()
@@ -168,7 +170,7 @@ class RecordedDriver:
         chip = step["chip"]
         match step["do"]:
             case "occur":
-                self._occur(chip, step["code"], Severity(step["severity"]))
+                self._occur(chip, step["code"], _severity(step["severity"]))
             case "recover":
                 self._send(chip, step["code"], None, _RECOVER)
                 self._later(UNLISTED_AFTER_SECONDS, self._unlist, chip, step["code"])
@@ -212,7 +214,7 @@ class RecordedDriver:
             case other:
                 raise AssertionError(f"the recorded driver cannot {other}")
 
-    def _occur(self, chip: int, code: str, severity: Severity) -> None:
+    def _occur(self, chip: int, code: str, severity: Severity | None) -> None:
         self._numbered(chip, code)
         self._send(chip, code, severity, _OCCUR)
         self._later(LISTED_AFTER_SECONDS, self._list, chip, code)
@@ -233,6 +235,8 @@ class RecordedDriver:
         self._serials[chip, code] = self._last_serial
 
     def _send(self, chip: int, code: str, severity: Severity | None, assertion: int) -> None:
+        if self.polling_reason is not None:
+            return
         now_ms = self._wall_clock()
         self._events.put_nowait(
             DriverEvent(

@@ -179,6 +179,7 @@ class NodePlayer:
                 on_acknowledged=lambda _, revision: self._take(
                     [Acknowledged(document.name, revision, self.wall_clock())]
                 ),
+                on_shown=lambda: None,
                 wall_clock=self.wall_clock,
                 progress=lambda: None,
             ),

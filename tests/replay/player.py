@@ -75,6 +75,12 @@ def recorded(name: str) -> dict[str, Any]:
     return recording
 
 
+def ends_ms(recording: dict[str, Any]) -> int:
+    """When the last thing is seen of ``recording``, which is the real program's or one of ours."""
+    seen = recording.get("observed") or recording["expected"]
+    return int(seen[-1]["at_ms"])
+
+
 async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECONDS) -> Played:
     """What we do when the steps of ``recording`` happen, and for ``settle_seconds`` after them."""
     with tempfile.TemporaryDirectory(prefix="npu-vigil-") as place:
@@ -130,7 +136,7 @@ class Player:
             await self._until(step["at_ms"] / 1000)
             await self._do(step)
         await asyncio.sleep(settle_seconds)
-        await self._until(self._recording["observed"][-1]["at_ms"] / 1000)
+        await self._until(ends_ms(self._recording) / 1000)
         await self._end()
 
     def _at_ms(self) -> int:
@@ -153,8 +159,7 @@ class Player:
             case "start-agent":
                 await self._start()
             case "stop-agent":
-                assert step["signal"] == "SIGTERM", step
-                await self._end()
+                await (self._kill() if step["signal"] == "SIGKILL" else self._end())
             case "api-server":
                 self.cluster.do(step["action"])
             case "configmap":
@@ -203,6 +208,14 @@ class Player:
             self._stop()
             assert await self._life == 0
             self._life = None
+
+    async def _kill(self) -> None:
+        """End a life without a word; its journal has what it was given."""
+        assert self._life is not None
+        self._life.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._life
+        self._life = None
 
     def _take_stop(self, told: Callable[[], object]) -> None:
         self._stop = told

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Changed, Deleted, Document, Listed, Selection
-from tests.replay.player import OPERATOR, Shown
+from tests.replay.player import OPERATOR, Shown, ends_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,9 @@ class Machine(Protocol):
     def stop(self) -> None:
         """Tell the agent to end, and wait for it. One that does not run is no error."""
 
+    def kill(self) -> None:
+        """End the agent without a word."""
+
 
 @dataclass
 class RealPlay:
@@ -70,6 +73,7 @@ class RealPlay:
     _by_operator: list[tuple[dict[str, str], dict[str, str]]] = field(default_factory=list)
     _begin_ms: int = 0
     _is_running: bool = False
+    _is_api_server_up: bool = True
 
     async def run(self) -> list[Shown]:
         """What was published, with its times as if it were the recording's."""
@@ -86,7 +90,7 @@ class RealPlay:
             for step in steps[start + 1 :]:
                 await self._until(step["at_ms"])
                 await self._do(step)
-            last_ms = self.recording["observed"][-1]["at_ms"]
+            last_ms = ends_ms(self.recording)
             await self._until(max(steps[-1]["at_ms"] + _SETTLED_MS, last_ms))
         finally:
             await asyncio.to_thread(self.machine.stop)
@@ -105,6 +109,8 @@ class RealPlay:
 
     async def _started(self) -> None:
         """Wait for the first document; on a machine that is busy the rest begins later."""
+        if not self._is_api_server_up:
+            return
         begun_ms = _now_ms()
         while all(one.by == OPERATOR for one in self.shown):
             assert _now_ms() - begun_ms < _START_LIMIT_MS, "there is no first document"
@@ -119,7 +125,9 @@ class RealPlay:
                     self.machine.start()
             case "stop-agent":
                 self._is_running = False
-                await asyncio.to_thread(self.machine.stop)
+                await asyncio.to_thread(
+                    self.machine.kill if step["signal"] == "SIGKILL" else self.machine.stop
+                )
             case "file":
                 content = step["content"]
                 text = content if isinstance(content, str) else json.dumps(content)
@@ -130,6 +138,8 @@ class RealPlay:
                 if self.elsewhere is None:
                     raise CannotPlay(f"a directory has no {step['do']}")
                 await asyncio.to_thread(self.elsewhere, step, self.machine.name)
+                if step["do"] == "api-server":
+                    self._is_api_server_up = step["action"] != "stop"
             case _:
                 self.machine.do(step)
 

@@ -4,6 +4,7 @@ a real API server, real time. They run side by side, each with a node of its own
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,13 +13,12 @@ from contract.levels import Severity
 from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
 from stores.address import open_store
-from stores.base import Event, Involved
 from tests.compatibility import Difference, unlisted
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster
-from tests.parts import pods
 from tests.replay.beside import missing_events
 from tests.replay.comparison import compared
+from tests.replay.on_cluster import do, events_of
 from tests.replay.player import recorded
 from tests.replay.real import CannotPlay, RealPlay
 
@@ -60,6 +60,9 @@ class EmulatedNode:
             status, _ = self._node.stop()
             assert status == 0
 
+    def kill(self) -> None:
+        raise CannotPlay("none of these is killed")
+
     def do(self, step: dict[str, Any]) -> None:
         emulator = self._node.emulator
         match step["do"]:
@@ -86,42 +89,15 @@ class EmulatedNode:
                 raise CannotPlay(f"this hardware cannot {other}")
 
 
-def events_of(plane: ControlPlane, node: str) -> list[Event]:
-    """The Events of one node, as far as they are compared."""
-    items = plane.request("GET", "/api/v1/namespaces/kube-system/events")["items"]
-    return [
-        Event(
-            namespace="kube-system",
-            name=item["metadata"]["name"],
-            involved=Involved(item["involvedObject"]["kind"], item["involvedObject"]["name"]),
-            normal=item["type"] == "Normal",
-            reason=item["reason"],
-            action=item["action"],
-            message=item["message"],
-            first_ms=0,
-            last_ms=0,
-            count=item.get("count") or 1,
-        )
-        for item in items
-        if item["source"].get("host") == node
-    ]
-
-
 async def play(plane: ControlPlane, name: str, node: Node, gate: asyncio.Lock) -> list[Difference]:
     """Play one recording on ``node``: what differs, and is not in the table."""
     recording = recorded(name)
 
-    def do(step: dict[str, Any], on_node: str) -> None:
-        assert step["do"] == "pod"
-        if step["action"] == "delete":
-            pods.delete(plane, step["name"])
-            return
-        told = dict(step["annotations"])
-        pods.make(plane, step["name"], on_node, annotations=told)
-
     store = open_store("kubernetes:", plane.kubeconfig)
     try:
-        shown = await RealPlay(recording, EmulatedNode(node), store, do, gate=gate).run()
+        shown = await RealPlay(
+            recording, EmulatedNode(node), store, partial(do, plane), gate=gate
+        ).run()
     finally:
         await store.close()
     events = [row["event"] for row in recording["observed"] if "event" in row]

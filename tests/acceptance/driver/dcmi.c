@@ -5,6 +5,7 @@
  *   chips                     one chip a line: card device logic physical
  *   codes.<physical>          one code a line: hex code, listed from, listed until (epoch ms)
  *   health.<physical>         the health word
+ *   virtual.<physical>        how many virtual devices the chip is cut into
  *   answer.<function>[.<id>]  return code
  *   wrong.<function>[.<id>]   the number to answer instead of the right one
  *   slow.<function>[.<id>]    milliseconds before it answers
@@ -16,7 +17,11 @@
  *
  * <id> is the logic id, or the card id where the function takes only a card. Two calls at a time
  * in one process leave the file "concurrent". NO_CHIP_INFO_V2, NO_MAINBOARD, NO_SUBSCRIBE, NO_INIT,
- * SECOND_GENERATION leave symbols out.
+ * SECOND_GENERATION leave symbols out. What other libraries do differently:
+ *
+ *   OPTIONAL_ANSWER=<code>    functions that not every library has are there, and all answer this
+ *   TURNED_CODES              the list of codes has another order at each call
+ *   A_THREAD_FOR_EACH_EVENT   several may call the handler at a time
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -282,6 +287,22 @@ int dcmi_get_device_chip_info(int card, int device, struct chip_info *info)
     return 0;
 }
 
+#ifdef OPTIONAL_ANSWER
+#define OPTIONAL(name) int name(void) { return OPTIONAL_ANSWER; }
+OPTIONAL(dcmi_get_device_chip_info_v2)
+OPTIONAL(dcmi_get_mainboard_id)
+OPTIONAL(dcmi_get_device_die_v2)
+OPTIONAL(dcmi_get_device_hbm_info)
+OPTIONAL(dcmi_get_device_ip)
+OPTIONAL(dcmi_get_device_network_health)
+OPTIONAL(dcmi_get_device_pcie_info_v2)
+OPTIONAL(dcmi_get_device_resource_info)
+OPTIONAL(dcmi_get_device_utilization_rate)
+OPTIONAL(dcmi_get_product_type)
+#define NO_CHIP_INFO_V2
+#define NO_MAINBOARD
+#endif
+
 #ifndef NO_CHIP_INFO_V2
 int dcmi_get_device_chip_info_v2(int card, int device, struct chip_info_v2 *info)
 {
@@ -316,7 +337,16 @@ int dcmi_get_device_info(int card, int device, int main_command, unsigned int su
                          void *buffer, unsigned int *size)
 {
     CHIP(card, device);
-    long long pod, server = 5;
+    long long pod, cut, server = 5;
+    if (main_command == 52 && sub_command == 1 &&
+        number_in(open_file("r", "virtual.%d", chip.physical), &cut)) {
+        if (*size < 360)
+            return INVALID;
+        memset(buffer, 0, 360);
+        memcpy(buffer, &(unsigned int){(unsigned int)cut}, 4);
+        memcpy((char *)buffer + 208, &(float){24}, 4);
+        return 0;
+    }
     number_in(open_file("r", "server"), &server);
     if (main_command != 12 || sub_command != 1 || !number_in(open_file("r", "pod"), &pod))
         return UNSUPPORTED;
@@ -352,6 +382,15 @@ int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int 
             list[filled++] = code;
     if (file)
         fclose(file);
+#ifdef TURNED_CODES
+    static unsigned int turns;
+    turns++;
+    for (unsigned int turn = 0; filled && turn < turns % filled; turn++) {
+        unsigned int first = list[0];
+        memmove(list, list + 1, (filled - 1) * sizeof *list);
+        list[filled - 1] = first;
+    }
+#endif
     *count = (int)filled;
     WRONG(chip.logic, *count);
     return 0;
@@ -361,6 +400,28 @@ int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int 
 static void (*deliver)(struct event *);
 static FILE *events;
 static int subscribed;
+
+#ifdef A_THREAD_FOR_EACH_EVENT
+static void *deliver_one(void *event)
+{
+    deliver(event);
+    free(event);
+    return NULL;
+}
+
+static void hand_over(struct event *event)
+{
+    pthread_t thread;
+    struct event *own = malloc(sizeof *own);
+    if (!own)
+        return;
+    *own = *event;
+    if (pthread_create(&thread, NULL, deliver_one, own) || pthread_detach(thread))
+        deliver_one(own);
+}
+#else
+static void hand_over(struct event *event) { deliver(event); }
+#endif
 
 static void *dispatch(void *unused)
 {
@@ -396,7 +457,7 @@ static void *dispatch(void *unused)
         /* A long name fills the field and has no end. */
         memcpy(event.fault.name, name, strnlen(name, sizeof event.fault.name));
         memset(event.fault.information, 0xee, sizeof event.fault.information);
-        deliver(&event);
+        hand_over(&event);
         memset(&event, 0x5a, sizeof event);
     }
     return NULL;

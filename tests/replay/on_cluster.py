@@ -1,0 +1,51 @@
+"""What only an API server has, for recordings that are played for real."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stores.base import Event, Involved
+from tests.parts import pods
+
+if TYPE_CHECKING:
+    from tests.parts.controlplane import ControlPlane
+
+ONLY_THERE = frozenset({"pod", "node", "api-server"})
+"""Steps that a directory cannot have."""
+
+
+def do(plane: ControlPlane, step: dict[str, Any], node: str) -> None:
+    """Do a step about pods, the Node or the API server now."""
+    match step["do"], step["action"]:
+        case "pod", "delete":
+            pods.delete(plane, step["name"])
+        case "pod", _:
+            pods.make(plane, step["name"], node, annotations=dict(step["annotations"]))
+        case "node", _:
+            metadata = {key: step[key] for key in ("labels", "annotations") if key in step}
+            plane.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": metadata})
+        case "api-server", "stop":
+            plane.stop_apiserver()
+        case "api-server", _:
+            plane.start_apiserver()
+
+
+def events_of(plane: ControlPlane, node: str) -> list[Event]:
+    """The Events of one node, as far as they are compared."""
+    items = plane.request("GET", "/api/v1/namespaces/kube-system/events")["items"]
+    return [
+        Event(
+            namespace="kube-system",
+            name=item["metadata"]["name"],
+            involved=Involved(item["involvedObject"]["kind"], item["involvedObject"]["name"]),
+            normal=item["type"] == "Normal",
+            reason=item["reason"],
+            action=item["action"],
+            message=item["message"],
+            first_ms=0,
+            last_ms=0,
+            count=item.get("count") or 1,
+        )
+        for item in items
+        if item["source"].get("host") == node
+    ]

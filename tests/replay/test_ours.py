@@ -1,0 +1,23 @@
+"""Recordings of our own: what the real program was not recorded with, and what the specification
+says of it, less its defects. ``tests.acceptance.play`` plays them for real."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.replay.moments import surprises
+from tests.replay.player import play
+from tests.vectors import VECTORS
+
+FILES = sorted((VECTORS / "device-plugin/ours").glob("*.json"))
+
+
+@pytest.mark.looptime(resolution=2**-20)
+@pytest.mark.parametrize("name", [file.stem for file in FILES])
+async def test_ours(name: str) -> None:
+    recording = json.loads((VECTORS / f"device-plugin/ours/{name}.json").read_text())
+    shown = [(one.at_ms, one.data) for one in (await play(recording)).shown]
+    found = surprises(recording, shown)
+    assert not found, "\n".join(found)
