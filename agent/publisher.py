@@ -183,7 +183,7 @@ class Publisher:
                 self.record.waiting = None
             return _Pause(due_seconds, self._woken)
         now_ms = self._edges.wall_clock()
-        stamp, early_seconds = self._stamps.next(now_ms // 1000, _now())
+        stamp, early_seconds = self._stamps.next(now_ms, _now())
         if early_seconds > 0 and wanted.stamped is not None:
             return _Pause(early_seconds, self._woken)
         committed = await self._committed(wanted)
@@ -298,6 +298,7 @@ class Publisher:
         if write.document is not None:
             self._shown = msgspec.structs.replace(write.document, version=version)
             self._stamps.saw(write.stamp)
+            self._stamps.wrote(_now())
         self._unsure = None
         self._works_again()
         self.record.acknowledged(write.reason, write.lag, write.begun_ms, self._edges.wall_clock())
