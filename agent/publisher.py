@@ -21,7 +21,7 @@ from agent.publication import Lag, Publication
 from agent.stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from stores.backoff import Backoff
-from stores.base import Changed, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,6 +40,8 @@ _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 _REFUSED_SECONDS = 10.0
 _WATCH_AGAIN_SECONDS = 30.0
+_UNSEEN_SECONDS = 0.5
+"""How long a watch may take to show what was acknowledged, before it is read instead."""
 _FOREIGN_WRITES = 3
 _FOREIGN_WINDOW_SECONDS = 60.0
 _CONFLICT_SECONDS = 600.0
@@ -138,6 +140,8 @@ class Publisher:
         self._unsure: _Write | None = None
         self._acknowledged: _Write | None = None
         self._acknowledged_at = 0.0
+        self._watched_version: str | None = None
+        self._is_unseen = False
         self._foreign_at: deque[float] = deque(maxlen=_FOREIGN_WRITES + 1)
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
@@ -181,7 +185,10 @@ class Publisher:
         if due_seconds > 0:
             if reason == "refresh":
                 self.record.waiting = None
-            return _Pause(due_seconds, self._woken)
+            unseen_seconds = self._unseen_seconds()
+            if unseen_seconds <= 0:
+                return await self._read()
+            return _Pause(min(due_seconds, unseen_seconds), self._woken)
         now_ms = self._edges.wall_clock()
         stamp, early_seconds = self._stamps.next(now_ms, _now())
         if early_seconds > 0 and wanted.stamped is not None:
@@ -226,6 +233,13 @@ class Publisher:
         if not _same(self._shown, self._acknowledged.document):
             return "repair", 0.0
         return "refresh", max(0.0, self._acknowledged_at + wanted.refresh_seconds - _now())
+
+    def _unseen_seconds(self) -> float:
+        """For how long a watch may still show the last write. Who deletes a document at once may
+        leave it nothing to show, and a watch may have been interrupted."""
+        if not self._is_unseen:
+            return math.inf
+        return self._acknowledged_at + _UNSEEN_SECONDS - _now()
 
     # Requests.
 
@@ -279,6 +293,7 @@ class Publisher:
             self._read_again = True
             return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
         before, self._shown = self._shown, shown
+        self._is_unseen = False
         if shown is not None:
             self._stamps.saw(self._edges.stamp_of(shown))
         if not self._was_read:
@@ -300,6 +315,7 @@ class Publisher:
             self._stamps.saw(write.stamp)
             self._stamps.wrote(_now())
         self._unsure = None
+        self._is_unseen = version != self._watched_version
         self._works_again()
         self.record.acknowledged(write.reason, write.lag, write.begun_ms, self._edges.wall_clock())
         self._agree(write)
@@ -386,10 +402,17 @@ class Publisher:
             shown = next(iter(event.documents), None)
         else:
             shown = event.document if isinstance(event, Changed) else None
-        for write in (self._flying, self._acknowledged):
-            if write is not None and _same(shown, write.document):
-                return
-        if shown is not None or self._shown is not None:
+        self._watched_version = "" if shown is None else shown.version
+        if self._flying is not None:
+            # What the request replaces may be shown late; anything else, nobody would see later.
+            was_there = "" if self._shown is None else self._shown.version
+            if not _same(shown, self._flying.document) and (
+                self._watched_version != was_there or isinstance(event, Deleted)
+            ):
+                self._look_again()
+        elif self._acknowledged is not None and _same(shown, self._acknowledged.document):
+            self._is_unseen = False
+        elif shown is not None or self._shown is not None:
             self._look_again()
 
     def _look_again(self) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent import publisher as publisher_module
 from agent.publisher import Edges, Publisher, Wanted, absent
 from contract.errors import DocumentError, StoreError, StoreUnavailable
-from stores.base import Document
+from stores import directory_files as files
+from stores.base import Changed, Deleted, Document, Listed
 from stores.directory import DirectoryStore
 
 if TYPE_CHECKING:
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from stores.base import Selection, WatchEvent
 
 SPACE, NAME = "kube-system", "mindx-dl-deviceinfo-n"
 LABELS = {"mx-consumer-cim": "true"}
@@ -28,6 +34,8 @@ class TroubledStore(DirectoryStore):
 
     error: StoreError | None = None
     loses_answers = False
+    vanishes = False
+    """Somebody deletes what is put before anybody else can look at it."""
     delay_seconds = 0.0
     get_delay_seconds = 0.0
 
@@ -52,6 +60,9 @@ class TroubledStore(DirectoryStore):
         await asyncio.sleep(self.delay_seconds)
         version = await super().put(document, expected=expected)
         self.written.append(document)
+        if self.vanishes:
+            self.vanishes = False
+            files.document_path(self._root, SPACE, NAME).unlink()
         if self.loses_answers:
             self.loses_answers = False
             raise StoreUnavailable("connection reset")
@@ -71,8 +82,8 @@ class TroubledStore(DirectoryStore):
 class Bench:
     """One publisher with what it wants to say."""
 
-    def __init__(self, root: Path) -> None:
-        self.store = TroubledStore(f"directory:{root}", root)
+    def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
+        self.store = store(f"directory:{root}", root)
         self.foreign = DirectoryStore(f"directory:{root}", root)
         self.content: str | None = "healthy"
         """What is wanted: empty for no document, ``None`` for what is there."""
@@ -158,8 +169,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(root: Path) -> AsyncIterator[Bench]:
-    bench = Bench(root)
+async def running(place: Path | Bench) -> AsyncIterator[Bench]:
+    bench = place if isinstance(place, Bench) else Bench(place)
     task = asyncio.create_task(bench.publisher.run())
     try:
         yield bench
@@ -302,6 +313,55 @@ async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> N
         assert bench.record.foreign_writes == 1
         await bench.foreign.delete(SPACE, NAME)
         assert await bench.shows("healthy") < 1
+
+
+async def test_a_deletion_that_no_watch_can_show_is_repaired_within_a_second(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        bench.store.vanishes = True
+        await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
+        begin = time.monotonic()
+        assert await bench.stored() == {}
+        await bench.noticed(1)
+        await bench.shows("healthy")
+        assert time.monotonic() - begin < 1
+        await asyncio.sleep(0.7)
+        assert len(bench.store.written) == 2
+
+
+class EarlyWatch(TroubledStore):
+    """A store whose watch shows things before the answer to a write comes."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(url, root)
+        self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:  # noqa: ARG002
+        yield Listed(())
+        while True:
+            yield await self.events.get()
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        version = await super().put(document, expected=expected)
+        shown = msgspec.structs.replace(document, version=version)
+        self.events.put_nowait(Changed(shown))
+        if len(self.written) == 1:
+            await self.delete(SPACE, NAME)
+            self.events.put_nowait(Deleted(SPACE, NAME))
+        await asyncio.sleep(0.05)
+        return version
+
+
+async def test_a_deletion_before_the_answer_to_the_first_write_is_repaired_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "_UNSEEN_SECONDS", math.inf)
+    bench = Bench(tmp_path, EarlyWatch)
+    async with running(bench):
+        await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
+        await bench.noticed(1)
+        await bench.shows("healthy")
 
 
 async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path: Path) -> None:
