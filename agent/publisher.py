@@ -136,6 +136,7 @@ class Publisher:
         self._was_read = False
         self._read_again = True
         self._shown: Document | None = None
+        self._looked_at: Document | None = None
         self._flying: _Write | None = None
         self._unsure: _Write | None = None
         self._acknowledged: _Write | None = None
@@ -189,6 +190,8 @@ class Publisher:
             if unseen_seconds <= 0:
                 return await self._read()
             return _Pause(min(due_seconds, unseen_seconds), self._woken)
+        if reason == "first" and self._shown is not None and self._is_edited(self._shown):
+            return None
         now_ms = self._edges.wall_clock()
         stamp, early_seconds = self._stamps.next(now_ms, _now())
         if early_seconds > 0 and wanted.stamped is not None:
@@ -202,6 +205,11 @@ class Publisher:
         return await self._write(
             _Write(document, wanted.content, wanted.revision, stamp, reason, now_ms, lag)
         )
+
+    def _is_edited(self, shown: Document) -> bool:
+        """Whether an operator changed something since the start, before anything was wanted."""
+        looked_at, self._looked_at = self._looked_at, shown
+        return not _same(shown, looked_at) and self._edges.on_foreign(shown)
 
     async def _committed(self, wanted: Wanted) -> Wanted | None:
         """Wait for the journal to have ``wanted``, or what has followed meanwhile.
@@ -298,6 +306,7 @@ class Publisher:
             self._stamps.saw(self._edges.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
+            self._looked_at = shown
             self._works_again()
             self._edges.on_first_read(shown)
         elif self._unsure is not None and _same(shown, self._unsure.document):

@@ -92,6 +92,7 @@ class Bench:
         self.refuses = ""
         self.first_read: list[Document | None] = []
         self.acknowledged: list[tuple[str, int]] = []
+        self.foreign_seen: list[str] = []
         self.before_writes = 0
         self.before_repairs = 0
         self.loses_its_name = False
@@ -107,7 +108,7 @@ class Bench:
                 before_write=self.before_write,
                 before_repair=self.before_repair,
                 on_first_read=self.first_read.append,
-                on_foreign=lambda document: document.data["content"] == "an operator's",
+                on_foreign=self.on_foreign,
                 on_acknowledged=lambda document, revision: self.acknowledged.append(
                     ("" if document is None else document.data["content"], revision)
                 ),
@@ -135,6 +136,10 @@ class Bench:
             lambda stamp: Document(SPACE, NAME, {"stamp": str(stamp), "content": content}, LABELS),
             self.refresh_seconds,
         )
+
+    def on_foreign(self, document: Document) -> bool:
+        self.foreign_seen.append(document.data["content"])
+        return document.data["content"] == "an operator's"
 
     def verify(self, document: Document) -> None:
         if self.refuses and self.refuses in document.data["content"]:
@@ -460,6 +465,22 @@ async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
             await bench.shows("healthy")
         assert bench.record.conflict_since_ms is None
         assert bench.record.foreign_writes == 0
+
+
+async def test_what_an_operator_does_before_the_first_write_counts_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.writes_foreign("of the last life")
+    bench.content = None
+    async with running(bench):
+        await until(lambda: bool(bench.first_read), "the first read")
+        await bench.writes_foreign("an operator's")
+        await asyncio.sleep(0.1)
+        bench.say("healthy")
+        await bench.shows("healthy")
+        assert bench.foreign_seen == ["an operator's"]
+        bench.say("faulty")
+        await bench.shows("faulty")
+        assert bench.foreign_seen == ["an operator's"]
 
 
 async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
