@@ -20,8 +20,11 @@ from contract.observation import Gap
 from contract.switch_info import port_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent.state import Fault
     from contract.catalogue import Catalogue
-    from contract.observation import Subject
+    from contract.observation import Observation, Subject
 
 T = TypeVar("T")
 
@@ -132,11 +135,21 @@ def tables_of(row: Stored) -> Catalogue:
 
 
 def _check(state: State) -> None:
+    """Raises ``ValueError`` for a state that no policy of ours can have left."""
     for chip in state.chips.values():
         for fault in chip.faults.values():
             ChipLevel(fault.level)
-    for subject, _ in state.subjects():
+        _check_keys(chip.held_back)
+    for subject, known in state.subjects():
         _check_subject(subject)
+        _check_keys(known.faults)
+        _check_keys({code: one.fault for code, one in known.ended.items() if one.fault is not None})
+
+
+def _check_keys(items: Mapping[str, Fault | Observation]) -> None:
+    for code, item in items.items():
+        if item.code != code:
+            raise ValueError(f"what is kept as {code} is of {item.code}")
 
 
 def _check_subject(subject: Subject) -> None:

@@ -64,25 +64,29 @@ def restore(remembered: Remembered, node: str, boot_id: str, shipped: Catalogue)
     """The state in which the last process of this node was, as far as the journal knows it.
 
     Each input is judged by the tables that were in force then; ``shipped`` are those before the
-    first fault configuration. A journal of another node, or one that cannot be understood, is
-    history but no state.
+    first fault configuration. A journal of another node, or one whose snapshot cannot be
+    understood, is history but no state. Any other row that cannot be understood is left out: what
+    it said is for audits to find again, but what isolates a chip is in no audit.
     """
     fresh = State(node=node, boot_id=boot_id)
     state, tables = fresh, shipped
-    try:
-        if remembered.snapshot is not None:
+    if remembered.snapshot is not None:
+        try:
             state = state_of(remembered.snapshot)
-        for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+        except JournalError as error:
+            log.error("the journal cannot be understood (%s); starting from audits alone", error)
+            return fresh
+    if state.node != node:
+        log.warning("the journal is of node %s; starting from audits alone", state.node)
+        return fresh
+    for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+        try:
             if row.kind is Kind.FAULT_CONFIGURATION:
                 tables = tables_of(row)
             else:
                 state, _ = step(state, inputs_of(row), row.at_ms, tables)
-    except JournalError as error:
-        log.error("the journal cannot be understood (%s); starting from audits alone", error)
-        return fresh
-    if state.node != node:
-        log.warning("the journal is of node %s; starting from audits alone", state.node)
-        return fresh
+        except JournalError as error:
+            log.error("the journal: %s; it is left out, audits find what it said", error)
     return restarted(state, boot_id)
 
 

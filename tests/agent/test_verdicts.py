@@ -13,7 +13,7 @@ import pytest
 from agent.dues import ONCE_VISIBLE_MS
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
-from agent.state import Acknowledged, State
+from agent.state import Acknowledged, Adopted, State
 from agent.verdicts import SETTLE_MS, Verdicts, restore
 from contract import catalogue
 from contract.codes import LINK_DOWN
@@ -252,17 +252,42 @@ async def until(done: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+MISPLACED = (
+    '{"node":"node-1","boot_id":"b","chips":{"3":{"faults":{"80E01801":{"code":"81078603",'
+    '"episode":"e","source":"chip-faults","level":"PreSeparateNPU","because":"",'
+    '"first_seen_ms":5,"revision":4}}}}}'
+)
+
+
 @pytest.mark.parametrize(
     "remembered",
     [
         Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"of": "another version"}')),
-        Remembered(inputs=(Row(1, 0, Kind.REPORTS, '[{"type": "strange"}]'),)),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, MISPLACED)),
         Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"node":"other","boot_id":"b","chips":{}}')),
     ],
-    ids=["snapshot", "inputs", "other node"],
+    ids=["snapshot", "misplaced", "other node"],
 )
 def test_a_journal_that_cannot_be_used_is_no_state(
     remembered: Remembered, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert restore(remembered, NODE, "boot", TABLES) == State(NODE, "boot")
     assert "starting from audits alone" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [Kind.REPORTS, Kind.FAULT_CONFIGURATION])
+async def test_a_row_that_cannot_be_understood_costs_no_isolation(
+    tmp_path: Path, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    at = clock()
+    isolated = Adopted(chip_subject(3), "80E18005", "FaultFrequency", at, at, "ManuallySeparateNPU")
+    await life.take(isolated)
+    life.journal.append([(kind, '[{"type": "strange"}]')], at)
+    await life.take(seen(clock, Assertion.OCCUR))
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    state = restore(remembered, NODE, "boot", TABLES)
+    assert state.chips[3].isolated
+    assert "80E01801" in state.chips[3].faults
+    assert "it is left out" in caplog.text
