@@ -16,7 +16,7 @@ _PAUSES_SECONDS = (0.0, 0.0, 0.02, 0.04, 0.08, 0.16)
 The first carries the first event of a burst, the second what came while it was on its way.
 """
 _APART_SECONDS = 0.05
-"""A write that could have gone out so much earlier begins a new row."""
+"""What is wanted so long after a write begins a new row."""
 
 
 class Stamps:
@@ -27,6 +27,7 @@ class Stamps:
         self._anchor: tuple[int, float] | None = None
         self._in_row = 0
         self._row_at = 0.0
+        self._is_pausing = False
 
     @property
     def previous(self) -> int | None:
@@ -42,15 +43,14 @@ class Stamps:
 
     def wrote(self, monotonic_seconds: float) -> None:
         """A write with the stamp that ``next`` gave last was acknowledged."""
-        if monotonic_seconds > self._may_write_at() + _APART_SECONDS:
-            self._in_row = 0
         self._in_row += 1
         self._row_at = monotonic_seconds
+        self._is_pausing = False
 
     def next(self, wall_ms: int, monotonic_seconds: float) -> tuple[int, float]:
         """The next stamp, and for how many seconds it may not be used yet (0: now)."""
         clock, fraction = self._clock(wall_ms, monotonic_seconds)
-        pause = max(0.0, self._may_write_at() - monotonic_seconds)
+        pause = self._pause(monotonic_seconds)
         if self._previous is None:
             return clock, pause
         # A stamp further ahead than we ever write means that the clock was set back, or that
@@ -62,9 +62,14 @@ class Stamps:
         early = stamp - clock - AHEAD_SECONDS
         return stamp, pause if early <= 0 else max(pause, early - fraction)
 
-    def _may_write_at(self) -> float:
-        """When the next write of this row may go out."""
-        return self._row_at + _PAUSES_SECONDS[min(self._in_row, len(_PAUSES_SECONDS) - 1)]
+    def _pause(self, monotonic_seconds: float) -> float:
+        """For how many seconds the next write has to wait for those before it."""
+        passed = monotonic_seconds - self._row_at
+        if passed > _APART_SECONDS and not self._is_pausing:
+            self._in_row = 0
+        pause = _PAUSES_SECONDS[min(self._in_row, len(_PAUSES_SECONDS) - 1)] - passed
+        self._is_pausing = pause > 0
+        return max(0.0, pause)
 
     def _clock(self, wall_ms: int, monotonic_seconds: float) -> tuple[int, float]:
         """The time in whole seconds, and what has passed of the next one."""
