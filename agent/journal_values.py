@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from agent.policy import Input
-from agent.state import Acknowledged, Change, Configured, State
+from agent.state import Acknowledged, Change, ClockSetBack, Configured, State
 from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.isolation import chip_of
@@ -82,7 +82,7 @@ def inputs_of(row: Stored) -> tuple[Input, ...]:
     inputs = decoded(row, _inputs_decoder)
     try:
         for item in inputs:
-            if not isinstance(item, (Acknowledged, Configured, Gap)):
+            if not isinstance(item, (Acknowledged, ClockSetBack, Configured, Gap)):
                 _check_subject(item.subject)
     except ValueError as error:
         raise _refused(row, error) from None

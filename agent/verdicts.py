@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.clock_set_back import no_later
 from agent.journal_file import Kind
 from agent.journal_values import inputs_of, state_of, tables_of, texts_of
 from agent.policy import Input, next_deadline_ms, step
 from agent.restarts import restarted
-from agent.state import Acknowledged, Configured, State
+from agent.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, State
 from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.observation import Observation
@@ -35,13 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.verdicts")
 
-SETTLE_MS = 5_000
-"""How long after a start no rule fires: the first audits are asked at once and answered by then."""
-
 SHIPPED = FaultTexts()
 """The fault configuration before any was given."""
 
 _INPUTS_PER_SNAPSHOT = 256
+_SET_BACK_MS = 1_000
+"""A clock that goes back by less is only being corrected."""
 
 _sequence = operator.attrgetter("sequence")
 
@@ -111,6 +111,7 @@ class Verdicts:
         self._on_change = on_change
         self._journal: Journal | None = None
         self._inputs_since_snapshot = 0
+        self._taken_at_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hear: Heard | None = None
 
@@ -121,11 +122,15 @@ class Verdicts:
     def begin(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot, and judge by the tables of today."""
         self._journal = journal
-        settled_at_ms = self._wall_clock() + SETTLE_MS
+        now_ms = self._wall_clock()
+        settled_at_ms = now_ms + SETTLE_MS
         self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
         self.snapshot()
         # The tables may be others than those of the last life, in another release for instance.
-        self.take([Configured(self.texts.digest, self._wall_clock())])
+        inputs: list[Input] = [Configured(self.texts.digest, now_ms)]
+        if any(no_later(known, now_ms) is not known for _, known in self.state.subjects()):
+            inputs.append(ClockSetBack(now_ms))
+        self.take(inputs)
 
     def take(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
         """Change the state by ``inputs``, journal it, and wake whoever publishes.
@@ -133,6 +138,10 @@ class Verdicts:
         ``event_ms``: when that became known, where it was not when the observations were made.
         """
         now_ms = self._wall_clock()
+        if now_ms < self._taken_at_ms - _SET_BACK_MS:
+            log.warning("the host's clock was set back by %d ms", self._taken_at_ms - now_ms)
+            inputs = (ClockSetBack(now_ms), *inputs)
+        self._taken_at_ms = now_ms
         before = self.state
         self.state, changes = step(before, inputs, now_ms, self.tables)
         if inputs or self.state is not before:

@@ -342,7 +342,7 @@ class EarlyWatch(TroubledStore):
         super().__init__(url, root)
         self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
 
-    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:  # noqa: ARG002
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         yield Listed(())
         while True:
             yield await self.events.get()

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from agent.dues import ONCE_VISIBLE_MS
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
-from agent.state import Acknowledged, Adopted, State
-from agent.verdicts import SETTLE_MS, Verdicts, restore
+from agent.policy import next_deadline_ms
+from agent.state import SETTLE_MS, Acknowledged, Adopted, State
+from agent.verdicts import Verdicts, restore
 from contract import catalogue
 from contract.codes import LINK_DOWN
 from contract.fault_configuration import FaultTexts
@@ -243,6 +245,38 @@ async def test_a_link_that_came_back_while_nobody_looked_is_not_upgraded(tmp_pat
     await life.take()
     assert not life.verdicts.state.chips[3].upgrades
     assert life.verdicts.state.chips[3].level == "NormalNPU"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
+    tmp_path: Path, restarts: bool
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(
+        seen(clock, Assertion.ONCE, code="80E21007"),
+        structs.replace(seen(clock, Assertion.OCCUR, code="80E18005"), serial=2),
+        structs.replace(seen(clock, Assertion.RECOVER, code="80E18005"), serial=1),
+        seen(clock, Assertion.OCCUR, code=LINK_DOWN),
+    )
+    revision = life.verdicts.state.revision
+    await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
+    assert life.verdicts.state.chips[3].faults["80E18005"].doubted_at_ms == clock()
+    clock.now_ms -= 7_200_000
+    if restarts:
+        life = Life(tmp_path, clock)
+    await life.take()
+    for _ in range(3):
+        deadline_ms = next_deadline_ms(life.verdicts.state, TABLES)
+        assert deadline_ms is not None
+        assert deadline_ms <= clock() + 30_000
+        clock.now_ms = deadline_ms
+        await life.take()
+    chip = life.verdicts.state.chips[3]
+    assert list(chip.faults) == [LINK_DOWN]
+    assert [upgrade.code for upgrade in chip.upgrades] == [LINK_DOWN]
+    restored = restore(read_remembered(tmp_path / FILE_NAME), NODE, "boot", TABLES)
+    assert restored == life.verdicts.state
 
 
 async def until(done: Callable[[], bool]) -> None:
