@@ -17,6 +17,7 @@ from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.isolation import chip_of
 from contract.levels import ChipLevel
 from contract.observation import Gap
+from contract.policies import UPGRADE_TYPES
 from contract.switch_info import port_of
 
 if TYPE_CHECKING:
@@ -139,6 +140,9 @@ def _check(state: State) -> None:
     for chip in state.chips.values():
         for fault in chip.faults.values():
             ChipLevel(fault.level)
+        for upgrade in chip.upgrades:
+            if upgrade.kind not in UPGRADE_TYPES:
+                raise ValueError(f"there is no rule of the type {upgrade.kind!r}")
         _check_keys(chip.held_back)
     for subject, known in state.subjects():
         _check_subject(subject)

@@ -293,14 +293,21 @@ MISPLACED = (
 )
 
 
+NO_RULE = (
+    '{"node":"node-1","boot_id":"b","chips":{"3":{"upgrades":[{"code":"80E01801","kind":"",'
+    '"level":"SeparateNPU","upgraded_at_ms":5,"because":"","episode":"e"}]}}}'
+)
+
+
 @pytest.mark.parametrize(
     "remembered",
     [
         Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"of": "another version"}')),
         Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, MISPLACED)),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, NO_RULE)),
         Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"node":"other","boot_id":"b","chips":{}}')),
     ],
-    ids=["snapshot", "misplaced", "other node"],
+    ids=["snapshot", "misplaced", "no rule", "other node"],
 )
 def test_a_journal_that_cannot_be_used_is_no_state(
     remembered: Remembered, caplog: pytest.LogCaptureFixture
