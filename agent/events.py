@@ -18,7 +18,7 @@ from agent.event_text import Reporter, event_of, releases
 from agent.journal_file import Kind
 from agent.journal_values import changes_of, decoded, inputs_of
 from agent.tellings import Teller
-from contract.errors import JournalError, StoreError, StoreRefused
+from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _REQUEST_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
 _INVENTORY_PATIENCE_SECONDS = 10.0
+_RIGHTS_SECONDS = 5.0
+"""For how long a server that has just started may not know our rights."""
 _INPUTS_PER_MARK = 256
 
 _items_decoder = msgspec.json.Decoder(tuple[Item, ...])
@@ -92,6 +94,7 @@ class Events:
         self._sent = 0
         self._refused = 0
         self._trouble: str | None = None
+        self._forbidden_since: float | None = None
 
     def begin(self, remembered: Remembered, state: State, tables: Catalogue) -> None:
         """Go on where the process before this one ended. To be called before ``take``."""
@@ -155,9 +158,10 @@ class Events:
                     async with asyncio.timeout(_REQUEST_SECONDS):
                         await self._objects.record(event)
                 except StoreRefused as error:
-                    self._refused += 1
-                    self._failed(f"the store refuses Events, they are in the journal only: {error}")
-                    return
+                    if not self._may_be_allowed_soon(error):
+                        self._refused += 1
+                        self._failed(f"Events are refused, they are in the journal only: {error}")
+                        return
                 except (StoreError, TimeoutError) as error:
                     why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
                     self._failed(f"no Events can be written, they wait: {why}")
@@ -166,6 +170,13 @@ class Events:
                     self._works()
                     return
             await asyncio.sleep(backoff.next_seconds())
+
+    def _may_be_allowed_soon(self, error: StoreRefused) -> bool:
+        if not isinstance(error, StoreForbidden):
+            return False
+        if self._forbidden_since is None:
+            self._forbidden_since = self._loop.time()
+        return self._loop.time() - self._forbidden_since < _RIGHTS_SECONDS
 
     async def _chips(self) -> Inventory | None:
         """What the driver says; it is waited for a moment after a start only."""
@@ -215,6 +226,7 @@ class Events:
         if self._trouble is not None:
             log.warning("Events are taken again; %d wait", len(self._backlog))
         self._trouble = None
+        self._forbidden_since = None
 
 
 def _calls(

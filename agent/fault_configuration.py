@@ -41,7 +41,6 @@ _PATIENCE_SECONDS = 1.0
 _KEEP_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
 _LOGGED = 50
-_TOLD = 1000
 _EVENT_BYTES = 1024
 
 
@@ -210,7 +209,7 @@ class FaultConfiguration:
             log.info("fault configuration: %s", _sources(judged))
         self._judged = judged
         self._edges.configure(judged.in_force.texts, judged.catalogue)
-        problems = {str(problem): problem for problem in judged.problems[:_TOLD]}
+        problems = {str(problem): problem for problem in judged.problems}
         new = [problem for text, problem in problems.items() if text not in self._told]
         gone = len(self._told - problems.keys())
         self._told = frozenset(problems)
@@ -219,7 +218,7 @@ class FaultConfiguration:
         for problem in new[:_LOGGED]:
             log.warning("%s", problem)
         if len(new) > _LOGGED:
-            log.warning("fault configuration: %d problems in all", len(judged.problems))
+            log.warning("fault configuration: there are more problems; vigil validate shows them")
         if not problems:
             log.info("fault configuration: nothing is wrong with it any more")
         if any(problem.place is Place.CONFIG_MAP for problem in new):

@@ -44,7 +44,8 @@ class _Picture(Collector):
         yield build
         yield from _chips(status)
         if status.usage is not None:
-            used = len(status.usage.used)
+            devices = {chip.device for chip in status.chips}
+            used = len(devices.intersection(status.usage.used))
             yield _gauge("npu_vigil_chips_in_use", "Chips that pods have, as last known.", used)
         yield from _driver(status)
         yield from _publications(status, self._records)

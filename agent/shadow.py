@@ -112,6 +112,10 @@ class Shadow:
         """Take in what we want now, and tell what is decided."""
         now_ms = self._now_ms()
         wanted = self._edges.wanted()
+        if wanted is None and self._content is not None:
+            # Its chips are cut into virtual devices, or are not the same any more.
+            self._content = None
+            self._judge.wants_nothing()
         if wanted is not None and wanted.stamped is not None and wanted.content != self._content:
             self._content = wanted.content
             document = wanted.stamped(now_ms // 1000)

@@ -156,6 +156,11 @@ class Judge:
         while len(self._wishes) > 1 and self._wishes[1].since_ms < at_ms - _KEPT_MS:
             self._wishes.popleft()
 
+    def wants_nothing(self) -> None:
+        """We can say nothing of this node any more: nothing is compared until we want something."""
+        self._wishes.clear()
+        self._pending = deque(write for write in self._pending if write.decided is not None)
+
     def begins(self, at_ms: int) -> None:
         """The store shows no document, and none was seen before."""
         self._shows(at_ms, {}, comparable=True)

@@ -74,10 +74,14 @@ class Ledger:
         self._writes: Counter[Result] = Counter()
         self._fields: Counter[Field] = Counter()
         self._book: dict[Difference, Told] = {}
+        self._places: dict[Difference, frozenset[str]] = {}
         self._last_write_ms: int | None = None
 
     def enter(self, verdict: Verdict, now_ms: int) -> list[Told]:
-        """Note ``verdict``; what it tells for the first time."""
+        """Note ``verdict``; what it tells for the first time.
+
+        More fields of a device of which a difference is known are told with that one again.
+        """
         self._writes[verdict.result] += 1
         found = {one[0]: one for one in _by_device(verdict.differences)}
         if verdict.result is not Result.NOT_WRITTEN:
@@ -87,7 +91,10 @@ class Ledger:
         for first, listed in found.items():
             self._fields[first.fact.field] += 1
             told = self._noted(verdict, first, listed)
-            if told.seen == 1:
+            known = self._places.get(first, frozenset())
+            places = known.union(one.fact.place for one in listed)
+            if places != known:
+                self._places[first] = places
                 new.append(told)
                 self._log(told)
         self._forget()
@@ -149,7 +156,8 @@ class Ledger:
     def _forget(self) -> None:
         while len(self._book) > _KEPT:
             over = (first for first, told in self._book.items() if told.over_at_ms is not None)
-            del self._book[next(over, next(iter(self._book)))]
+            oldest = next(over, next(iter(self._book)))
+            del self._book[oldest], self._places[oldest]
 
     def _log(self, told: Told) -> None:
         also = ""

@@ -89,6 +89,7 @@ class _Watch:
             places.driver_root, trust_driver=places.trust_driver, environment=places.environment
         )
         self._remembered = {subject for subject, code in surroundings.believed if code == HANG}
+        self._said_missing: set[Subject] = set()
         self._chips: dict[int, HangBeliefs] = {}
         self._without: set[int] = set()
         self._has_network = True
@@ -133,20 +134,21 @@ class _Watch:
         if beliefs is None:
             subject = chip_subject(chip.physical_id)
             beliefs = HangBeliefs(
-                self._source, subject, self._limits, hung=subject in self._remembered
+                self._source,
+                subject,
+                self._limits,
+                hung=subject in self._remembered,
+                blind=subject in self._said_missing,
             )
             self._remembered.discard(subject)
             self._chips[chip.physical_id] = beliefs
         return beliefs
 
     def _say_missing(self) -> None:
+        missing = sorted(self._remembered - self._said_missing)
+        self._said_missing.update(missing)
         now_ms, why = self._around.wall_clock(), "the driver does not show this chip"
-        self._report(SourceBlind(self._source, chip, now_ms, why) for chip in self._missing())
-
-    def _missing(self) -> list[Subject]:
-        missing = sorted(self._remembered)
-        self._remembered.clear()
-        return missing
+        self._report(SourceBlind(self._source, chip, now_ms, why) for chip in missing)
 
     async def _ask(self, chip: Chip, beliefs: HangBeliefs) -> list[Report]:
         try:

@@ -74,9 +74,14 @@ def _grown(now: int | None, before: int | None) -> int | None:
 
 
 class HangBeliefs:
-    """What is believed about one chip. ``hung``: whether it was found hanging before."""
+    """What is believed about one chip.
 
-    def __init__(self, source: str, chip: Subject, limits: Thresholds, *, hung: bool) -> None:
+    ``hung``: whether it was found hanging before; ``blind``: whether that was said of it.
+    """
+
+    def __init__(
+        self, source: str, chip: Subject, limits: Thresholds, *, hung: bool, blind: bool = False
+    ) -> None:
         self._source = source
         self._chip = chip
         self._limits = limits
@@ -84,7 +89,7 @@ class HangBeliefs:
         self._rounds = 0
         self._processes: frozenset[int] = frozenset()
         self._before: Figures | None = None
-        self._blind = False
+        self._blind = blind
 
     @property
     def hung(self) -> bool:

@@ -13,7 +13,7 @@ from contract.codes import UB_PORT_DOWN, UB_SEPARATE, UB_SUB_HEALTH
 from contract.observation import Assertion, Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from contract.observation import Report, Subject
 
@@ -24,12 +24,12 @@ _BEGINS = (Assertion.OCCUR, Assertion.PRESENT)
 class UnifiedBus:
     """What one source believes about the UB ports of all chips, and derives from it."""
 
-    def __init__(self, source: str, believed: Iterable[tuple[Subject, str]]) -> None:
+    def __init__(self, source: str, believed: Collection[tuple[Subject, str]]) -> None:
         self._source = source
         self._derived = {chip: code for chip, code in believed if code in _DERIVED}
-        # Whoever said so before a restart: it holds until both witnesses have spoken.
-        self._driver = set(self._derived)
-        self._tool: set[Subject] = set()
+        # What the tool said before a restart it takes back itself; the rest was the driver's.
+        self._tool = {chip for chip, code in believed if code == UB_PORT_DOWN}
+        self._driver = self._derived.keys() - self._tool
 
     def heard(self, seen: Observation) -> None:
         """The driver said something about a UB port. A recovery ends it for the tool, too."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from contract.codes import code_of
 from contract.errors import Problem, quoted
 from contract.fault_codes import number_of
+from contract.found_problems import FoundProblems
 from contract.go_decode import GoStruct, Int64, decode
 from contract.go_dropped import dropped
 from contract.levels import ChipLevel
@@ -82,16 +83,15 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
     decoded, of which nothing counts.
     """
     read = decode(text, _Customization, CUSTOMIZATION_KEY)
-    problems = list(dropped(text, _Customization))
-    problems += _grace_problems(read.grace_tolerance)
+    problems = FoundProblems()
+    problems.extend(dropped(text, _Customization))
+    problems.extend(_grace_problems(read.grace_tolerance))
     known = dict(spellings)
     frequencies: dict[str, FrequencyPolicy] = {}
     owners: dict[str, str] = {}
     for index, entry in enumerate(read.fault_frequency or ()):
         where = f"$.FaultFrequency[{index}]"
-        wrong = list(_frequency_problems(entry, where))
-        problems += wrong
-        if not wrong:
+        if not problems.extend(_frequency_problems(entry, where)):
             policy = _frequency_policy(entry)
             codes = _codes(entry.event_id, where, owners, known, problems)
             frequencies.update(dict.fromkeys(codes, policy))
@@ -99,14 +99,12 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
     owners = {}
     for index, rule in enumerate(read.fault_duration or ()):
         where = f"$.FaultDuration[{index}]"
-        wrong = list(_duration_problems(rule, where))
-        problems += wrong
-        if not wrong:
+        if not problems.extend(_duration_problems(rule, where)):
             level = ChipLevel(rule.fault_handling)
             times_ms = (rule.fault_timeout * 1000, rule.recover_timeout * 1000)
             codes = _codes(rule.event_id, where, owners, known, problems)
             durations.update(dict.fromkeys(codes, DurationPolicy(*times_ms, level)))
-    return Customization(frequencies, durations, tuple(problems))
+    return Customization(frequencies, durations, problems.all())
 
 
 def _frequency_policy(entry: _Frequency) -> FrequencyPolicy:
@@ -124,7 +122,7 @@ def _codes(
     where: str,
     owners: dict[str, str],
     spellings: dict[int, str],
-    problems: list[Problem],
+    problems: FoundProblems,
 ) -> list[str]:
     """The codes that a valid entry comes to own."""
     codes = []
@@ -132,7 +130,7 @@ def _codes(
         here, name = f"{where}.EventId[{index}]", text.lower()
         if name in owners:
             what = f"{quoted(text)!r} is in {owners[name]} already, which stays"
-            problems.append(Problem(here, what))
+            problems.add(Problem(here, what))
             continue
         owners[name] = f"{where}.EventId"
         number = number_of(text)
@@ -143,10 +141,10 @@ def _codes(
             code = None
         if code is None:
             what = f"{quoted(text)!r} is no fault code (hexadecimal, without 0x): it never matches"
-            problems.append(Problem(here, what))
+            problems.add(Problem(here, what))
         elif written != name:
             what = f"{quoted(text)!r} never matches: this code is written {code}"
-            problems.append(Problem(here, what))
+            problems.add(Problem(here, what))
         else:
             codes.append(code)
     return codes

@@ -18,7 +18,8 @@ VigilError
 ├── StoreError                a store refused or failed (exit status 3)
 │   ├── StoreUnavailable      no answer now; trying again makes sense
 │   ├── StoreConflict         someone else wrote in between
-│   └── StoreRefused          the store will not take this request (rights, validation)
+│   └── StoreRefused          the store will not take this request (validation, wrong address)
+│       └── StoreForbidden    rights or credentials are missing, for now or for good
 ├── JournalError              the journal could not be opened, read or written
 └── EmulatorError             the emulator could not be built or driven
 """
@@ -175,6 +176,11 @@ class StoreConflict(StoreError):
 
 class StoreRefused(StoreError):
     """The store will not take this request: rights, validation, wrong address."""
+
+
+class StoreForbidden(StoreRefused):
+    """Rights or credentials are missing. They may still come: a server that has just started knows
+    none for a moment."""
 
 
 class JournalError(VigilError):

@@ -15,6 +15,7 @@ from msgspec.structs import fields
 
 from contract.codes import NETWORK_FAULT_CODES, code_of, is_network
 from contract.errors import Problem, quoted
+from contract.found_problems import FoundProblems
 from contract.go_decode import GoStruct, decode
 from contract.go_dropped import dropped
 from contract.levels import ChipLevel, most_serious
@@ -84,7 +85,8 @@ def read_fault_codes(text: str) -> FaultCodes:
     Raises ``DocumentError`` for a text that cannot be decoded, of which nothing counts.
     """
     lists = decode(text, _Lists, FAULT_CODE_KEY)
-    problems = list(dropped(text, _Lists))
+    problems = FoundProblems()
+    problems.extend(dropped(text, _Lists))
     levels: dict[str, list[ChipLevel]] = {}
     spellings: dict[int, str] = {}
     for attribute, listed_level in (_CHIP | _NETWORK).items():
@@ -93,27 +95,27 @@ def read_fault_codes(text: str) -> FaultCodes:
             number = number_of(entry)
             if number is None:
                 what = f"{quoted(entry)!r} is no hexadecimal number (without 0x); it is skipped"
-                problems.append(Problem(where, what))
+                problems.add(Problem(where, what))
                 continue
             try:
                 code = code_of(number)
             except ValueError as error:
-                problems.append(Problem(where, f"{quoted(entry)!r} is skipped: {error}"))
+                problems.add(Problem(where, f"{quoted(entry)!r} is skipped: {error}"))
                 continue
             spellings.setdefault(number, entry.lower())
             level = listed_level
             if attribute in _NETWORK and not is_network(code):
                 what = f"{code} is no network code; in this list it has no effect"
-                problems.append(Problem(where, what))
+                problems.add(Problem(where, what))
                 continue
             if is_network(code) and level not in _NETWORK.values():
                 level = ChipLevel.NOT_HANDLE_FAULT
                 what = f"{code} is a network code, which cannot be {listed_level}; it is {level}"
-                problems.append(Problem(where, what))
+                problems.add(Problem(where, what))
             levels.setdefault(code, []).append(level)
-    problems += _missing(lists, levels)
+    problems.extend(_missing(lists, levels))
     judged = {code: most_serious(named) for code, named in levels.items()}
-    return FaultCodes(judged, spellings, tuple(problems))
+    return FaultCodes(judged, spellings, problems.all())
 
 
 def _missing(lists: _Lists, levels: Mapping[str, list[ChipLevel]]) -> list[Problem]:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from contract import catalogue
 from contract.customization import CUSTOMIZATION_KEY, read_customization
 from contract.errors import ConfigurationError, DocumentError, Problem, quoted
 from contract.fault_codes import FAULT_CODE_KEY, read_fault_codes
+from contract.found_problems import TOLD
 from contract.switch_levels import SWITCH_FAULT_CODE_KEY, read_switch_levels
 
 if TYPE_CHECKING:
@@ -194,7 +196,8 @@ def judge_texts(
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         documents.read(key, members[member])
     for place, given in ((Place.CONFIG_MAP, data or {}), (Place.FILE, files)):
-        problems += (FaultProblem(key, place, problem) for key, problem in _others(given))
+        others = islice(_others(given), TOLD)
+        problems += (FaultProblem(key, place, problem) for key, problem in others)
     in_force = InForce(
         FaultTexts(**members), {key: p for key, p in places.items() if p is not Place.SHIPPED}
     )

@@ -35,6 +35,8 @@ class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
 
+_BYTE_ORDER_MARK = "it begins with a byte order mark; save it as UTF-8 without one"
+
 T = TypeVar("T")
 _Read: TypeAlias = Callable[[Any, str], Any]
 
@@ -56,7 +58,8 @@ def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
     except RecursionError:
         raise DocumentError(document, where, "is nested too deeply") from None
     except ValueError as error:
-        raise DocumentError(document, where, f"is not JSON: {error}") from None
+        why = _BYTE_ORDER_MARK if text.startswith("\ufeff") else str(error)
+        raise DocumentError(document, where, f"is not JSON: {why}") from None
     try:
         value: T = _reader(shape)(tree, where)
     except _WrongTypeError as error:

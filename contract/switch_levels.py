@@ -12,6 +12,7 @@ from msgspec import field
 from msgspec.structs import fields
 
 from contract.errors import Problem, quoted
+from contract.found_problems import FoundProblems
 from contract.go_decode import GoStruct, decode
 from contract.go_dropped import dropped
 from contract.levels import SwitchLevel
@@ -60,19 +61,20 @@ def read_switch_levels(text: str) -> SwitchLevels:
     Raises ``DocumentError`` for a text that cannot be decoded, of which nothing counts.
     """
     lists = decode(text, _Lists, SWITCH_FAULT_CODE_KEY)
-    problems = list(dropped(text, _Lists))
+    problems = FoundProblems()
+    problems.extend(dropped(text, _Lists))
     levels: dict[str, SwitchLevel] = {}
     for attribute, level in _LEVELS.items():
         for index, entry in enumerate(getattr(lists, attribute) or ()):
             problem = _problem(entry)
             if problem is not None:
                 where = f"$.{_WIRE[attribute]}[{index}]"
-                problems.append(Problem(where, f"{quoted(entry)!r} {problem}"))
+                problems.add(Problem(where, f"{quoted(entry)!r} {problem}"))
             if _is_accepted(entry):
                 levels.setdefault(entry, level)
     if not levels:
-        problems.append(Problem("$", "names no code: faults of switches have no level"))
-    return SwitchLevels(levels, tuple(problems))
+        problems.add(Problem("$", "names no code: faults of switches have no level"))
+    return SwitchLevels(levels, problems.all())
 
 
 def _is_accepted(entry: str) -> bool:

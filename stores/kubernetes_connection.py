@@ -33,7 +33,7 @@ _CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 10.0
 _LARGE_BODY_BYTES = 1024 * 1024
 _UNAUTHORIZED = 401
-# A quiet watch gets a bookmark about once a minute.
+# A quiet watch gets a bookmark about once a minute, where anything of its kind changes.
 _SILENCE_SECONDS = 90.0
 _KEEPALIVE_IDLE_SECONDS = 10
 _KEEPALIVE_STEP_SECONDS = 5

@@ -41,6 +41,17 @@ _node = msgspec.json.Decoder(_Node)
 _pages: msgspec.json.Decoder[Page[_Node]] = msgspec.json.Decoder(Page[_Node])
 
 
+class _Identity(msgspec.Struct):
+    uid: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+_identified = msgspec.json.Decoder(_Identified)
+
+
 class KubernetesObjects:
     """See ``ClusterObjects``."""
 
@@ -52,11 +63,29 @@ class KubernetesObjects:
         status, answer = await self._connection.request(
             "POST",
             f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events?{wire.FIELD_MANAGER}",
-            msgspec.json.encode(event_body(event)),
+            msgspec.json.encode(event_body(event, await self._uid(event))),
             headers=wire.ONLY_METADATA,
         )
         if status not in (_OK, _CREATED, _CONFLICT):
             raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
+
+    async def _uid(self, event: Event) -> str:
+        """By which ``kubectl describe`` finds the Events about a ConfigMap; empty where unknown."""
+        involved = event.involved
+        if involved.kind != "ConfigMap":
+            return ""
+        namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")
+        status, answer = await self._connection.request(
+            "GET",
+            f"/api/v1/namespaces/{namespace}/configmaps/{name}",
+            headers=wire.ONLY_METADATA,
+        )
+        if status != _OK:
+            return ""
+        try:
+            return _identified.decode(answer).metadata.uid
+        except msgspec.DecodeError:
+            return ""
 
     async def get_node(self, node: str) -> NodeObject:
         """See ``ClusterObjects``."""
@@ -102,13 +131,15 @@ class KubernetesObjects:
         )
 
 
-def event_body(event: Event) -> dict[str, object]:
+def event_body(event: Event, uid: str = "") -> dict[str, object]:
     """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
 
-    Time stamps of an Event that stands for several are those of its first and last.
+    Time stamps of an Event that stands for several are those of its first and last. ``uid`` is that
+    of the object it is about, where it is known.
     """
     involved = event.involved
     where = {"namespace": involved.namespace} if involved.namespace else {}
+    which = {"uid": uid} if uid else {}
     return {
         "metadata": {"name": event.name, "namespace": event.namespace},
         "involvedObject": {
@@ -116,6 +147,7 @@ def event_body(event: Event) -> dict[str, object]:
             "kind": involved.kind,
             "name": involved.name,
             **where,
+            **which,
         },
         "type": "Normal" if event.normal else "Warning",
         "reason": event.reason,

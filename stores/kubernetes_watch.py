@@ -12,9 +12,10 @@ import random
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlencode
 
+import aiohttp
 import msgspec
 
-from contract.errors import StoreError, StoreRefused, StoreUnavailable
+from contract.errors import StoreForbidden, StoreUnavailable
 from stores import kubernetes_wire as wire
 from stores.backoff import Backoff
 from stores.base import Interrupted
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from stores.kubernetes_connection import Connection
 
 _OK = 200
-_UNAUTHORIZED = 401
-_FORBIDDEN = 403
 
 _PAGE = 500
 _PAGE_SECONDS = 60.0
@@ -47,10 +46,6 @@ class Page(msgspec.Struct, Generic[Item]):
     items: list[Item] | None
 
 
-class _NoRights(StoreRefused):
-    """Refused for now: roles and tokens may still come."""
-
-
 async def listed(
     connection: Connection,
     path: str,
@@ -68,7 +63,7 @@ async def listed(
         url = f"{path}?{urlencode(asked)}"
         status, body = await connection.request("GET", url, seconds=_PAGE_SECONDS, headers=headers)
         if status != _OK:
-            raise _refusal(status, body, f"list {what}")
+            raise wire.refusal(status, body, f"list {what}")
         try:
             page = pages.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -113,7 +108,7 @@ async def watched(
             async with contextlib.aclosing(changes):
                 async for event in changes:
                     yield event
-        except (StoreUnavailable, _NoRights) as error:
+        except (StoreUnavailable, StoreForbidden) as error:
             if loop.time() - began > _STEADY_SECONDS:
                 backoff.reset()
             if str(error) != reason:
@@ -151,21 +146,24 @@ async def _follow(
         async with connection.stream(f"{path}?{urlencode(asked)}", headers) as response:
             if response.status != _OK:
                 body = await response.read()
-                raise _refusal(response.status, body, f"watch {what}")
+                raise wire.refusal(response.status, body, f"watch {what}")
             pending = bytearray()
-            async for chunk in response.content.iter_any():
-                pending += chunk
-                if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
-                    continue  # a large frame comes in many pieces
-                *lines, rest = pending.split(b"\n")
-                for line in lines:
-                    if line.strip():
-                        event, version = _event(line, one)
-                        if event is not None:
-                            yield event
-                pending = rest
-                if len(pending) > _LARGEST_FRAME_BYTES:
-                    raise StoreUnavailable("a watch frame is too large")
+            # Proxies cut what is quiet, and where nothing changes not even a bookmark comes: it is
+            # asked anew then from where it was. A server that is gone does not answer that.
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                async for chunk in response.content.iter_any():
+                    pending += chunk
+                    if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
+                        continue  # a large frame comes in many pieces
+                    *lines, rest = pending.split(b"\n")
+                    for line in lines:
+                        if line.strip():
+                            event, version = _event(line, one)
+                            if event is not None:
+                                yield event
+                    pending = rest
+                    if len(pending) > _LARGEST_FRAME_BYTES:
+                        raise StoreUnavailable("a watch frame is too large")
         if loop.time() - began < _SHORTEST_WATCH_SECONDS:
             raise StoreUnavailable("the API server ended the watch at once")
 
@@ -186,9 +184,3 @@ def _event(
         return one(frame.type, frame.object)
     except (msgspec.DecodeError, RecursionError) as error:
         raise StoreUnavailable(f"a watch frame is malformed: {error}") from error
-
-
-def _refusal(status: int, body: bytes, what: str) -> StoreError:
-    if status in (_UNAUTHORIZED, _FORBIDDEN):
-        return _NoRights(f"cannot {what}: {wire.status_text(status, body)}")
-    return wire.refusal(status, body, what)

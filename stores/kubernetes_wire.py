@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
+from contract.errors import (
+    StoreConflict,
+    StoreError,
+    StoreForbidden,
+    StoreRefused,
+    StoreUnavailable,
+)
 from stores import kubernetes_protobuf
 from stores.base import Document
 
@@ -90,6 +96,7 @@ MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 
 _TOO_MANY = 429
 _CONFLICT = 409
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _TIMED_OUT = 408
 _GONE = 410
 _SERVER_ERROR = 500
@@ -131,6 +138,8 @@ def refusal(status: int, body: bytes, what: str) -> StoreError:
     text = f"cannot {what}: {status_text(status, body)}"
     if status == _CONFLICT:
         return StoreConflict(text)
+    if status in (_UNAUTHORIZED, _FORBIDDEN):
+        return StoreForbidden(text)
     if status in (_TIMED_OUT, _TOO_MANY, _GONE) or status >= _SERVER_ERROR:
         return StoreUnavailable(text)
     return StoreRefused(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agent.config import AgentConfiguration
 from aggregator.config import AggregatorConfiguration
 from contract.configuration import parse_toml
-from contract.errors import ConfigurationError, Problem
+from contract.errors import ConfigurationError, Problem, quoted
 from contract.fault_configuration import (
     DOCUMENTS,
     FAULT_CONFIG_NAME,
@@ -43,7 +44,7 @@ def read_text(file: Path, source: str) -> str:
     """
     try:
         content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        is_json = content.lstrip()[:1] == b"{"
+        is_json = content.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
         return content.decode(errors="replace" if is_json else "strict")
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
@@ -55,13 +56,17 @@ def read_text(file: Path, source: str) -> str:
 def kind_of(text: str, name: str, source: str) -> str:
     """The word of ``FileKind`` for ``text`` in a file of ``name``.
 
-    Raises ``ConfigurationError`` where neither tells.
+    Raises ``ConfigurationError`` where neither tells, or nothing is there: a pipe whose first
+    command failed.
     """
+    if not text.strip():
+        problem = Problem("(file)", "is empty; if it is meant to be, say what it is with --kind")
+        raise ConfigurationError(source, [problem])
     if _YAML_OBJECT.search(text):
         return "fault-config"
-    is_json = text.lstrip()[:1] == "{"
+    is_json = text.removeprefix("\ufeff").lstrip()[:1] == "{"
     members = _members(text) if is_json else {}
-    if isinstance(members.get("data"), dict):
+    if isinstance(members.get("data"), dict) or members.keys() >= {"kind", "apiversion"}:
         return "fault-config"
     for part, kind in _NAMES.items():
         if part in name.lower():
@@ -71,7 +76,8 @@ def kind_of(text: str, name: str, source: str) -> str:
 
 def _members(text: str) -> dict[str, Any]:
     try:
-        return {folded(key): value for key, value in json.loads(text).items()}
+        content = json.loads(text.removeprefix("\ufeff"))
+        return {folded(key): value for key, value in content.items()}
     except (ValueError, RecursionError):
         return {}  # what is wrong with it is told by who reads it
 
@@ -159,13 +165,13 @@ def _misplaced(content: dict[str, Any]) -> list[Problem]:
     """What keeps the agent from finding any of it."""
     problems = []
     if content.get("kind", "ConfigMap") != "ConfigMap":
-        problems.append(Problem("kind", f"{content['kind']!r} is not ConfigMap"))
+        problems.append(Problem("kind", f"{_shown(content['kind'])} is not ConfigMap"))
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     for member, right in (("name", FAULT_CONFIG_NAME), ("namespace", FAULT_CONFIG_NAMESPACE)):
         found = metadata.get(member, right)
         if found != right:
-            what = f"{found!r}: only {FAULT_CONFIG_NAMESPACE}/{FAULT_CONFIG_NAME} is read"
+            what = f"{_shown(found)}: only {FAULT_CONFIG_NAMESPACE}/{FAULT_CONFIG_NAME} is read"
             problems.append(Problem(f"metadata.{member}", what))
     if not isinstance(content.get("data"), dict):
         known = ", ".join(DOCUMENTS)
@@ -173,3 +179,12 @@ def _misplaced(content: dict[str, Any]) -> list[Problem]:
     if content.get("binaryData"):
         problems.append(Problem("binaryData", "is not read; put the texts into data"))
     return problems
+
+
+def _shown(value: object) -> str:
+    """``value`` for people. In YAML a few lines may be a list of billions."""
+    return (
+        repr(quoted(value))
+        if isinstance(value, str)
+        else f"what is no text ({type(value).__name__})"
+    )

@@ -36,6 +36,16 @@ STATISTICS = (
     "roce_ecn_db_num:18446744073709551615\n",
     "[devid 2]crc_error_sum : 4\n",
 )
+PORTS = (
+    "+--------+--------+-------+----------+-------------+\n"
+    "| UdieID | PortID | Speed | PortType | Link Status |\n"
+    "+--------+--------+-------+----------+-------------+\n"
+    "| 0      | 4      | 200   | ETH      | DOWN        |\n"
+    "| 1      | 7      | 200   | UB       | UP          |\n"
+    "+--------+--------+-------+----------+-------------+\n",
+    "port_enable: on\n",
+    "speed: 200\nport_enable : off\n",
+)
 PODS = (
     '{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"uid":"u-1",'
     '"name":"train-0","namespace":"default","resourceVersion":"5","annotations":{'

@@ -41,6 +41,7 @@ from contract.observation import SourceAnswered, chip_subject
 from contract.switch_info import decode_switch_info
 from contract.switch_levels import SWITCH_FAULT_CODE_KEY
 from dcmi_shim.hccn_answers import parse_counters, parse_link, parse_link_history
+from dcmi_shim.hccn_tables import parse_port_enabled, parse_ports
 from dcmi_shim.types import Chip, Inventory
 from stores.base import Document
 from stores.kubernetes_objects import KubernetesObjects
@@ -169,6 +170,14 @@ def _history(text: str) -> None:
     parse_link_history(text, _HCCN_CHIP)
 
 
+def _ports(text: str) -> None:
+    """The table of the ports of an A5, or whether one of them is wired."""
+    if text.startswith("+-"):
+        assert parse_ports(text, _HCCN_CHIP)
+    else:
+        assert parse_port_enabled(text, _HCCN_CHIP) in (True, False)
+
+
 def _statistics(text: str) -> None:
     assert all(value >= 0 for value in parse_counters(text, _HCCN_CHIP).values())
 
@@ -245,6 +254,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "hccn-link": lambda: Parser("hccn-link", seeds.LINKS, _link),
     "hccn-link-stat": lambda: Parser("hccn-link-stat", seeds.HISTORIES, _history),
     "hccn-stat": lambda: Parser("hccn-stat", seeds.STATISTICS, _statistics),
+    "hccn-ports": lambda: Parser("hccn-ports", seeds.PORTS, _ports),
     "shadow": lambda: Parser("shadow", seeds.device_infos(), _compare),
     "pod-list": lambda: Watched("pod-list", seeds.PODS, _follow_pods_of_node),
     "pod-frame": lambda: Watched(

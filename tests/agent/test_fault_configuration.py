@@ -344,5 +344,6 @@ async def test_many_problems_do_not_flood_the_log(
         await follower.until_problems(CODES)
         await asyncio.sleep(0.05)
     assert len(caplog.records) == 51
-    assert "2001 problems in all" in caplog.messages[-1]
+    assert "has 2001 problems" in caplog.messages[0]
+    assert "vigil validate" in caplog.messages[-1]
     assert len(follower.posted[0].message.encode()) <= 1024

@@ -66,6 +66,8 @@ def test_documents_by_name_and_by_content(key: str) -> None:
         ('{"NotHandleFaultCodes": ["80E21007"]}', "fault-code"),
         ('{"data": {}}', "fault-config"),
         ("kind: ConfigMap\n", "fault-config"),
+        ('{"kind": "ConfigMapList", "apiVersion": "v1", "items": []}', "fault-config"),
+        ('\ufeff{"FaultDuration": []}', "fault-customization"),
         ("[chip_faults]\n", "agent"),
     ],
 )
@@ -77,6 +79,25 @@ def test_kinds_by_content(text: str, kind: str) -> None:
 def test_what_nobody_can_tell(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--kind"):
         kind_of(text, "-", "x")
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_nothing_is_no_configuration(text: str) -> None:
+    """``kubectl get … | vigil validate -`` where kubectl failed."""
+    with pytest.raises(ConfigurationError, match="is empty"):
+        kind_of(text, "agent.toml", "x")
+
+
+def test_a_few_lines_of_yaml_that_are_billions() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    lines += ["kind: *a11", "metadata: {name: *a11}", "data: {faultCode.json: *a11}"]
+    assert {"kind", "metadata.name", "data['faultCode.json']"} == set(problems("\n".join(lines)))
+
+
+def test_a_byte_order_mark_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="byte order mark"):
+        check_document("faultCustomization.json", '\ufeff{"FaultDuration": []}', "x")
 
 
 def test_a_whole_config_map_as_kubectl_prints_it() -> None:

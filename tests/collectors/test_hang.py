@@ -22,6 +22,7 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from dcmi_shim.keeper import DriverSettings
+from dcmi_shim.types import Chip
 from tests.collectors.scripted import CHIP_1, UNSUPPORTED, Said, ScriptedDriver, word
 from tests.parts.surroundings import surroundings
 
@@ -175,9 +176,14 @@ async def test_nothing_hangs_for_one_who_does_not_look() -> None:
 
 
 async def test_a_chip_that_is_gone_is_blind() -> None:
-    async with detecting(ScriptedDriver(), believed={(chip_subject(9), HANG): 1}) as said:
+    driver = ScriptedDriver()
+    async with detecting(driver, believed={(chip_subject(9), HANG): 1}) as said:
         await asyncio.sleep(4 * ROUND)
-        assert said.words() == ["chip 9 blind: the driver does not show this chip"]
+        gone = "chip 9 blind: the driver does not show this chip"
+        assert said.words() == [gone]
+        driver.chips.append(Chip(9, 9, 9, 0))
+        await until(lambda: len(said.words()) == 3)
+        assert said.words() == [gone, "chip 9 answered", f"chip 9 {ENDS}"], "it is idle"
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectors.links import Links
+from collectors.unified_bus import UnifiedBus
 from contract.codes import (
     LINK_DOWN,
     UB_PORT_DOWN,
@@ -25,7 +26,7 @@ from contract.observation import Assertion, Gap, Observation, chip_subject
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, install
 from dcmi_shim.types import Chip, Inventory
-from tests.collectors.scripted import Said, ScriptedDriver
+from tests.collectors.scripted import Said, ScriptedDriver, word
 from tests.parts.process_table import processes_of
 from tests.parts.surroundings import surroundings
 
@@ -439,6 +440,19 @@ PORTS = """\
 | 1      | 7      | 200   | UB       | {ub:<11} |
 +--------+--------+-------+----------+-------------+
 """
+
+
+def test_who_said_before_a_restart_that_a_port_is_down_takes_it_back() -> None:
+    chips = [chip_subject(number) for number in range(3)]
+    believed = {(chips[0], UB_SEPARATE): 1, (chips[0], UB_PORT_DOWN): 1, (chips[1], UB_SEPARATE): 1}
+    bus = UnifiedBus("links", believed)
+    assert bus.changes(chips, 1) == []
+    for chip in chips:
+        bus.found(chip, down=False)
+    assert [word(one) for one in bus.changes(chips, 2)] == [f"chip 0 absent {UB_SEPARATE}"]
+    gone = Observation("chip-faults", chips[1], UB_PORT_DOWN, Assertion.ABSENT, 3)
+    bus.heard(gone)
+    assert [word(one) for one in bus.changes(chips, 3)] == [f"chip 1 absent {UB_SEPARATE}"]
 
 
 async def test_ports_of_an_a5(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -148,3 +149,26 @@ def test_the_shipped_texts_are_in_force_like_the_shipped_tables() -> None:
     judged = judge_texts(shipped_texts(), {}, InForce())
     assert judged.catalogue == shipped()
     assert judged.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "count"),
+    [
+        (CODES, json.dumps({"SeparateNPUCodes": ["x"] * 2999}), 3000),
+        (RULES, json.dumps({"FaultFrequency": [{}] * 3000, "FaultDuration": [{}] * 3000}), 21_000),
+        (SWITCHES, json.dumps({"SeparateFaultCodes": ["[1,2,3,4]"] + ["x"] * 2999}), 3000),
+        (CODES, json.dumps({"NotHandleFaultCodes": ["1"]} | {f"x{n}": 0 for n in range(3000)}), 0),
+    ],
+)
+def test_a_document_of_nonsense_costs_little_memory(key: str, text: str, count: int) -> None:
+    """A mebibyte of empty rules has almost two million problems."""
+    problems = judge_texts({key: text}, {}, InForce()).problems
+    assert len(problems) == 1001
+    first = problems[0].problem
+    assert first.where == "$"
+    assert re.fullmatch(r"has [0-9]+ problems, of which the first 1000 are told", first.what)
+    assert count == 0 or f"has {count} problems" in first.what
+
+
+def test_a_config_map_of_nonsense() -> None:
+    assert len(judge_texts({f"x{n}": "" for n in range(3000)}, {}, InForce()).problems) == 1000

@@ -41,6 +41,8 @@ def test_ex_32_pre_separation_spares_a_chip_in_use(cluster: Cluster, cluster_nod
     pods.end(cluster.plane, "train", "Succeeded")
     node.until(lambda now: now.unhealthy == name(0, 1), "the end of the pod")
     assert node.journal("usage")[-1] == {"node": "node-1", "used": [], "assigned": []}
+    pods.make(cluster.plane, "nonsense", node.name, "Ascend910-99,npu-1,,Ascend910-")
+    node.wait(lambda: node.status()["usage"]["pods"] == 1, "a pod with chips that nobody has")
     metrics = node.ask("/metrics")[1]
     assert "npu_vigil_chips_in_use 0.0" in metrics
     one = "npu_vigil_chips_in_use"

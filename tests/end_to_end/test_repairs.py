@@ -50,7 +50,7 @@ def test_lost_events_of_serious_and_mild_codes(node: Node, code: str) -> None:
     node.emulator.lose_next_event()
     node.emulator.recover(CHIP, code)
     node.until(lambda now: not now.codes(CHIP), "the lost recovery is found", 4)
-    assert node.assertions(code) == ["present", "absent"]
+    node.wait(lambda: node.assertions(code) == ["present", "absent"], "both are journaled")
 
 
 def test_a_code_query_that_fails_at_the_start(node: Node) -> None:

@@ -41,7 +41,7 @@ def test_it_needs_no_right_on_device_info(plane: ControlPlane, tmp_path: Path, b
         node.wait(lambda: node.parts() == [("Fan", 3, ["06000025"])], "the alarm", 20)
         node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
         node.wait(lambda: node.status()["heartbeat"]["beats"] > 0, "it beats")
-        assert len(node.status()["faults"]) == 2, "chips are watched for metrics"
+        node.wait(lambda: len(node.status()["faults"]) == 2, "chips are watched for metrics")
         elsewhere = {right for right in asked(plane, AGENT) if right[0] != NAMESPACE}
         reads = {("kube-system", "", "configmaps", verb) for verb in ("list", "watch")}
         assert elsewhere == reads, "the fault configuration, by which chips are judged"

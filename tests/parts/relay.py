@@ -45,6 +45,10 @@ class Relay:
     async def cut(self) -> None:
         """Break all connections and those that come."""
         self._refusing = True
+        await self.drop()
+
+    async def drop(self) -> None:
+        """Break all connections; new ones are taken."""
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)

@@ -30,8 +30,9 @@ CYCLE_MS = 1_000
 """Upstream writes what changes within one cycle together; ours may write it piece by piece."""
 _INSIDE = ("DeviceInfoCfg", "SwitchInfoCfg", "UpgradeFaultReason")
 _FIRST_TIME_MS = 1_500_000_000_000
-_GAP_COST = 2.0
+_GAP_COST = 12.0
 """What a state that only one of both has costs; a pair costs 1 per difference."""
+_NO_PAIR = 1_000.0
 
 
 @dataclass(frozen=True)
@@ -130,27 +131,55 @@ def differences(
     slack_ms: int = 0,
 ) -> Iterator[Difference]:
     """What differs, by the number of upstream's state: ``$[2]``; what only ours has is behind it:
-    ``$[2+1]``. The pairs are those with the fewest differences. Ours may not be later than
-    upstream, but for ``later_seconds``; its times may be off by ``slack_ms`` more.
+    ``$[2+1]``. The pairs are those with the fewest differences; a state that only one of both has
+    is compared with what the other one has at that time. Ours may not be later than upstream, but
+    for ``later_seconds``; its times may be off by ``slack_ms`` more.
     """
     at_start = _at_start(upstream)
+
+    def contents(theirs: StateAt, mine: StateAt, path: str) -> list[Difference]:
+        if OPERATOR in (theirs.by, mine.by):
+            return list(different(theirs.tree, mine.tree, path))
+        tree = _with_times_of(theirs.tree, mine.tree, at_start, FAULT_TIME_TOLERANCE_MS + slack_ms)
+        return list(different(theirs.tree, tree, path))
+
+    def alone(state: StateAt, others: Sequence[StateAt], path: str) -> Iterator[Difference]:
+        """What is different where the other program does not have ``state``."""
+        is_ours = others is upstream
+        other = next((one for one in reversed(others) if one.at_ms <= state.at_ms), None)
+        found = []
+        if other is not None and OPERATOR not in (state.by, other.by):
+            found = contents(*((other, state) if is_ours else (state, other)), path)
+        whole = Difference(path, ABSENT, PRESENT) if is_ours else Difference(path, PRESENT, ABSENT)
+        yield from found or [whole]
+
+    def is_late(theirs: StateAt, mine: StateAt) -> bool:
+        return (mine.at_ms - theirs.at_ms) / 1000 > later_seconds
 
     @cache
     def pair(i: int, j: int) -> tuple[Difference, ...]:
         path = f"$[{i}]"
         theirs, mine = upstream[i], ours[j]
-        if theirs.by == OPERATOR or mine.by == OPERATOR:
-            return tuple(different(theirs.tree, mine.tree, path))
-        tree = _with_times_of(theirs.tree, mine.tree, at_start, FAULT_TIME_TOLERANCE_MS + slack_ms)
-        found = list(different(theirs.tree, tree, path))
+        found = contents(theirs, mine, path)
+        if OPERATOR in (theirs.by, mine.by):
+            return tuple(found)
         seconds = (mine.at_ms - theirs.at_ms) / 1000
-        if seconds > later_seconds or seconds < -EARLIER_SECONDS:
+        if is_late(theirs, mine) or seconds < -EARLIER_SECONDS:
             how = f"{seconds:.0f} s later" if seconds > 0 else f"over {EARLIER_SECONDS} s earlier"
             found.append(Difference(f"{path} (time)", "in time", how))
         return tuple(found)
 
+    def weight(i: int, j: int) -> float:
+        """What a pair costs. What an operator did is no pair with anything else, and neither is
+        what comes late and is different: it may be another state altogether."""
+        theirs, mine, found = upstream[i], ours[j], pair(i, j)
+        is_strange = found and OPERATOR in (theirs.by, mine.by)
+        if is_strange or (len(found) > 1 and is_late(theirs, mine)):
+            return _NO_PAIR
+        return len(found)
+
     def extra(j: int) -> float:
-        """What it costs that only ours has this state; one that goes on within a cycle is free."""
+        """What it costs that only ours has this state; one on the way to the next is free."""
         return 0.0 if _is_brief(ours, j) else _GAP_COST
 
     @cache
@@ -158,7 +187,7 @@ def differences(
         if i == len(upstream) or j == len(ours):
             return (len(upstream) - i) * _GAP_COST + sum(map(extra, range(j, len(ours))))
         return min(
-            len(pair(i, j)) + cost(i + 1, j + 1),
+            weight(i, j) + cost(i + 1, j + 1),
             _GAP_COST + cost(i + 1, j),
             extra(j) + cost(i, j + 1),
         )
@@ -166,21 +195,44 @@ def differences(
     i = j = more = 0
     while i < len(upstream) or j < len(ours):
         both = i < len(upstream) and j < len(ours)
-        if both and cost(i, j) == len(pair(i, j)) + cost(i + 1, j + 1):
+        if both and cost(i, j) == weight(i, j) + cost(i + 1, j + 1):
             yield from pair(i, j)
             i, j, more = i + 1, j + 1, 0
         elif i < len(upstream) and cost(i, j) == _GAP_COST + cost(i + 1, j):
-            yield Difference(f"$[{i}]", PRESENT, ABSENT)
+            yield from alone(upstream[i], ours, f"$[{i}]")
             i, more = i + 1, 0
         else:
             if not _is_brief(ours, j):
                 more += 1
-                yield Difference(f"$[{i - 1}+{more}]", ABSENT, PRESENT)
+                yield from alone(ours[j], upstream, f"$[{i - 1}+{more}]")
             j += 1
 
 
 def _is_brief(ours: Sequence[StateAt], j: int) -> bool:
-    return j + 1 < len(ours) and ours[j + 1].at_ms - ours[j].at_ms < CYCLE_MS
+    """Whether a state goes on within a cycle and says nothing that is not said before or after."""
+    if j + 1 == len(ours) or ours[j + 1].at_ms - ours[j].at_ms >= CYCLE_MS:
+        return False
+    if j == 0:
+        return True  # the chips answer one after the other
+    before, now, after = ours[j - 1 : j + 2]
+    if OPERATOR in (before.by, now.by, after.by):
+        return False
+    return _said(now.tree) <= _said(before.tree) | _said(after.tree)
+
+
+def _said(tree: Any) -> set[str]:
+    """Which chips are in which list, codes and their levels, reasons, switch faults."""
+    devices = tree["DeviceInfoCfg"]["DeviceInfo"]["DeviceList"]
+    listed = {key: text.split(",") for key, text in devices.items() if not key.endswith("-Fault")}
+    listed["isolated"] = tree["ManuallySeparateNPU"].split(",")
+    said = {f"{key} {name}" for key, names in listed.items() for name in names if name}
+    for fault in _faults(tree):
+        for code, entry in fault["fault_time_and_level_map"].items():
+            said.add(f"{fault['npu_name']} {fault['fault_type']} {code} {entry}")
+    for name, reasons in tree["UpgradeFaultReason"].items():
+        said.update(f"{name} {reason}" for reason in reasons)
+    said.update(map(str, tree.get("SwitchInfoCfg", {}).get("FaultCode", ())))
+    return said
 
 
 def _at_start(upstream: Sequence[StateAt]) -> frozenset[tuple[str, str]]:

@@ -157,6 +157,21 @@ async def test_it_waits_while_too_little_is_known() -> None:
         assert counts(bench) == {"same": 1}, "what is there now"
 
 
+async def test_what_we_cannot_say_any_more_is_not_compared(bench: Bench) -> None:
+    bench.cluster.change(RIGHT)
+    await asyncio.sleep(1)
+    bench.wanted = None
+    bench.shadow.wake()
+    await asyncio.sleep(1)
+    bench.cluster.change(written(MILDER))
+    await asyncio.sleep(60)
+    assert counts(bench) == {"same": 1}
+    bench.wanted = RIGHT
+    bench.shadow.wake()
+    await asyncio.sleep(10)
+    assert counts(bench) == {"same": 1, "different": 1}
+
+
 def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
     ledger = Ledger(lambda difference, theirs: None)
 
@@ -174,3 +189,18 @@ def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
     }
     (oldest,) = (one for one in told if one.device == "Ascend910-1000")
     assert (oldest.since_ms, oldest.seen) == (0, 500)
+
+
+def test_more_fields_of_a_device_that_differs_already_are_told_once() -> None:
+    ledger = Ledger(lambda difference, theirs: "K04")
+    level = Difference(Fact(Field.FAULT_LEVEL, "Ascend910-3", "CardUnhealthy"), None, "RestartNPU")
+    named = Difference(Fact(Field.MANUALLY_SEPARATED, "Ascend910-3"), "listed", None)
+
+    def told(*found: Difference) -> list[tuple[str, ...]]:
+        new = ledger.enter(Verdict(Result.DIFFERENT, 1, found), 1)
+        return [(one.place, *one.also) for one in new]
+
+    assert told(level) == [(level.fact.place,)]
+    assert told(level) == []
+    assert told(level, named) == [(level.fact.place, named.fact.place)]
+    assert told(level) == told(level, named) == []

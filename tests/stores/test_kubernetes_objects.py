@@ -116,6 +116,18 @@ async def test_an_event_may_be_about_other_objects(
 
 
 @pytest.mark.apiserver
+async def test_an_event_about_a_config_map_names_its_uid(
+    control_plane: ControlPlane, objects: ClusterObjects
+) -> None:
+    """``kubectl describe`` shows no other."""
+    config_map = {"metadata": {"name": "described"}}
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    uid = control_plane.request("POST", path, config_map)["metadata"]["uid"]
+    await objects.record(event("about-it", Involved("ConfigMap", "described", "kube-system")))
+    assert stored(control_plane, "about-it")["involvedObject"]["uid"] == uid
+
+
+@pytest.mark.apiserver
 async def test_what_is_no_event_is_refused(objects: ClusterObjects) -> None:
     with pytest.raises(StoreRefused, match="can have at most 1024"):
         await objects.record(event("long.1", message="x" * 1025))

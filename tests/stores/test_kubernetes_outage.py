@@ -130,6 +130,33 @@ async def test_a_silent_connection_is_given_up(
         await seen.until(lambda seen: PLACE in seen.documents)
 
 
+async def test_a_watch_of_what_never_changes_is_no_trouble(
+    kubernetes: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No bookmark comes while nothing of the kind changes in the whole cluster."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=1.1)
+    monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
+    async with watching(kubernetes, Selection("mindx-dl")) as seen:
+        await asyncio.sleep(2.5)
+        await kubernetes.put(a_document("one", "1"))
+        await seen.until(lambda seen: PLACE in seen.documents)
+    assert [type(event) for event in seen.events] == [Listed, Changed]
+
+
+async def test_a_watch_that_is_cut_goes_on_without_a_list(
+    kubernetes: Store, relay: Relay, relayed: Store
+) -> None:
+    """As proxies do with what is quiet for a minute."""
+    async with watching(relayed, Selection("mindx-dl")) as seen:
+        await asyncio.sleep(1.1)
+        await kubernetes.put(a_document("one", "1"))
+        await relay.drop()
+        await kubernetes.put(a_document("one", "2"))
+        await seen.until(lambda seen: bool(seen.of(Changed)))
+        await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "2"})
+    assert [type(event) for event in seen.events] in ([Listed, Changed, Changed], [Listed, Changed])
+
+
 async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
     kubernetes: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,48 @@
+"""What is wrong in a document, however much of it is.
+
+A ConfigMap may have a mebibyte, of which every few bytes can be wrong. Nobody reads more than the
+first of that, and all of it would take more memory than an agent may have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contract.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TOLD = 1000
+"""How many problems of one document are kept."""
+
+
+class FoundProblems:
+    """Keeps the first ``TOLD`` problems and counts the others."""
+
+    def __init__(self) -> None:
+        self._kept: list[Problem] = []
+        self._more = 0
+
+    def add(self, problem: Problem) -> None:
+        """Take in one."""
+        if len(self._kept) < TOLD:
+            self._kept.append(problem)
+        else:
+            self._more += 1
+
+    def extend(self, problems: Iterable[Problem]) -> int:
+        """Take in several; returns how many they were."""
+        count = 0
+        for problem in problems:
+            self.add(problem)
+            count += 1
+        return count
+
+    def all(self) -> tuple[Problem, ...]:
+        """What was found; where that is too much, the first one says so."""
+        if not self._more:
+            return tuple(self._kept)
+        count = len(self._kept) + self._more
+        what = f"has {count} problems, of which the first {TOLD} are told"
+        return (Problem("$", what), *self._kept)
