@@ -10,7 +10,7 @@ from __future__ import annotations
 
 AHEAD_SECONDS = 5
 _LARGEST = 2**62
-_PAUSES_SECONDS = (0.0, 0.0, 0.02, 0.04, 0.08, 0.16)
+_PAUSES_SECONDS = (0.0, 0.0, 0.008, 0.02, 0.06, 0.2)
 """How long after the write before it each write of a row may go out; the last one for all more.
 
 The first carries the first event of a burst, the second what came while it was on its way.

@@ -55,13 +55,13 @@ def test_what_comes_alone_or_in_a_short_burst_waits_for_nothing() -> None:
 
 def test_a_burst_has_stamps_left_for_its_end() -> None:
     burst = written_at(list(range(50)))
-    assert burst == pytest.approx([0, 5, 30, 75], abs=1), "and not the last one at 1000"
+    assert burst == pytest.approx([0, 5, 18, 43, 108], abs=2), "and not the last one at 1000"
     assert written_at(list(range(300)))[-1] < 350
 
 
 def test_a_burst_that_goes_on_is_shown_every_few_hundred_milliseconds() -> None:
     written = written_at(list(range(1000)))
-    assert max(b - a for a, b in pairwise(written[:6])) <= 165
+    assert max(b - a for a, b in pairwise(written[:6])) <= 210
     assert written[-1] <= 1000
 
 
