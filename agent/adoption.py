@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent import frequencies, upgrades
 from agent.state import Adopted, ChipState, Released, SubjectState, Upgrade
 from contract.levels import ChipLevel
-from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, FAULT_DURATION, FAULT_FREQUENCY
+from contract.policies import AUTOFILL_CODE, FAULT_DURATION, FAULT_FREQUENCY, UPGRADE_TYPES
 
 if TYPE_CHECKING:
     from agent.draft import Draft
@@ -34,7 +34,7 @@ def adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
         return known
     rule = rule_of(draft.tables, item.kind, item.code)
     level = item.level if rule is None else rule.level
-    if level not in _LEVELS or item.kind not in (FAULT_DURATION, FAULT_FREQUENCY, FAULT_AUTOFILL):
+    if level not in _LEVELS or item.kind not in UPGRADE_TYPES:
         return known
     fault = known.faults.get(item.code)
     because = f"{item.code} was upgraded before ({item.kind})"

@@ -26,7 +26,7 @@ from contract.observation import (
     SourceAnswered,
     chip_subject,
 )
-from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL
+from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
 from contract.switch_info import decode_switch_info
 from stores.base import Document
 
@@ -208,8 +208,8 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
 def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:
     """Why a document of ``stamp`` (seconds; ``None``: of now) raised the levels of chips.
 
-    A chip without a name was released, whatever isolated it; a name without a reason gets one
-    (``spec/device-plugin.md`` 1.8, without defect K42).
+    A chip without a name was released, whatever isolated it; a name without a reason that we know
+    gets one (``spec/device-plugin.md`` 1.8, without defect K42).
     """
     names = read_names(data)
     at_ms = now_ms if stamp is None or stamp <= 0 else min(stamp * 1000, now_ms)
@@ -222,7 +222,8 @@ def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Ad
             item = Adopted(
                 chip_subject(chip), code, reason.upgrade_type, since_ms, at_ms, reason.fault_level
             )
-            if names is None or chip in names or not _isolates(item):
+            is_named = names is None or chip in names
+            if reason.upgrade_type in UPGRADE_TYPES and (is_named or not _isolates(item)):
                 found.append(item)
     explained = {item.subject.id for item in found if _isolates(item)}
     return (

@@ -168,7 +168,8 @@ def _present(
         seen = held if item.subject.kind != "host" else replace(held, serial=item.serial)
         return _update(known, held, seen, item, draft, f"is {_found_by(item)}")
     ended = known.ended.get(item.code)
-    if ended is None or ended.fault is None or not is_recent(ended, item.seen_at_ms):
+    was_over = item.anew or ended is None or not is_recent(ended, item.seen_at_ms)
+    if was_over or ended is None or ended.fault is None:
         return _begin(known, _new_fault(known, item, draft), item, draft)
     fault = ended.fault
     verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)

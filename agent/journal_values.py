@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from agent.policy import Input
-from agent.state import Acknowledged, Change, Configured, State
+from agent.state import Acknowledged, Change, ClockSetBack, Configured, State
 from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.isolation import chip_of
 from contract.levels import ChipLevel
 from contract.observation import Gap
+from contract.policies import UPGRADE_TYPES
 from contract.switch_info import port_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent.state import Fault
     from contract.catalogue import Catalogue
-    from contract.observation import Subject
+    from contract.observation import Observation, Subject
 
 T = TypeVar("T")
 
@@ -79,7 +83,7 @@ def inputs_of(row: Stored) -> tuple[Input, ...]:
     inputs = decoded(row, _inputs_decoder)
     try:
         for item in inputs:
-            if not isinstance(item, (Acknowledged, Configured, Gap)):
+            if not isinstance(item, (Acknowledged, ClockSetBack, Configured, Gap)):
                 _check_subject(item.subject)
     except ValueError as error:
         raise _refused(row, error) from None
@@ -132,11 +136,24 @@ def tables_of(row: Stored) -> Catalogue:
 
 
 def _check(state: State) -> None:
+    """Raises ``ValueError`` for a state that no policy of ours can have left."""
     for chip in state.chips.values():
         for fault in chip.faults.values():
             ChipLevel(fault.level)
-    for subject, _ in state.subjects():
+        for upgrade in chip.upgrades:
+            if upgrade.kind not in UPGRADE_TYPES:
+                raise ValueError(f"there is no rule of the type {upgrade.kind!r}")
+        _check_keys(chip.held_back)
+    for subject, known in state.subjects():
         _check_subject(subject)
+        _check_keys(known.faults)
+        _check_keys({code: one.fault for code, one in known.ended.items() if one.fault is not None})
+
+
+def _check_keys(items: Mapping[str, Fault | Observation]) -> None:
+    for code, item in items.items():
+        if item.code != code:
+            raise ValueError(f"what is kept as {code} is of {item.code}")
 
 
 def _check_subject(subject: Subject) -> None:

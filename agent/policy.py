@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from agent.adoption import adopt, release
+from agent.clock_set_back import no_later
 from agent.deadlines import expire
 from agent.draft import Draft
 from agent.dues import deadline_ms_of, due_ms_of, next_due
@@ -20,11 +21,13 @@ from agent.episodes import observed, tool_answered, tool_went_blind
 from agent.reconfiguration import configured
 from agent.state import (
     LINK_SOURCE,
+    SETTLE_MS,
     Acknowledged,
     Adopted,
     Blindness,
     Change,
     ChipState,
+    ClockSetBack,
     Configured,
     Released,
     State,
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 Told: TypeAlias = Observation | SourceBlind | SourceAnswered | Adopted | Released
 """What is about one subject."""
 
-Input: TypeAlias = Report | Acknowledged | Adopted | Released | Configured
+Input: TypeAlias = Report | Acknowledged | Adopted | Released | Configured | ClockSetBack
 
 
 def step(
@@ -64,6 +67,13 @@ def step(
         if deadline_ms is not None and deadline_ms <= _time_of(item):
             subjects = expire(subjects, _time_of(item), draft)
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+        if isinstance(item, ClockSetBack):
+            state = draft.state = _set_back(state, item.at_ms)
+            earlier = {subject: no_later(known, item.at_ms) for subject, known in subjects.items()}
+            draft.revision += earlier != subjects
+            subjects = earlier
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
         if isinstance(item, Acknowledged):
             subjects = {
                 subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
@@ -89,6 +99,14 @@ def step(
     if named != state.named:
         after_all = replace(after_all, named=named)
     return after_all, tuple(draft.changes)
+
+
+def _set_back(state: State, now_ms: int) -> State:
+    """``state`` when now is ``now_ms``: no start is settled later than one of now."""
+    settled_at_ms = min(state.settled_at_ms, now_ms + SETTLE_MS)
+    if settled_at_ms == state.settled_at_ms:
+        return state
+    return replace(state, settled_at_ms=settled_at_ms)
 
 
 def next_deadline_ms(state: State, tables: Catalogue) -> int | None:

@@ -21,7 +21,7 @@ from agent.publication import Lag, Publication
 from agent.stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from stores.backoff import Backoff
-from stores.base import Changed, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,6 +40,8 @@ _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 _REFUSED_SECONDS = 10.0
 _WATCH_AGAIN_SECONDS = 30.0
+_UNSEEN_SECONDS = 0.5
+"""How long a watch may take to show what was acknowledged, before it is read instead."""
 _FOREIGN_WRITES = 3
 _FOREIGN_WINDOW_SECONDS = 60.0
 _CONFLICT_SECONDS = 600.0
@@ -136,10 +138,13 @@ class Publisher:
         self._was_read = False
         self._read_again = True
         self._shown: Document | None = None
+        self._looked_at: Document | None = None
         self._flying: _Write | None = None
         self._unsure: _Write | None = None
         self._acknowledged: _Write | None = None
         self._acknowledged_at = 0.0
+        self._watched_version: str | None = None
+        self._is_unseen = False
         self._foreign_at: deque[float] = deque(maxlen=_FOREIGN_WRITES + 1)
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
@@ -184,9 +189,14 @@ class Publisher:
             if reason == "refresh":
                 self.record.waiting = None
                 self._edges.on_shown()
-            return _Pause(due_seconds, self._woken)
+            unseen_seconds = self._unseen_seconds()
+            if unseen_seconds <= 0:
+                return await self._read()
+            return _Pause(min(due_seconds, unseen_seconds), self._woken)
+        if reason == "first" and self._shown is not None and self._is_edited(self._shown):
+            return None
         now_ms = self._edges.wall_clock()
-        stamp, early_seconds = self._stamps.next(now_ms // 1000, _now())
+        stamp, early_seconds = self._stamps.next(now_ms, _now())
         if early_seconds > 0 and wanted.stamped is not None:
             return _Pause(early_seconds, self._woken)
         committed = await self._committed(wanted)
@@ -198,6 +208,11 @@ class Publisher:
         return await self._write(
             _Write(document, wanted.content, wanted.revision, stamp, reason, now_ms, lag)
         )
+
+    def _is_edited(self, shown: Document) -> bool:
+        """Whether an operator changed something since the start, before anything was wanted."""
+        looked_at, self._looked_at = self._looked_at, shown
+        return not _same(shown, looked_at) and self._edges.on_foreign(shown)
 
     async def _committed(self, wanted: Wanted) -> Wanted | None:
         """Wait for the journal to have ``wanted``, or what has followed meanwhile.
@@ -229,6 +244,13 @@ class Publisher:
         if not _same(self._shown, self._acknowledged.document):
             return "repair", 0.0
         return "refresh", max(0.0, self._acknowledged_at + wanted.refresh_seconds - _now())
+
+    def _unseen_seconds(self) -> float:
+        """For how long a watch may still show the last write. Who deletes a document at once may
+        leave it nothing to show, and a watch may have been interrupted."""
+        if not self._is_unseen:
+            return math.inf
+        return self._acknowledged_at + _UNSEEN_SECONDS - _now()
 
     # Requests.
 
@@ -282,10 +304,12 @@ class Publisher:
             self._read_again = True
             return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
         before, self._shown = self._shown, shown
+        self._is_unseen = False
         if shown is not None:
             self._stamps.saw(self._edges.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
+            self._looked_at = shown
             self._works_again()
             self._edges.on_first_read(shown)
         elif self._unsure is not None and _same(shown, self._unsure.document):
@@ -301,7 +325,9 @@ class Publisher:
         if write.document is not None:
             self._shown = msgspec.structs.replace(write.document, version=version)
             self._stamps.saw(write.stamp)
+            self._stamps.wrote(_now())
         self._unsure = None
+        self._is_unseen = version != self._watched_version
         self._works_again()
         self.record.acknowledged(write.reason, write.lag, write.begun_ms, self._edges.wall_clock())
         self._agree(write)
@@ -388,10 +414,17 @@ class Publisher:
             shown = next(iter(event.documents), None)
         else:
             shown = event.document if isinstance(event, Changed) else None
-        for write in (self._flying, self._acknowledged):
-            if write is not None and _same(shown, write.document):
-                return
-        if shown is not None or self._shown is not None:
+        self._watched_version = "" if shown is None else shown.version
+        if self._flying is not None:
+            # What the request replaces may be shown late; anything else, nobody would see later.
+            was_there = "" if self._shown is None else self._shown.version
+            if not _same(shown, self._flying.document) and (
+                self._watched_version != was_there or isinstance(event, Deleted)
+            ):
+                self._look_again()
+        elif self._acknowledged is not None and _same(shown, self._acknowledged.document):
+            self._is_unseen = False
+        elif shown is not None or self._shown is not None:
             self._look_again()
 
     def _look_again(self) -> None:

@@ -1,14 +1,22 @@
-"""Which ``UpdateTime`` the next write of a document may carry.
+"""Which ``UpdateTime`` the next write of a document may carry, and when.
 
 Readers drop a document whose ``UpdateTime`` (whole seconds) is not newer than the last one, so
 every write needs a newer one, also within the same second, after a restart, and when the host's
-clock was set back.
+clock was set back. There are few within a second, so a burst that lasts may not have them all at
+its beginning: its end would wait for the next second.
 """
 
 from __future__ import annotations
 
 AHEAD_SECONDS = 5
 _LARGEST = 2**62
+_PAUSES_SECONDS = (0.0, 0.0, 0.008, 0.02, 0.06, 0.2)
+"""How long after the write before it each write of a row may go out; the last one for all more.
+
+The first carries the first event of a burst, the second what came while it was on its way.
+"""
+_APART_SECONDS = 0.05
+"""What is wanted so long after a write begins a new row."""
 
 
 class Stamps:
@@ -17,6 +25,9 @@ class Stamps:
     def __init__(self) -> None:
         self._previous: int | None = None
         self._anchor: tuple[int, float] | None = None
+        self._in_row = 0
+        self._row_at = 0.0
+        self._is_pausing = False
 
     @property
     def previous(self) -> int | None:
@@ -30,21 +41,41 @@ class Stamps:
         if self._previous is None or stamp > self._previous:
             self._previous = stamp
 
-    def next(self, wall_seconds: int, monotonic_seconds: float) -> tuple[int, float]:
+    def wrote(self, monotonic_seconds: float) -> None:
+        """A write with the stamp that ``next`` gave last was acknowledged."""
+        self._in_row += 1
+        self._row_at = monotonic_seconds
+        self._is_pausing = False
+
+    def next(self, wall_ms: int, monotonic_seconds: float) -> tuple[int, float]:
         """The next stamp, and for how many seconds it may not be used yet (0: now)."""
-        clock = self._clock(wall_seconds, monotonic_seconds)
+        clock, fraction = self._clock(wall_ms, monotonic_seconds)
+        pause = self._pause(monotonic_seconds)
         if self._previous is None:
-            return clock, 0.0
+            return clock, pause
         # A stamp further ahead than we ever write means that the clock was set back, or that
         # somebody else's was wrong. Waiting for the clock to get there could take for ever.
         if self._previous > clock + AHEAD_SECONDS:
             self._anchor = (self._previous, monotonic_seconds)
-            clock = self._previous
+            clock, fraction = self._previous, 0.0
         stamp = max(clock, self._previous + 1)
-        return stamp, float(max(0, stamp - clock - AHEAD_SECONDS))
+        early = stamp - clock - AHEAD_SECONDS
+        return stamp, pause if early <= 0 else max(pause, early - fraction)
 
-    def _clock(self, wall_seconds: int, monotonic_seconds: float) -> int:
+    def _pause(self, monotonic_seconds: float) -> float:
+        """For how many seconds the next write has to wait for those before it."""
+        passed = monotonic_seconds - self._row_at
+        if passed > _APART_SECONDS and not self._is_pausing:
+            self._in_row = 0
+        pause = _PAUSES_SECONDS[min(self._in_row, len(_PAUSES_SECONDS) - 1)] - passed
+        self._is_pausing = pause > 0
+        return max(0.0, pause)
+
+    def _clock(self, wall_ms: int, monotonic_seconds: float) -> tuple[int, float]:
+        """The time in whole seconds, and what has passed of the next one."""
+        wall = wall_ms // 1000, wall_ms % 1000 / 1000
         if self._anchor is None:
-            return wall_seconds
+            return wall
         stamp, since = self._anchor
-        return max(wall_seconds, stamp + int(monotonic_seconds - since))
+        whole, fraction = divmod(monotonic_seconds - since, 1)
+        return max(wall, (stamp + int(whole), fraction))

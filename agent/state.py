@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 CHIP_SOURCE = "chip-faults"
 """The source that reads a chip itself: without its answer nothing is known of the chip."""
 
+SETTLE_MS = 5_000
+"""How long after a start no rule fires: the first audits are asked at once and answered by then."""
+
 LINK_SOURCE = "links"
 """The source that asks the tool for links: the other witness of their codes."""
 
@@ -247,6 +250,12 @@ class Configured(msgspec.Struct, frozen=True, tag="configured"):
     """
 
     digest: str
+    at_ms: int
+
+
+class ClockSetBack(msgspec.Struct, frozen=True, tag="clock-set-back"):
+    """The host's clock was set back, or is behind what an earlier process had: now is ``at_ms``."""
+
     at_ms: int
 
 

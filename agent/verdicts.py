@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.clock_set_back import no_later
 from agent.journal_file import Kind
 from agent.journal_values import inputs_of, state_of, tables_of, texts_of
 from agent.policy import Input, next_deadline_ms, step
 from agent.restarts import restarted
-from agent.state import Acknowledged, Configured, State
+from agent.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, State
 from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.observation import Observation
@@ -35,13 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.verdicts")
 
-SETTLE_MS = 5_000
-"""How long after a start no rule fires: the first audits are asked at once and answered by then."""
-
 SHIPPED = FaultTexts()
 """The fault configuration before any was given."""
 
 _INPUTS_PER_SNAPSHOT = 256
+_SET_BACK_MS = 1_000
+"""A clock that goes back by less is only being corrected."""
 
 _sequence = operator.attrgetter("sequence")
 
@@ -64,25 +64,29 @@ def restore(remembered: Remembered, node: str, boot_id: str, shipped: Catalogue)
     """The state in which the last process of this node was, as far as the journal knows it.
 
     Each input is judged by the tables that were in force then; ``shipped`` are those before the
-    first fault configuration. A journal of another node, or one that cannot be understood, is
-    history but no state.
+    first fault configuration. A journal of another node, or one whose snapshot cannot be
+    understood, is history but no state. Any other row that cannot be understood is left out: what
+    it said is for audits to find again, but what isolates a chip is in no audit.
     """
     fresh = State(node=node, boot_id=boot_id)
     state, tables = fresh, shipped
-    try:
-        if remembered.snapshot is not None:
+    if remembered.snapshot is not None:
+        try:
             state = state_of(remembered.snapshot)
-        for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+        except JournalError as error:
+            log.error("the journal cannot be understood (%s); starting from audits alone", error)
+            return fresh
+    if state.node != node:
+        log.warning("the journal is of node %s; starting from audits alone", state.node)
+        return fresh
+    for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+        try:
             if row.kind is Kind.FAULT_CONFIGURATION:
                 tables = tables_of(row)
             else:
                 state, _ = step(state, inputs_of(row), row.at_ms, tables)
-    except JournalError as error:
-        log.error("the journal cannot be understood (%s); starting from audits alone", error)
-        return fresh
-    if state.node != node:
-        log.warning("the journal is of node %s; starting from audits alone", state.node)
-        return fresh
+        except JournalError as error:
+            log.error("the journal: %s; it is left out, audits find what it said", error)
     return restarted(state, boot_id)
 
 
@@ -107,6 +111,7 @@ class Verdicts:
         self._on_change = on_change
         self._journal: Journal | None = None
         self._inputs_since_snapshot = 0
+        self._taken_at_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hear: Heard | None = None
 
@@ -117,11 +122,15 @@ class Verdicts:
     def begin(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot, and judge by the tables of today."""
         self._journal = journal
-        settled_at_ms = self._wall_clock() + SETTLE_MS
+        now_ms = self._wall_clock()
+        settled_at_ms = now_ms + SETTLE_MS
         self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
         self.snapshot()
         # The tables may be others than those of the last life, in another release for instance.
-        self.take([Configured(self.texts.digest, self._wall_clock())])
+        inputs: list[Input] = [Configured(self.texts.digest, now_ms)]
+        if any(no_later(known, now_ms) is not known for _, known in self.state.subjects()):
+            inputs.append(ClockSetBack(now_ms))
+        self.take(inputs)
 
     def take(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
         """Change the state by ``inputs``, journal it, and wake whoever publishes.
@@ -129,6 +138,10 @@ class Verdicts:
         ``event_ms``: when that became known, where it was not when the observations were made.
         """
         now_ms = self._wall_clock()
+        if now_ms < self._taken_at_ms - _SET_BACK_MS:
+            log.warning("the host's clock was set back by %d ms", self._taken_at_ms - now_ms)
+            inputs = (ClockSetBack(now_ms), *inputs)
+        self._taken_at_ms = now_ms
         before = self.state
         self.state, changes = step(before, inputs, now_ms, self.tables)
         if inputs or self.state is not before:

@@ -6,13 +6,16 @@ host's wall clock and is only written into reports.
 
 PRESENT after RECOVER: the observation has ``seen_at_ms`` of the audit and ``driver_raised_at_ms``
 of the occurrence that did not end after all, if that is known. Whoever keeps episodes continues
-the recovered one, with its first time.
+the recovered one, with its first time. If a list without the code came in between, the recovery was
+true and the observation is ``anew``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
 
 from contract.observation import Assertion, Observation, Subject
 
@@ -63,6 +66,7 @@ class ListBeliefs:
     def __init__(self, source: str, believed: Iterable[Key]) -> None:
         self._source = source
         self.states = {key: CodeState(present=True) for key in believed}
+        self._was_complete = False
 
     def next_check(self) -> float | None:
         """When the list must be asked because of events; it may have been tried already."""
@@ -134,6 +138,7 @@ class ListBeliefs:
         """
         reports: list[Report] = []
         for key in sorted((listed.keys() | self.states.keys()) - apart):
+            is_new = key not in self.states
             state = self.states.setdefault(key, CodeState(present=False))
             if state.held is not None:
                 reports += self._release(key, state, key in listed, asked_at)
@@ -142,7 +147,9 @@ class ListBeliefs:
                     self._nothing_said(key, state)
             elif state.comparable(asked_at):
                 entry = listed.get(key) or _NOTHING
-                reports += self._compare(key, state, key in listed, entry, now_ms)
+                anew = is_new and self._was_complete
+                reports += self._compare(key, state, key in listed, entry, now_ms, anew=anew)
+        self._was_complete = complete
         return reports
 
     def _nothing_said(self, key: Key, state: CodeState) -> None:
@@ -165,7 +172,7 @@ class ListBeliefs:
         return [held]
 
     def _compare(
-        self, key: Key, state: CodeState, listed: bool, entry: Entry, now_ms: int
+        self, key: Key, state: CodeState, listed: bool, entry: Entry, now_ms: int, *, anew: bool
     ) -> list[Report]:
         state.audited = True
         if listed == state.present:
@@ -175,7 +182,8 @@ class ListBeliefs:
         if listed:
             state.present = True
             text = "still listed after its recovery" if state.recovered else ""
-            return [self.observation(key, Assertion.PRESENT, now_ms, state, text, entry)]
+            found = self.observation(key, Assertion.PRESENT, now_ms, state, text, entry)
+            return [replace(found, anew=anew)]
         del self.states[key]
         return [self.observation(key, Assertion.ABSENT, now_ms, state)]
 

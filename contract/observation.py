@@ -64,7 +64,8 @@ class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=
     ``driver_raised_at_ms`` is what the driver says, ``seen_at_ms`` when this host learned it.
     OCCUR, RECOVER and ONCE come from events; PRESENT and ABSENT from audits that disagree with
     what was believed. ``serial`` is the driver's number of an event, or the place of an alarm in a
-    BMC's list.
+    BMC's list. ``anew`` is said of a PRESENT whose code was not in the list before: it cannot be
+    what recovered since, if anything did.
     """
 
     source: str
@@ -76,6 +77,7 @@ class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=
     driver_raised_at_ms: int | None = None
     serial: int | None = None
     text: str = ""
+    anew: bool = False
 
 
 class SourceBlind(msgspec.Struct, frozen=True, tag="blind"):

@@ -21,6 +21,8 @@ FAULT_DURATION = "FaultDuration"
 """Both the keys of the rules in the customisation and the types of the reasons they give."""
 FAULT_AUTOFILL = "FaultAutofill"
 """The type of a reason that was made up for a chip whose name alone says that it is isolated."""
+UPGRADE_TYPES = frozenset({FAULT_FREQUENCY, FAULT_DURATION, FAULT_AUTOFILL})
+"""All types of reasons; one of another type is none."""
 AUTOFILL_CODE = "AutofillFaultCode"
 """What stands in the place of a code in such a reason, as written on the wire."""
 

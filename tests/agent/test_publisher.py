@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent import publisher as publisher_module
 from agent.publisher import Edges, Publisher, Wanted, absent
 from contract.errors import DocumentError, StoreError, StoreUnavailable
-from stores.base import Document
+from stores import directory_files as files
+from stores.base import Changed, Deleted, Document, Listed
 from stores.directory import DirectoryStore
 
 if TYPE_CHECKING:
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from stores.base import Selection, WatchEvent
 
 SPACE, NAME = "kube-system", "mindx-dl-deviceinfo-n"
 LABELS = {"mx-consumer-cim": "true"}
@@ -28,6 +34,8 @@ class TroubledStore(DirectoryStore):
 
     error: StoreError | None = None
     loses_answers = False
+    vanishes = False
+    """Somebody deletes what is put before anybody else can look at it."""
     delay_seconds = 0.0
     get_delay_seconds = 0.0
 
@@ -52,6 +60,9 @@ class TroubledStore(DirectoryStore):
         await asyncio.sleep(self.delay_seconds)
         version = await super().put(document, expected=expected)
         self.written.append(document)
+        if self.vanishes:
+            self.vanishes = False
+            files.document_path(self._root, SPACE, NAME).unlink()
         if self.loses_answers:
             self.loses_answers = False
             raise StoreUnavailable("connection reset")
@@ -71,8 +82,8 @@ class TroubledStore(DirectoryStore):
 class Bench:
     """One publisher with what it wants to say."""
 
-    def __init__(self, root: Path) -> None:
-        self.store = TroubledStore(f"directory:{root}", root)
+    def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
+        self.store = store(f"directory:{root}", root)
         self.foreign = DirectoryStore(f"directory:{root}", root)
         self.content: str | None = "healthy"
         """What is wanted: empty for no document, ``None`` for what is there."""
@@ -82,6 +93,7 @@ class Bench:
         self.first_read: list[Document | None] = []
         self.acknowledged: list[tuple[str, int]] = []
         self.shown = 0
+        self.foreign_seen: list[str] = []
         self.before_writes = 0
         self.before_repairs = 0
         self.loses_its_name = False
@@ -97,7 +109,7 @@ class Bench:
                 before_write=self.before_write,
                 before_repair=self.before_repair,
                 on_first_read=self.first_read.append,
-                on_foreign=lambda document: document.data["content"] == "an operator's",
+                on_foreign=self.on_foreign,
                 on_acknowledged=lambda document, revision: self.acknowledged.append(
                     ("" if document is None else document.data["content"], revision)
                 ),
@@ -129,6 +141,10 @@ class Bench:
             lambda stamp: Document(SPACE, NAME, {"stamp": str(stamp), "content": content}, LABELS),
             self.refresh_seconds,
         )
+
+    def on_foreign(self, document: Document) -> bool:
+        self.foreign_seen.append(document.data["content"])
+        return document.data["content"] == "an operator's"
 
     def verify(self, document: Document) -> None:
         if self.refuses and self.refuses in document.data["content"]:
@@ -163,8 +179,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(root: Path) -> AsyncIterator[Bench]:
-    bench = Bench(root)
+async def running(place: Path | Bench) -> AsyncIterator[Bench]:
+    bench = place if isinstance(place, Bench) else Bench(place)
     task = asyncio.create_task(bench.publisher.run())
     try:
         yield bench
@@ -318,6 +334,55 @@ async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> N
         assert await bench.shows("healthy") < 1
 
 
+async def test_a_deletion_that_no_watch_can_show_is_repaired_soon(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        bench.store.vanishes = True
+        await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
+        begin = time.monotonic()
+        await until(lambda: bench.acknowledged[1:] == [("healthy", 1)], "the repair")
+        assert time.monotonic() - begin < 2, "half a second is waited for the watch"
+        assert (await bench.stored())["content"] == "healthy"
+        assert bench.record.foreign_writes == 1
+        await asyncio.sleep(0.7)
+        assert len(bench.store.written) == 2
+
+
+class EarlyWatch(TroubledStore):
+    """A store whose watch shows things before the answer to a write comes."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(url, root)
+        self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        yield Listed(())
+        while True:
+            yield await self.events.get()
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        version = await super().put(document, expected=expected)
+        shown = msgspec.structs.replace(document, version=version)
+        self.events.put_nowait(Changed(shown))
+        if len(self.written) == 1:
+            await self.delete(SPACE, NAME)
+            self.events.put_nowait(Deleted(SPACE, NAME))
+        await asyncio.sleep(0.05)
+        return version
+
+
+async def test_a_deletion_before_the_answer_to_the_first_write_is_repaired_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "_UNSEEN_SECONDS", math.inf)
+    bench = Bench(tmp_path, EarlyWatch)
+    async with running(bench):
+        await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
+        await bench.noticed(1)
+        await bench.shows("healthy")
+
+
 async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
@@ -414,6 +479,22 @@ async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
             await bench.shows("healthy")
         assert bench.record.conflict_since_ms is None
         assert bench.record.foreign_writes == 0
+
+
+async def test_what_an_operator_does_before_the_first_write_counts_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.writes_foreign("of the last life")
+    bench.content = None
+    async with running(bench):
+        await until(lambda: bool(bench.first_read), "the first read")
+        await bench.writes_foreign("an operator's")
+        await asyncio.sleep(0.1)
+        bench.say("healthy")
+        await bench.shows("healthy")
+        assert bench.foreign_seen == ["an operator's"]
+        bench.say("faulty")
+        await bench.shows("faulty")
+        assert bench.foreign_seen == ["an operator's"]
 
 
 async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:

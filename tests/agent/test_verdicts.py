@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from agent.dues import ONCE_VISIBLE_MS
 from agent.journal import Journal
 from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
-from agent.state import Acknowledged, State
-from agent.verdicts import SETTLE_MS, Verdicts, restore
+from agent.policy import next_deadline_ms
+from agent.state import SETTLE_MS, Acknowledged, Adopted, State
+from agent.verdicts import Verdicts, restore
 from contract import catalogue
 from contract.codes import LINK_DOWN
 from contract.fault_configuration import FaultTexts
@@ -245,6 +247,38 @@ async def test_a_link_that_came_back_while_nobody_looked_is_not_upgraded(tmp_pat
     assert life.verdicts.state.chips[3].level == "NormalNPU"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
+    tmp_path: Path, restarts: bool
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(
+        seen(clock, Assertion.ONCE, code="80E21007"),
+        structs.replace(seen(clock, Assertion.OCCUR, code="80E18005"), serial=2),
+        structs.replace(seen(clock, Assertion.RECOVER, code="80E18005"), serial=1),
+        seen(clock, Assertion.OCCUR, code=LINK_DOWN),
+    )
+    revision = life.verdicts.state.revision
+    await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
+    assert life.verdicts.state.chips[3].faults["80E18005"].doubted_at_ms == clock()
+    clock.now_ms -= 7_200_000
+    if restarts:
+        life = Life(tmp_path, clock)
+    await life.take()
+    for _ in range(3):
+        deadline_ms = next_deadline_ms(life.verdicts.state, TABLES)
+        assert deadline_ms is not None
+        assert deadline_ms <= clock() + 30_000
+        clock.now_ms = deadline_ms
+        await life.take()
+    chip = life.verdicts.state.chips[3]
+    assert list(chip.faults) == [LINK_DOWN]
+    assert [upgrade.code for upgrade in chip.upgrades] == [LINK_DOWN]
+    restored = restore(read_remembered(tmp_path / FILE_NAME), NODE, "boot", TABLES)
+    assert restored == life.verdicts.state
+
+
 async def until(done: Callable[[], bool]) -> None:
     begin = time.monotonic()
     while not done():
@@ -252,17 +286,49 @@ async def until(done: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+MISPLACED = (
+    '{"node":"node-1","boot_id":"b","chips":{"3":{"faults":{"80E01801":{"code":"81078603",'
+    '"episode":"e","source":"chip-faults","level":"PreSeparateNPU","because":"",'
+    '"first_seen_ms":5,"revision":4}}}}}'
+)
+
+
+NO_RULE = (
+    '{"node":"node-1","boot_id":"b","chips":{"3":{"upgrades":[{"code":"80E01801","kind":"",'
+    '"level":"SeparateNPU","upgraded_at_ms":5,"because":"","episode":"e"}]}}}'
+)
+
+
 @pytest.mark.parametrize(
     "remembered",
     [
         Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"of": "another version"}')),
-        Remembered(inputs=(Row(1, 0, Kind.REPORTS, '[{"type": "strange"}]'),)),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, MISPLACED)),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, NO_RULE)),
         Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"node":"other","boot_id":"b","chips":{}}')),
     ],
-    ids=["snapshot", "inputs", "other node"],
+    ids=["snapshot", "misplaced", "no rule", "other node"],
 )
 def test_a_journal_that_cannot_be_used_is_no_state(
     remembered: Remembered, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert restore(remembered, NODE, "boot", TABLES) == State(NODE, "boot")
     assert "starting from audits alone" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [Kind.REPORTS, Kind.FAULT_CONFIGURATION])
+async def test_a_row_that_cannot_be_understood_costs_no_isolation(
+    tmp_path: Path, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    at = clock()
+    isolated = Adopted(chip_subject(3), "80E18005", "FaultFrequency", at, at, "ManuallySeparateNPU")
+    await life.take(isolated)
+    life.journal.append([(kind, '[{"type": "strange"}]')], at)
+    await life.take(seen(clock, Assertion.OCCUR))
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    state = restore(remembered, NODE, "boot", TABLES)
+    assert state.chips[3].isolated
+    assert "80E01801" in state.chips[3].faults
+    assert "it is left out" in caplog.text

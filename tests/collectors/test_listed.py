@@ -39,6 +39,23 @@ def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
     assert report.text == "still listed after its recovery"
 
 
+def test_what_a_list_did_not_have_in_between_is_listed_anew() -> None:
+    known = beliefs()
+    known.event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
+    known.event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
+    assert known.answered({}, 1.0 + LAG_SECONDS, 0) == []
+    (report,) = known.answered({KEY: Entry()}, 6.0, 5000)
+    assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000, anew=True)
+
+
+def test_what_no_complete_list_left_out_may_have_lasted() -> None:
+    known = beliefs()
+    known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
+    assert known.answered({}, LAG_SECONDS, 0, complete=False) == []
+    (report,) = known.answered({KEY: Entry()}, 6.0, 5000)
+    assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000)
+
+
 def test_subjects_do_not_disturb_each_other() -> None:
     known = beliefs(KEY, OTHER)
     assert known.event(seen(Assertion.OCCUR, THERE), 9.0, list_is_blind=False) != []

@@ -102,6 +102,16 @@ class TestExamples:
         state = take(state, [seen(OCCUR, "80C98008", at=T + 26_000)], T + 26_000, FREQ3)
         judge("EX-17", document(state), DEVICE)
 
+    @pytest.mark.parametrize("anew", [False, True])
+    def test_return_counts_if_the_list_did_not_have_it_in_between(self, anew: bool) -> None:
+        """Its occurrence event was lost; else its recovery was none, and it is the same one."""
+        tables = rules(c80E18005=rule(2, 60))
+        state = take(healthy(), [*occurs(T), seen(RECOVER, CODE, at=T + 9)], T + 9, tables)
+        back = msgspec.structs.replace(seen(PRESENT, CODE, at=T + 6_000), anew=anew)
+        state = take(state, [back], T + 6_000, tables)
+        assert bool(upgrades(state)) is anew
+        assert state.chips[0].faults[CODE].first_seen_ms == (T + 6_000 if anew else T)
+
     @pytest.mark.parametrize(("before_edge_ms", "isolated"), [(0, True), (1, False)])
     @pytest.mark.parametrize("within_second_ms", [0, 1, 999])
     def test_ex_16_window_is_in_whole_seconds_and_its_edge_belongs_to_it(

@@ -255,6 +255,24 @@ class TestStartWithoutJournal:
             "Ascend910-1": [good],
         }
 
+    @pytest.mark.parametrize(
+        "found",
+        [
+            reason("80e18005", "ManuallySeparateNPU", "FaultOfTheMoon"),
+            reason("80e18005", "ManuallySeparateNPU", ""),
+            reason("no code", "ManuallySeparateNPU", "FaultFrequency"),
+            reason("80e18005", "manuallyseparatenpu", "FaultFrequency"),
+        ],
+        ids=("type", "no type", "code", "level"),
+    )
+    def test_reason_that_nobody_knows_does_not_cost_the_name(self, found: dict[str, Any]) -> None:
+        reasons = text({"Ascend910-1": [found]})
+        edited = of({"ManuallySeparateNPU": "Ascend910-1", "UpgradeFaultReason": reasons})
+        for state in (started(edited, T + 5), restarted(KEPT, edited, T + 5)):
+            info = document(state)
+            assert "Ascend910-1" in info.manually_separated
+            assert json.loads(info.upgrade_reasons)["Ascend910-1"] == [autofill(T + 5)]
+
     def test_document_that_makes_no_sense_isolates_all_the_same(self) -> None:
         state = started(Document("kube-system", NAME, EX_19A_KEYS | {"DeviceInfoCfg": "{}"}, {}))
         assert document(state).manually_separated == "Ascend910-1"

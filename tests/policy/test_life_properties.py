@@ -14,9 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.device_info import DeviceInfoDocument
-from agent.policy import Input, step
+from agent.policy import Input, next_deadline_ms, step
 from agent.render import render
-from agent.state import Acknowledged, Adopted, ChangeKind, Configured, Released, State
+from agent.state import (
+    Acknowledged,
+    Adopted,
+    ChangeKind,
+    ClockSetBack,
+    Configured,
+    Released,
+    State,
+)
 from contract.catalogue import Catalogue, shipped
 from contract.device_info import MANUALLY_SEPARATE_KEY, DeviceInfo, encode, verify_published
 from contract.families import FAMILIES
@@ -36,6 +44,7 @@ CODES = ("80E18005", "80E21007", "81078603", "80ABCDEF", "80E01801", "80C98009")
 MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU
 LEVELS = (MANUAL, ChipLevel.SEPARATE_NPU, ChipLevel.SUB_HEALTH_FAULT)
 PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000, 130_000)
+LONGEST_RULE_MS = 60_000
 RELEASED_BY_TIME = ("was gone for longer than", "ends as the last one")
 
 
@@ -184,6 +193,12 @@ class Life:
     def wait(self) -> None:
         self.take([])
 
+    def set_clock_back(self) -> None:
+        self.now -= self.rng.choice((2_000, 7_200_000))
+        self.take([ClockSetBack(self.now)])
+        due_ms = next_deadline_ms(self.state, self.tables)
+        assert due_ms is None or due_ms <= self.now + LONGEST_RULE_MS + 1
+
     def live(self, length: int) -> None:
         for _ in range(length):
             self.now += self.rng.choice(PAUSES)
@@ -198,6 +213,7 @@ class Life:
                     self.lose_everything,
                     self.remember,
                     self.configure,
+                    self.set_clock_back,
                     self.wait,
                 )
             )
@@ -216,6 +232,10 @@ def observation(now: int, rng: Random) -> Observation:
     )
 
 
+def is_set_back(inputs: Sequence[Input]) -> bool:
+    return any(isinstance(item, ClockSetBack) for item in inputs)
+
+
 def lived(seed: int, length: int) -> Life:
     life = Life(seed)
     life.live(length)
@@ -229,13 +249,15 @@ MANY = settings(max_examples=300, deadline=None)
 @MANY
 @given(LIVES, st.integers(0, 2**32))
 def test_document_is_what_the_journal_alone_says(life: Life, seed: int) -> None:
-    """However the journal is cut: inputs under the same tables may come in any batches."""
+    """However the journal is cut: inputs under the same tables and while the clock goes on may come
+    in any batches."""
     rng = Random(seed)
     state, batch = State(NODE, "boot"), list[Input]()
     for place, (tables, inputs, now) in enumerate(life.journal):
         batch += inputs
         following = life.journal[place + 1 :]
-        if following and following[0][0] is tables and rng.random() < 0.7:
+        goes_on = following and following[0][0] is tables
+        if goes_on and not is_set_back(following[0][1]) and rng.random() < 0.7:
             continue
         state, batch = step(state, batch, now, tables)[0], []
     assert state == life.state

@@ -203,7 +203,7 @@ def test_a_time_at_the_end_of_all_times_is_not_gone_on_from(text: str) -> None:
     stored = Document("ns", "name", encode_node_info((), "Healthy", text))
     stamps = Stamps()
     stamps.saw(made.stamp_of(stored))
-    stamp, _ = stamps.next(STAMP, 1.0)
+    stamp, _ = stamps.next(STAMP * 1000, 1.0)
     assert time_text(stamp, UTC) == "2023-11-14T22:13:20Z"
 
 
