@@ -17,20 +17,21 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent import heartbeat, status
-from agent.device_info import PATIENCE_SECONDS
-from agent.documents import Desk, Documents
-from agent.events import Events, reporter_of
+from agent.events.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
-from agent.holder import boot_id, this_holder
-from agent.http import SOCKET_NAME, application
-from agent.journal import Journal
-from agent.journal_file import Kind
+from agent.heartbeat import heartbeat
+from agent.heartbeat.holder import boot_id, this_holder
+from agent.journal.file import Kind
+from agent.journal.journal import Journal
 from agent.leaving import Leaving
-from agent.node_object import NodeObjectKeeper
-from agent.npu_exporter import Cards, keep_names
-from agent.ownership import owned_by, refuse_beside_others
-from agent.state import believed
+from agent.node.node_object import NodeObjectKeeper
+from agent.pages import status
+from agent.pages.http import SOCKET_NAME, application
+from agent.pages.npu_exporter import Cards, keep_names
+from agent.policy.state import believed
+from agent.publishing.device_info import PATIENCE_SECONDS
+from agent.publishing.documents import Desk, Documents
+from agent.publishing.ownership import owned_by, refuse_beside_others
 from agent.state_dir import claimed, remember
 from agent.usage import Usage
 from agent.verdicts import Verdicts, configured_by, restore
@@ -61,8 +62,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from agent.config import AgentConfiguration
-    from agent.journal_file import Remembered
-    from agent.publisher import Publisher
+    from agent.journal.file import Remembered
+    from agent.publishing.publisher import Publisher
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.types import ChipNames

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from agent.journal_file import FILE_NAME, Remembered, is_damaged, move_aside, read_remembered
+from agent.journal.file import FILE_NAME, Remembered, is_damaged, move_aside, read_remembered
 from contract.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.journal_file import Kind
-from agent.journal_values import decoded
-from agent.status import Blind, UsageStatus
+from agent.journal.file import Kind
+from agent.journal.values import decoded
+from agent.pages.status import Blind, UsageStatus
 from contract.errors import JournalError
 from stores.base import Interrupted, PodUsage, UsageEnded, UsageListed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from agent.journal import Journal
-    from agent.journal_file import Row
+    from agent.journal.file import Row
+    from agent.journal.journal import Journal
     from collectors.base import WallClock
     from stores.base import UsageEvent
 

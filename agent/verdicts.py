@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.clock_set_back import no_later
-from agent.journal_file import Kind
-from agent.journal_values import inputs_of, state_of, tables_of, texts_of
-from agent.policy import Input, next_deadline_ms, step
-from agent.restarts import restarted
-from agent.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, State
+from agent.journal.file import Kind
+from agent.journal.values import inputs_of, state_of, tables_of, texts_of
+from agent.policy.clock_set_back import no_later
+from agent.policy.restarts import restarted
+from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, State
+from agent.policy.stepping import Input, next_deadline_ms, step
 from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.observation import Observation
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from agent.journal import Journal
-    from agent.journal_file import Remembered
-    from agent.state import Change
+    from agent.journal.file import Remembered
+    from agent.journal.journal import Journal
+    from agent.policy.state import Change
     from contract.catalogue import Catalogue
 
     Heard: TypeAlias = Callable[[Sequence[Input], Sequence[Change], Catalogue, int], None]

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from agent.policy import next_deadline_ms, step
-from agent.state import CHIP_SOURCE, Acknowledged, ChipState, State
+from agent.policy.state import CHIP_SOURCE, Acknowledged, ChipState, State
+from agent.policy.stepping import next_deadline_ms, step
 from contract.catalogue import shipped
 from contract.levels import Severity
 from contract.names import device_info_name

@@ -54,10 +54,10 @@ def replay(
 
     import msgspec
 
-    from agent.journal_file import FILE_NAME
-    from agent.journal_reading import read_rows
-    from agent.replay_ledger import Span
-    from agent.replaying import replay as play
+    from agent.journal.file import FILE_NAME
+    from agent.journal.reading import read_rows
+    from agent.replay.ledger import Span
+    from agent.replay.replaying import replay as play
     from contract.errors import JournalError
     from contract.fault_configuration import catalogue_of
     from vigil.fault_files import read_fault_files

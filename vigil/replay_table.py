@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from agent.replay_findings import Day, DaySums, Difference, Findings
-    from agent.state import Change
+    from agent.policy.state import Change
+    from agent.replay.findings import Day, DaySums, Difference, Findings
 
 _SHOWN_DEVIATIONS = 10
 _SHOWN_BREAKS = 20

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal_file import Kind, Remembered, Row
-from agent.journal_reading import StoredRow
-from agent.policy import step
-from agent.replay_ledger import Span
-from agent.replaying import replay
-from agent.state import CHIP_SOURCE, Acknowledged, State
+from agent.journal.file import Kind, Remembered, Row
+from agent.journal.reading import StoredRow
+from agent.policy.state import CHIP_SOURCE, Acknowledged, State
+from agent.policy.stepping import step
+from agent.replay.ledger import Span
+from agent.replay.replaying import replay
 from agent.verdicts import restore
 from contract.catalogue import shipped
 from contract.errors import JournalError
@@ -31,7 +31,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.policy import Input
+    from agent.policy.stepping import Input
 
 _NODE = "node-1"
 _NOW_MS = 1_800_000_000_000

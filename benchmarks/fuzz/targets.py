@@ -13,12 +13,12 @@ from zlib import crc32
 
 import msgspec
 
-from agent.device_info import DeviceInfoDocument, adopted
-from agent.policy import step
-from agent.render import render
-from agent.shadow_difference import Fact, differences, facts_of
-from agent.shadow_judge import Judge, Result
-from agent.state import CHIP_SOURCE, State
+from agent.policy.state import CHIP_SOURCE, State
+from agent.policy.stepping import step
+from agent.publishing.device_info import DeviceInfoDocument, adopted
+from agent.publishing.render import render
+from agent.shadow.difference import Fact, differences, facts_of
+from agent.shadow.judge import Judge, Result
 from benchmarks.fuzz import seeds
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.journal import JournalRows

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal import Journal
-from agent.journal_file import FILE_NAME, Kind, read_remembered
-from agent.state import CHIP_SOURCE, Acknowledged
+from agent.journal.file import FILE_NAME, Kind, read_remembered
+from agent.journal.journal import Journal
+from agent.policy.state import CHIP_SOURCE, Acknowledged
 from agent.verdicts import SHIPPED, Verdicts, configured_by, restore
 from contract import catalogue
 from contract.fault_configuration import catalogue_of
@@ -19,7 +19,7 @@ from contract.observation import Assertion, Observation, SourceAnswered, chip_su
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.policy import Input
+    from agent.policy.stepping import Input
     from contract.fault_configuration import FaultTexts
 
 NODE = "node-1"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.claim import Claim, Standing, look, not_seen
+from agent.heartbeat.claim import Claim, Standing, look, not_seen
 from stores.base import Beat
 
 NOW_MS = 1_800_000_000_000

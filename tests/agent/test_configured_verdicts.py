@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.journal import Journal
-from agent.journal_file import FILE_NAME, JournalFile, Kind, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, Kind, read_remembered
+from agent.journal.journal import Journal
 from agent.verdicts import Verdicts, configured_by, restore
 from contract.catalogue import shipped
 from contract.fault_configuration import FaultTexts, catalogue_of
@@ -21,7 +21,7 @@ from contract.observation import Assertion, Observation, chip_subject
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.state import State
+    from agent.policy.state import State
 
 NODE = "node-1"
 CODE = "80E21007"

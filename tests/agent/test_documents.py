@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import documents as documents_module
-from agent.device_info import DeviceInfoDocument
-from agent.documents import Desk, Documents
-from agent.journal import Journal
-from agent.publication import Stage
-from agent.state import State
+from agent.journal.journal import Journal
+from agent.policy.state import State
+from agent.publishing import documents as documents_module
+from agent.publishing.device_info import DeviceInfoDocument
+from agent.publishing.documents import Desk, Documents
+from agent.publishing.publication import Stage
 from agent.verdicts import Verdicts
 from contract import catalogue
 from contract.codes import LINK_DOWN

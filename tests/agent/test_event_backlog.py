@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.event_backlog import BURST, PERIOD_SECONDS, Backlog, Group, Item, Other, Release
-from agent.state import Upgrade
-from agent.tellings import Telling
+from agent.events.backlog import BURST, PERIOD_SECONDS, Backlog, Group, Item, Other, Release
+from agent.events.tellings import Telling
+from agent.policy.state import Upgrade
 from contract.levels import ChipLevel
 from stores.base import Event, Involved
 

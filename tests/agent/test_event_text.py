@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.event_backlog import Group, Other, Release
-from agent.event_text import Reporter, event_of, releases
-from agent.events import reporter_of
-from agent.state import Change, ChangeKind, Upgrade
+from agent.events.backlog import Group, Other, Release
+from agent.events.events import reporter_of
+from agent.events.text import Reporter, event_of, releases
+from agent.policy.state import Change, ChangeKind, Upgrade
 from contract.levels import ChipLevel
 from contract.observation import chip_subject
 from dcmi_shim.types import Chip, Inventory

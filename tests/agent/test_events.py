@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from agent.event_text import Reporter
-from agent.events import Events
-from agent.journal_file import Remembered
-from agent.state import State
+from agent.events.events import Events
+from agent.events.text import Reporter
+from agent.journal.file import Remembered
+from agent.policy.state import State
 from contract.catalogue import shipped
 from contract.levels import Severity
 from contract.observation import Assertion, Observation, chip_subject
@@ -20,7 +20,7 @@ from tests.replay.objects import RecordedObjects
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.journal import Journal
+    from agent.journal.journal import Journal
     from stores.base import ClusterObjects
 
 NOW_MS = 1_700_000_000_000

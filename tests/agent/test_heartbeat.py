@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from agent.claim import Standing
-from agent.heartbeat import Edges, Heartbeat
-from agent.holder import identity, this_holder
+from agent.heartbeat.claim import Standing
+from agent.heartbeat.heartbeat import Edges, Heartbeat
+from agent.heartbeat.holder import identity, this_holder
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.base import Beat
 from stores.directory import DirectoryStore
@@ -162,7 +162,7 @@ async def test_missing_rights_do_not_keep_faults_from_the_cluster(tmp_path: Path
 async def test_a_store_that_hangs_is_no_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.heartbeat._REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr("agent.heartbeat.heartbeat._REQUEST_SECONDS", 0.1)
     bench = Bench(tmp_path, 0.1)
     bench.store.hangs = True
     async with running(bench):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal import Journal
-from agent.journal_file import FILE_NAME, JournalFile, Kind, Remembered, Row, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, Kind, Remembered, Row, read_remembered
+from agent.journal.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,8 +104,8 @@ async def test_everything_is_carried_to_the_disk_within_about_a_second(tmp_path:
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from agent.journal import Journal
-from agent.journal_file import Kind
+from agent.journal.journal import Journal
+from agent.journal.file import Kind
 
 async def main():
     journal = Journal(Path(sys.argv[1]), first_sequence=1, wall_clock=lambda: 0,

@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from agent.node_labels import addresses_in, wanted
+from agent.node.labels import addresses_in, wanted
 from dcmi_shim.types import Chip, Inventory, NodeFacts, SuperPod
 from stores.base import NodeObject
 

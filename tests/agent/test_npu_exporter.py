@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from agent.npu_exporter import Cards, families
-from agent.npu_exporter_names import SHOWN
-from agent.status import fault_statuses
+from agent.pages.npu_exporter import Cards, families
+from agent.pages.npu_exporter_names import SHOWN
+from agent.pages.status import fault_statuses
 from collectors.chip_faults import HEALTH
 from contract.codes import LINK_DOWN
 from contract.observation import Assertion, chip_subject

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.ownership import owned_by, refuse_beside_others
+from agent.publishing.ownership import owned_by, refuse_beside_others
 from contract.errors import ConfigurationError, StoreRefused, StoreUnavailable
 from stores.base import Writer
 from stores.directory import DirectoryStore
@@ -15,7 +15,7 @@ from stores.directory import DirectoryStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.ownership import Owned
+    from agent.publishing.ownership import Owned
 
 NOW_MS = 1_800_000_000_000
 BOTH = owned_by("n", ["device-info", "node-info"])

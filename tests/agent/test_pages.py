@@ -8,11 +8,11 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent import status
-from agent.http import application
-from agent.journal import JournalStatus
-from agent.publication import Lag, Publication
-from agent.state import Blindness, ChipState, Fault, State, SubjectState
+from agent.journal.journal import JournalStatus
+from agent.pages import status
+from agent.pages.http import application
+from agent.policy.state import Blindness, ChipState, Fault, State, SubjectState
+from agent.publishing.publication import Lag, Publication
 from contract.fault_configuration import InForce, judge_texts
 from contract.levels import ChipLevel, NodeLevel, Severity
 from contract.observation import NODE, chip_subject, host_subject

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent import publisher as publisher_module
-from agent.publisher import Edges, Publisher, Wanted, absent
+from agent.publishing import publisher as publisher_module
+from agent.publishing.publisher import Edges, Publisher, Wanted, absent
 from contract.errors import DocumentError, StoreError, StoreUnavailable
 from stores import directory_files as files
 from stores.base import Changed, Deleted, Document, Listed

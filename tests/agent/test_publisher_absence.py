@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import publisher as publisher_module
-from agent.publisher import Edges, Publisher, Wanted, absent
+from agent.publishing import publisher as publisher_module
+from agent.publishing.publisher import Edges, Publisher, Wanted, absent
 from contract.errors import StoreUnavailable
 from stores.base import Document
 from stores.kubernetes import KubernetesStore

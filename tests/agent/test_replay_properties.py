@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.journal_file import Kind
-from agent.journal_reading import StoredRow
-from agent.policy import step
-from agent.replay_comparison import Comparison
-from agent.replay_ledger import Span
-from agent.replaying import replay
-from agent.state import Acknowledged, State
+from agent.journal.file import Kind
+from agent.journal.reading import StoredRow
+from agent.policy.state import Acknowledged, State
+from agent.policy.stepping import step
+from agent.replay.comparison import Comparison
+from agent.replay.ledger import Span
+from agent.replay.replaying import replay
 from contract.catalogue import shipped
 from contract.levels import most_serious
 from contract.observation import chip_subject
@@ -25,7 +25,7 @@ from tests.policy.test_properties import PAUSES, input_at
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.policy import Input
+    from agent.policy.stepping import Input
 
 NODE = "node-1"
 BEGIN_MS = 1_700_000_000_000

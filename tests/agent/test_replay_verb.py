@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from agent.journal_file import FILE_NAME
+from agent.journal.file import FILE_NAME
 from contract.errors import ConfigurationError
 from contract.fault_configuration import FaultTexts
 from tests.agent.test_replaying import a_history, changed

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.dues import ONCE_VISIBLE_MS
-from agent.journal_file import FILE_NAME, Kind
-from agent.journal_reading import read_rows
-from agent.replay_ledger import Span
-from agent.replaying import replay
-from agent.state import Released
+from agent.journal.file import FILE_NAME, Kind
+from agent.journal.reading import read_rows
+from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.state import Released
+from agent.replay.ledger import Span
+from agent.replay.replaying import replay
 from contract.errors import JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
 from contract.observation import Assertion, chip_subject
@@ -23,7 +23,7 @@ from tests.agent.node_history import BEGIN_MS, NodeHistory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.replay_findings import Day, Findings
+    from agent.replay.findings import Day, Findings
     from contract.catalogue import Catalogue
 
 AIC = "80E3A201"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.stamps import AHEAD_SECONDS, Stamps
+from agent.publishing.stamps import AHEAD_SECONDS, Stamps
 
 
 def test_the_first_stamp_is_the_clock() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent import state_dir
-from agent.journal_file import FILE_NAME, JournalFile, Kind, Remembered, Row
+from agent.journal.file import FILE_NAME, JournalFile, Kind, Remembered, Row
 from agent.state_dir import claimed, remember
 from contract.errors import ConfigurationError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy import step
-from agent.state import State, believed
-from agent.tellings import Teller
+from agent.events.tellings import Teller
+from agent.policy.state import State, believed
+from agent.policy.stepping import step
 from contract.catalogue import shipped
 from contract.levels import Severity
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.device_info import PATIENCE_SECONDS, DeviceInfoDocument
-from agent.journal import Journal
-from agent.journal_file import FILE_NAME, JournalFile, Kind, Row, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, Kind, Row, read_remembered
+from agent.journal.journal import Journal
+from agent.publishing.device_info import PATIENCE_SECONDS, DeviceInfoDocument
 from agent.usage import ChipsInUse, Usage
 from contract.observation import Assertion
 from stores.base import Interrupted, PodUsage, UsageEnded, UsageListed
@@ -179,7 +179,7 @@ def test_the_first_document_waits_for_pods_but_not_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("agent.device_info.time.monotonic", lambda: now)
+    monkeypatch.setattr("agent.publishing.device_info.time.monotonic", lambda: now)
     made = document()
     made.awaits_usage = True
     assert made.wanted() is None

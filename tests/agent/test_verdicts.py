@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from agent.dues import ONCE_VISIBLE_MS
-from agent.journal import Journal
-from agent.journal_file import FILE_NAME, Kind, Remembered, Row, read_remembered
-from agent.policy import next_deadline_ms
-from agent.state import SETTLE_MS, Acknowledged, Adopted, State
+from agent.journal.file import FILE_NAME, Kind, Remembered, Row, read_remembered
+from agent.journal.journal import Journal
+from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, State
+from agent.policy.stepping import next_deadline_ms
 from agent.verdicts import Verdicts, restore
 from contract import catalogue
 from contract.codes import LINK_DOWN
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from agent.policy import Input
+    from agent.policy.stepping import Input
     from contract.catalogue import Catalogue
 
 TABLES = catalogue.shipped()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.node_object import NodeObjectKeeper
+from agent.node.node_object import NodeObjectKeeper
 from contract.errors import DriverCallError
 from dcmi_shim.discovery import find_library
 from dcmi_shim.driver import Driver

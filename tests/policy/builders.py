@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy import step
-from agent.state import Change, State
+from agent.policy.state import Change, State
+from agent.policy.stepping import step
 from contract.catalogue import shipped
 from contract.observation import Assertion, Observation, Report, SourceAnswered, chip_subject
 from dcmi_shim.types import Chip, Inventory
@@ -13,7 +13,7 @@ from dcmi_shim.types import Chip, Inventory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.policy import Input
+    from agent.policy.stepping import Input
     from contract.levels import Severity
 
 T = 1_700_000_000_000

@@ -7,9 +7,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from agent.dues import ONCE_VISIBLE_MS
-from agent.policy import next_deadline_ms, step
-from agent.state import Acknowledged, ChangeKind, State
+from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.state import Acknowledged, ChangeKind, State
+from agent.policy.stepping import next_deadline_ms, step
 from contract.catalogue import Catalogue, shipped
 from contract.codes import AIC_BUS, AIV_BUS, HBM_MULTI_BIT
 from contract.levels import ChipLevel

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.device_info import DeviceInfoDocument
-from agent.policy import next_deadline_ms, step
-from agent.render import render
-from agent.state import Adopted, ChangeKind, Configured, State
+from agent.policy.state import Adopted, ChangeKind, Configured, State
+from agent.policy.stepping import next_deadline_ms, step
+from agent.publishing.device_info import DeviceInfoDocument
+from agent.publishing.render import render
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
 from contract.device_info import encode
@@ -27,7 +27,7 @@ from tests.policy.test_worked_examples import judge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.policy import Input
+    from agent.policy.stepping import Input
     from contract.catalogue import Catalogue
     from contract.device_info import DeviceInfo
 

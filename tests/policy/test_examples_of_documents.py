@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from agent.render import render
+from agent.publishing.render import render
 from contract.device_info import encode, encode_faults
 from contract.families import FAMILIES
 from contract.observation import Assertion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent.render import render
+from agent.publishing.render import render
 from collectors.link_beliefs import LinkBeliefs
 from collectors.unified_bus import UnifiedBus
 from contract.codes import (
@@ -24,7 +24,7 @@ from tests.compatibility import check, different
 from tests.policy.builders import T, after, healthy, inventory, seen
 
 if TYPE_CHECKING:
-    from agent.state import State
+    from agent.policy.state import State
 
 OCCUR, RECOVER = Assertion.OCCUR, Assertion.RECOVER
 PRESENT, ABSENT = Assertion.PRESENT, Assertion.ABSENT

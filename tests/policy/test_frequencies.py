@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.dues import ONCE_VISIBLE_MS
-from agent.policy import next_deadline_ms, step
-from agent.render import render
-from agent.state import Acknowledged, ChangeKind, Configured, State
+from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.state import Acknowledged, ChangeKind, Configured, State
+from agent.policy.stepping import next_deadline_ms, step
+from agent.publishing.render import render
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
 from contract.levels import ChipLevel
@@ -28,7 +28,7 @@ from tests.policy.test_worked_examples import judge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.policy import Input
+    from agent.policy.stepping import Input
     from contract.catalogue import Catalogue
     from contract.device_info import DeviceInfo
 

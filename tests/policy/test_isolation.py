@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.device_info import DeviceInfoDocument
-from agent.policy import next_deadline_ms, step
-from agent.render import render
-from agent.state import Acknowledged, Adopted, ChangeKind, Configured, Released, State
+from agent.policy.state import Acknowledged, Adopted, ChangeKind, Configured, Released, State
+from agent.policy.stepping import next_deadline_ms, step
+from agent.publishing.device_info import DeviceInfoDocument
+from agent.publishing.render import render
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
 from contract.device_info import DeviceFault, TimeAndLevel, encode, verify_published

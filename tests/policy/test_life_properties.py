@@ -13,10 +13,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.device_info import DeviceInfoDocument
-from agent.policy import Input, next_deadline_ms, step
-from agent.render import render
-from agent.state import (
+from agent.policy.state import (
     Acknowledged,
     Adopted,
     ChangeKind,
@@ -25,6 +22,9 @@ from agent.state import (
     Released,
     State,
 )
+from agent.policy.stepping import Input, next_deadline_ms, step
+from agent.publishing.device_info import DeviceInfoDocument
+from agent.publishing.render import render
 from contract.catalogue import Catalogue, shipped
 from contract.device_info import MANUALLY_SEPARATE_KEY, DeviceInfo, encode, verify_published
 from contract.families import FAMILIES

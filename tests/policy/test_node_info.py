@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.node_info import NodeInfoDocument, time_text
-from agent.policy import step
-from agent.stamps import Stamps
+from agent.policy.stepping import step
+from agent.publishing.node_info import NodeInfoDocument, time_text
+from agent.publishing.stamps import Stamps
 from collectors.bmc import BmcBeliefs
 from contract import go_json
 from contract.catalogue import shipped
@@ -35,7 +35,7 @@ from tests.policy.builders import T, after, healthy
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
-    from agent.state import State
+    from agent.policy.state import State
 
 EXAMPLES = {
     row["id"]: row

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 import dcmi_shim
-from agent.policy import step
-from agent.render import render
+from agent.policy.stepping import step
+from agent.publishing.render import render
 from contract.catalogue import shipped
 from contract.codes import RESET_FINISHED
 from contract.device_info import encode

@@ -5,10 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent.dues import ONCE_VISIBLE_MS
-from agent.event_order import RETURN_WINDOW_MS
-from agent.policy import next_deadline_ms
-from agent.state import CHIP_SOURCE, Acknowledged, Blindness, ChipState, State, believed, subject_of
+from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.event_order import RETURN_WINDOW_MS
+from agent.policy.state import (
+    CHIP_SOURCE,
+    Acknowledged,
+    Blindness,
+    ChipState,
+    State,
+    believed,
+    subject_of,
+)
+from agent.policy.stepping import next_deadline_ms
 from collectors.chip_faults import ChipFaults
 from contract.catalogue import shipped
 from contract.levels import ChipLevel, NodeLevel, Severity, SwitchLevel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.dues import ONCE_VISIBLE_MS
-from agent.policy import next_deadline_ms, step
-from agent.state import Acknowledged, Blindness, ChangeKind, State, believed
+from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.state import Acknowledged, Blindness, ChangeKind, State, believed
+from agent.policy.stepping import next_deadline_ms, step
 from contract.catalogue import shipped
 from contract.levels import ChipLevel, Severity
 from contract.observation import (

@@ -9,9 +9,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.policy import Input, step
-from agent.render import render
-from agent.state import Acknowledged, Adopted, ChangeKind, State
+from agent.policy.state import Acknowledged, Adopted, ChangeKind, State
+from agent.policy.stepping import Input, step
+from agent.publishing.render import render
 from contract.catalogue import shipped
 from contract.device_info import DeviceInfo, encode, verify_published
 from contract.families import FAMILIES

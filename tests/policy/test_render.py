@@ -7,8 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from agent.render import render
-from agent.state import State
+from agent.policy.state import State
+from agent.publishing.render import render
 from contract.codes import LINK_DOWN, UBOE_PRE_SEPARATE, UBOE_SUB_HEALTH
 from contract.device_info import encode, verify_published
 from contract.errors import DriverError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from agent.state import State
-from agent.switch_info import remembered_ports, render_switch_info, switch_info_text
+from agent.policy.state import State
+from agent.publishing.switch_info import remembered_ports, render_switch_info, switch_info_text
 from contract.device_info import SWITCH_INFO_KEY
 from contract.families import FAMILIES
 from contract.levels import Severity

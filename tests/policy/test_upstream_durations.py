@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.policy import next_deadline_ms, step
+from agent.policy.stepping import next_deadline_ms, step
 from contract.catalogue import shipped
 from contract.levels import ChipLevel
 from contract.observation import Assertion
@@ -20,7 +20,7 @@ from tests.policy.builders import T, healthy, seen
 from tests.policy.upstream_durations import UpstreamDuration, Word
 
 if TYPE_CHECKING:
-    from agent.state import State
+    from agent.policy.state import State
     from contract.catalogue import Catalogue
     from tests.policy.upstream_durations import Event
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.dues import DOUBT_MS
-from agent.policy import next_deadline_ms, step
-from agent.state import ChangeKind, Fault, State, believed
+from agent.policy.dues import DOUBT_MS
+from agent.policy.state import ChangeKind, Fault, State, believed
+from agent.policy.stepping import next_deadline_ms, step
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
 from contract.observation import NODE, Assertion, SourceAnswered, SourceBlind, chip_subject

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.dues import ONCE_VISIBLE_MS
-from agent.render import render
-from agent.state import Acknowledged
+from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.state import Acknowledged
+from agent.publishing.render import render
 from contract.device_info import DeviceInfo, encode, encode_faults, verify_published
 from contract.families import FAMILIES
 from contract.levels import Severity

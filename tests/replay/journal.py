@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agent.journal import JournalStatus
-from agent.journal_file import FILE_NAME, JournalFile, Kind, Row
+from agent.journal.file import FILE_NAME, JournalFile, Kind, Row
+from agent.journal.journal import JournalStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from agent.journal_file import Kind, Remembered, Row
-from agent.node_info import NodeInfoDocument
-from agent.policy import Input, step
-from agent.publisher import Edges, Publisher
-from agent.state import Acknowledged, State, believed
+from agent.journal.file import Kind, Remembered, Row
+from agent.policy.state import Acknowledged, State, believed
+from agent.policy.stepping import Input, step
+from agent.publishing.node_info import NodeInfoDocument
+from agent.publishing.publisher import Edges, Publisher
 from agent.verdicts import restore
 from collectors.bmc import BmcBeliefs
 from contract.catalogue import shipped

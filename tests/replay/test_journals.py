@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal_file import FILE_NAME
-from agent.journal_reading import read_rows
-from agent.replay_ledger import Span
-from agent.replaying import replay
+from agent.journal.file import FILE_NAME
+from agent.journal.reading import read_rows
+from agent.replay.ledger import Span
+from agent.replay.replaying import replay
 from contract.fault_configuration import FaultTexts, catalogue_of
 from tests.replay.player import Player, recorded
 from tests.vectors import VECTORS

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.shadow_judge import Result
+from agent.shadow.judge import Result
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document, NodeObject
 from tests.replay.player import NODE, OPERATOR, SETTLED_SECONDS, Player
 
 if TYPE_CHECKING:
-    from agent.shadow_ledger import ShadowStatus, Told
+    from agent.shadow.ledger import ShadowStatus, Told
 
 
 @dataclass(frozen=True)

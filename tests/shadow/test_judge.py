@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from agent.shadow_difference import Fact, Field
-from agent.shadow_judge import AFTER_MS, BEFORE_MS, MISSING_MS, REFRESH_MS, Judge, Result
+from agent.shadow.difference import Fact, Field
+from agent.shadow.judge import AFTER_MS, BEFORE_MS, MISSING_MS, REFRESH_MS, Judge, Result
 from contract.device_info import DeviceFault, DeviceInfo, TimeAndLevel, encode
 from contract.families import FAMILIES
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document
 
 if TYPE_CHECKING:
-    from agent.shadow_judge import Verdict
+    from agent.shadow.judge import Verdict
 
 BEGIN_MS = 1_800_000_000_000
 A, B = "80C98008", "80CD8008"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.shadow_judge import Result
+from agent.shadow.judge import Result
 from tests.replay.player import recorded
 from tests.shadow.documents import MUTATIONS, taken_apart, written
 from tests.shadow.player import compare

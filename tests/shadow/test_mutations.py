@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.shadow_difference import differences, facts_of
-from agent.shadow_judge import AFTER_MS, Judge, Result
-from agent.shadow_ledger import Ledger, Told
+from agent.shadow.difference import differences, facts_of
+from agent.shadow.judge import AFTER_MS, Judge, Result
+from agent.shadow.ledger import Ledger, Told
 from contract import go_json
 from contract.errors import DocumentError
 from tests.shadow.documents import MUTATIONS, RESOURCE, rich_tree, varied, written

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.shadow_difference import differences, facts_of
-from agent.shadow_reasons import Background, defect_of
+from agent.shadow.difference import differences, facts_of
+from agent.shadow.reasons import Background, defect_of
 from contract.catalogue import shipped
 from tests.replay.player import recorded
 from tests.shadow.documents import rich_tree, written

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from msgspec.structs import replace
 
-from agent import status
-from agent.publisher import Wanted
-from agent.shadow import Edges, Shadow
-from agent.shadow_difference import Difference, Fact, Field
-from agent.shadow_judge import MISSING_MS, Result, Verdict
-from agent.shadow_ledger import Ledger
-from agent.shadow_reasons import Background
-from agent.status import DriverStatus
+from agent.pages import status
+from agent.pages.status import DriverStatus
+from agent.publishing.publisher import Wanted
+from agent.shadow.difference import Difference, Fact, Field
+from agent.shadow.judge import MISSING_MS, Result, Verdict
+from agent.shadow.ledger import Ledger
+from agent.shadow.reasons import Background
+from agent.shadow.shadow import Edges, Shadow
 from tests.replay.cluster import RecordedCluster
 from tests.shadow.documents import rich_tree, written
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agent.shadow_ledger import Told
+    from agent.shadow.ledger import Told
     from stores.base import Document, Store
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)

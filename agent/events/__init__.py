@@ -1,0 +1,1 @@
+"""Kubernetes Events about faults."""

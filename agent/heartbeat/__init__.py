@@ -1,0 +1,1 @@
+"""That this agent lives, and that it is the only one of its node."""

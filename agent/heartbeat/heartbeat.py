@@ -1,0 +1,291 @@
+"""The heartbeat: proof that this agent is alive and can publish.
+
+It beats while no other root task stalls, whether the driver answers or not: a silent driver is
+visible otherwise, and a node whose agent is alive is not lost. Before each beat it looks whether
+another agent uses the node name; only the one that the name belongs to publishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from agent.heartbeat.claim import (
+    SILENT_INTERVALS,
+    Claim,
+    Standing,
+    duration_seconds,
+    look,
+    not_seen,
+)
+from contract.errors import StoreError, StoreRefused
+from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
+from stores.backoff import Backoff
+from stores.base import Beat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stores.base import Store
+
+log = logging.getLogger("agent.heartbeat")
+
+_JITTER = 0.1
+_REQUEST_SECONDS = 5.0
+_MARK_SECONDS = 10.0
+_BACKOFF_FIRST_SECONDS = 0.1
+_BACKOFF_LAST_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the heartbeat asks of its daemon and tells it. All return at once.
+
+    ``stalled`` names the root tasks that make no progress. ``on_permitted`` is called when
+    publishing may begin. ``progress`` is called at least once per interval and request.
+    """
+
+    stalled: Callable[[], Mapping[str, float]]
+    on_permitted: Callable[[], None]
+    progress: Callable[[], None]
+    wall_clock: Callable[[], int]
+
+
+class Heartbeat:
+    """Beats for ``node`` on behalf of ``holder``."""
+
+    def __init__(
+        self,
+        store: Store,
+        node: str,
+        holder: str,
+        interval_seconds: float,
+        edges: Edges,
+        *,
+        annotates: bool = False,
+    ) -> None:
+        self.node = node
+        self.holder = holder
+        self.interval_seconds = interval_seconds
+        self.beats = 0
+        self.failures = 0
+        self.beaten_at_ms: int | None = None
+        self.trouble: str | None = None
+        """Why the store takes no beat, or does not say who else beats."""
+        self.withheld: str | None = None
+        """Why this agent does not beat although the store would take it."""
+        self._store = store
+        self._edges = edges
+        self._claim = Claim()
+        self._refused = False
+        self._beat_last = False
+        self._turns = asyncio.Lock()
+        self._stamp_ms = 0
+        self._annotates = annotates
+        self._annotated_seconds = 0
+        self._annotation_trouble: str | None = None
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether nobody else writes the documents of this node, as far as anybody can know.
+
+        Who may not read heartbeats publishes all the same: faults matter more.
+        """
+        if self._claim.standing is Standing.UNKNOWN:
+            return self._refused
+        return self._claim.standing is Standing.OURS
+
+    @property
+    def standing(self) -> Standing:
+        """Whose the node name is."""
+        return self._claim.standing
+
+    @property
+    def conflict(self) -> str | None:
+        """In words, who keeps this agent from publishing; ``None`` if nobody does."""
+        other = self._claim.other
+        if other is None:
+            return None
+        match self._claim.standing:
+            case Standing.CONFLICT:
+                return (
+                    f"conflict: another agent with the node name {self.node} runs on {other.holder}"
+                )
+            case Standing.WAITING:
+                return (
+                    f"waits to see whether another agent with the node name {self.node} still runs "
+                    f"on {other.holder}: it has gone if its heartbeat does not change for "
+                    f"{duration_seconds(other):g} s"
+                )
+        return None
+
+    async def run(self) -> NoReturn:
+        """Beat until cancelled."""
+        backoff = Backoff(
+            _BACKOFF_FIRST_SECONDS, min(_BACKOFF_LAST_SECONDS, max(self.interval_seconds, 0.2) / 2)
+        )
+        while True:
+            began = time.monotonic()
+            self._edges.progress()
+            if await self._turn():
+                backoff.reset()
+                pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+                await self._rest(began + pause)
+            else:
+                await self._rest(time.monotonic() + backoff.next_seconds())
+
+    async def look_around(self) -> None:
+        """Look and beat now, because somebody wrote a document of ours.
+
+        Two agents with one node name that both believe that it is theirs would otherwise repair
+        each other's documents until both give up (``docs/decisions/005``).
+        """
+        await self._turn()
+
+    async def _rest(self, until: float) -> None:
+        while (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _MARK_SECONDS))
+            self._edges.progress()
+
+    async def _turn(self) -> bool:
+        """Look and beat once; whether the next turn has time until the next interval."""
+        async with self._turns:
+            try:
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    beats = await self._store.beats(self.node)
+            except (StoreError, TimeoutError) as error:
+                return self._not_seen(error)
+            self._seen(beats[0] if beats else None)
+            if self._claim.standing is Standing.OURS and not self._is_withheld():
+                self._beat_last = False
+                return await self._beat()
+            self._works()
+            return True
+
+    async def _beat(self) -> bool:
+        now_ms = self._edges.wall_clock()
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                await self._store.beat(self._next(now_ms, self.interval_seconds))
+        except (StoreError, TimeoutError) as error:
+            return self._failed("no heartbeat can be written", error)
+        self.beats += 1
+        self.beaten_at_ms = now_ms
+        self._beat_last = True
+        self._works()
+        if self._annotates:
+            await self._annotate(now_ms // 1000)
+        return True
+
+    def _next(self, now_ms: int, interval_seconds: float) -> Beat:
+        # Who observes beats looks for a change, whatever our clock does.
+        self._stamp_ms = now_ms if now_ms != self._stamp_ms else now_ms + 1
+        return Beat(self.node, self.holder, interval_seconds, self._stamp_ms)
+
+    async def leave(self, absence_seconds: float) -> None:
+        """Beat for the last time: the node is lost only after ``absence_seconds`` of silence.
+
+        So a planned stop (an upgrade that pulls an image) is no loss of the node. Whoever may not
+        beat now leaves as it is. Raises ``StoreError``.
+        """
+        interval_seconds = absence_seconds / SILENT_INTERVALS
+        may_beat = self._claim.standing is Standing.OURS and self.withheld is None
+        if may_beat and interval_seconds > self.interval_seconds:
+            await self._store.beat(self._next(self._edges.wall_clock(), interval_seconds))
+
+    async def _annotate(self, now_seconds: int) -> None:
+        """Beat for readers of old releases as well (``spec/noded.md`` 7.2).
+
+        They look for a change, so two beats of one second differ.
+        """
+        self._annotated_seconds = max(now_seconds, self._annotated_seconds + 1)
+        annotations = {
+            HEARTBEAT_ANNOTATION: str(self._annotated_seconds),
+            INTERVAL_ANNOTATION: str(max(1, round(self.interval_seconds))),
+        }
+        trouble = None
+        try:
+            objects = self._store.objects
+            if objects is None:
+                raise StoreRefused(f"{self._store.url} has no Node objects")
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                await objects.set_node(self.node, {}, annotations)
+        except (StoreError, TimeoutError) as error:
+            self.failures += 1
+            trouble = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
+        if trouble is not None and self._annotation_trouble is None:
+            log.error("no heartbeat on the Node: %s; tried with every beat", trouble)
+        elif trouble is None and self._annotation_trouble is not None:
+            log.warning("the heartbeat is on the Node again")
+        self._annotation_trouble = trouble
+
+    def _works(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            log.warning("heartbeats work again")
+
+    def _is_withheld(self) -> bool:
+        stalled = self._edges.stalled()
+        tasks = ", ".join(stalled)
+        reason = f"no progress: {tasks}" if stalled else None
+        if reason != self.withheld:
+            if reason is None:
+                log.warning("it beats again: everything makes progress")
+            else:
+                log.error("it does not beat: %s; beats go on when it does", reason)
+            self.withheld = reason
+        return reason is not None
+
+    # Whose the node name is.
+
+    def _seen(self, shown: Beat | None) -> None:
+        before, could = self._claim, self.may_publish
+        self._claim = look(
+            before,
+            self.holder,
+            shown,
+            self._edges.wall_clock(),
+            time.monotonic(),
+            beats=self._beat_last and not self._edges.stalled(),
+        )
+        self._tell(before)
+        if self.may_publish and not could:
+            self._edges.on_permitted()
+
+    def _not_seen(self, error: StoreError | TimeoutError) -> bool:
+        could = self.may_publish
+        self._claim = not_seen(self._claim, time.monotonic())
+        self._refused = self._refused or isinstance(error, StoreRefused)
+        if self.may_publish and not could:
+            self._edges.on_permitted()
+        return self._failed("heartbeats cannot be read", error)
+
+    def _failed(self, what: str, error: StoreError | TimeoutError) -> bool:
+        self.failures += 1
+        reason = f"{what}: {str(error) or f'no answer within {_REQUEST_SECONDS:g} s'}"
+        if self.trouble is None:
+            log.error("%s; tried until it can", reason)
+        self.trouble = reason
+        return isinstance(error, StoreRefused)
+
+    def _tell(self, before: Claim) -> None:
+        now = self._claim
+        if self.conflict is not None:
+            if now.standing is not before.standing:
+                log.error("%s; nothing is published by this one", self.conflict)
+        elif before.standing in (Standing.WAITING, Standing.CONFLICT):
+            log.warning("the other agent with the node name %s fell silent", self.node)
+        elif (
+            before.standing is Standing.OURS
+            and now.other is not None
+            and (before.other is None or before.other.holder != now.other.holder)
+        ):
+            log.error(
+                "another agent with the node name %s runs on %s; it has to give way to this one",
+                self.node,
+                now.other.holder,
+            )

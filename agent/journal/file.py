@@ -1,0 +1,306 @@
+"""The journal on disk: one SQLite file in WAL mode. Blocking; ``journal`` drives it.
+
+Commits do not wait for the disk (``synchronous=OFF``): what is committed survives the death of
+this process. What must survive a power cut is synced by ``JournalSync``, which checkpoints through
+a connection of its own and so never holds up a commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import tempfile
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from shutil import copyfile
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FILE_NAME = "journal.sqlite"
+SCHEMA_VERSION = 1
+_PRUNE_ROWS = 500
+_BUSY_SECONDS = 0.1
+_WAL_BYTES_KEPT = 1 << 20
+_NEVER = (1 << 63) - 1
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS rows (
+    sequence INTEGER PRIMARY KEY,
+    at_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
+CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
+CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
+CREATE INDEX IF NOT EXISTS events ON rows (sequence) WHERE kind = 'events';
+CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
+    WHERE kind = 'fault-configuration';
+"""
+
+_IN_FORCE_AT_SNAPSHOT = (
+    "SELECT max(sequence) FROM rows WHERE kind = 'fault-configuration' AND sequence <"
+    " (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+)
+
+
+def _true_at_a_snapshot(kind: str) -> str:
+    """SQL: the row ``old`` is of ``kind``, and a snapshot comes before the next such row."""
+    return (
+        f"old.kind = '{kind}' AND"
+        " (SELECT min(sequence) FROM rows WHERE kind = 'snapshot' AND sequence > old.sequence)"
+        f" < coalesce((SELECT min(sequence) FROM rows WHERE kind = '{kind}'"
+        f" AND sequence > old.sequence), {_NEVER})"
+    )
+
+
+class Kind(StrEnum):
+    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
+
+    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
+    first one. ``isolation`` was written by earlier releases.
+    """
+
+    START = "start"
+    STOP = "stop"
+    CONFIGURATION = "configuration"
+    FAULT_CONFIGURATION = "fault-configuration"
+    SNAPSHOT = "snapshot"
+    REPORTS = "reports"
+    ACKNOWLEDGED = "acknowledged"
+    CHANGES = "changes"
+    PUBLICATION = "publication"
+    ISOLATION = "isolation"
+    USAGE = "usage"
+    GAP = "gap"
+    EVENTS = "events"
+    SHADOW = "shadow"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
+
+    sequence: int
+    at_ms: int
+    kind: Kind
+    body: str
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
+
+    ``events`` has the Kubernetes Events that were to be sent when it was written, ``untold`` are
+    the inputs and changes behind it.
+    ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
+    """
+
+    snapshot: Row | None = None
+    inputs: tuple[Row, ...] = ()
+    configuration: Row | None = None
+    last_sequence: int = 0
+    usage: Row | None = None
+    events: Row | None = None
+    untold: tuple[Row, ...] = ()
+    fault_configurations: tuple[Row, ...] = ()
+
+
+def is_damaged(error: Exception) -> bool:
+    """Whether the file itself is broken, so that trying again cannot help."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
+
+
+def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+        connection.execute("PRAGMA cache_size=-512")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class JournalFile:
+    """The writing connection.
+
+    Raises ``sqlite3.Error`` or ``OSError`` when the disk does not do what it should, and
+    ``JournalError`` for a journal written by a newer version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = _connect(path, synchronous="OFF")
+        try:
+            version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+            if version > SCHEMA_VERSION:
+                raise JournalError(f"{path} has schema version {version}; known is 1")
+            self._connection.executescript(_SCHEMA)
+            self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            self._inode = path.stat().st_ino
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Commit all ``rows`` or none."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany(
+                "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)",
+                ((row.sequence, row.at_ms, row.kind.value, row.body) for row in rows),
+            )
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to the file that is open."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
+        """Delete some of the oldest rows if they are too old or the file is too large.
+
+        What a start needs (last snapshot and all since, last configuration, which Events were sent)
+        stays, and so does what a replay needs that begins with the oldest snapshot: the fault
+        configuration and the usage of that time. Returns whether there may be more to delete.
+        """
+        connection = self._connection
+        pages, free, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        too_large = (pages - free) * size > max_bytes
+        deleted = connection.execute(
+            "DELETE FROM rows WHERE sequence IN ("
+            "  SELECT sequence FROM rows AS old"
+            "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
+            f"  AND NOT ({_true_at_a_snapshot('usage')})"
+            f"  AND NOT ({_true_at_a_snapshot('fault-configuration')})"
+            "  ORDER BY sequence LIMIT ?)"
+            " AND (? OR at_ms < ?)",
+            (_PRUNE_ROWS, too_large, older_than_ms),
+        ).rowcount
+        return deleted == _PRUNE_ROWS
+
+    def close(self) -> None:
+        """Close the connection; the last one to close moves the WAL into the file."""
+        self._connection.close()
+
+
+class JournalSync:
+    """The connection that carries the WAL to the disk. ``sync`` takes as long as the disk does."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = _connect(path, synchronous="FULL")
+
+    def sync(self) -> None:
+        """After this everything committed before it survives a power cut."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def _remembered(connection: sqlite3.Connection) -> Remembered:
+    def rows(where: str, parameters: Sequence[object] = ()) -> tuple[Row, ...]:
+        found = connection.execute(f"SELECT * FROM rows {where}", parameters)
+        return tuple(Row(row[0], row[1], Kind(row[2]), row[3]) for row in found)
+
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
+        return Remembered()
+    latest = "WHERE sequence = (SELECT max(sequence) FROM rows WHERE kind = '{}')"
+    snapshot = next(iter(rows(latest.format(Kind.SNAPSHOT))), None)
+    inputs = rows(
+        "WHERE sequence > ? AND kind IN ('reports', 'acknowledged') ORDER BY sequence",
+        (snapshot.sequence if snapshot else 0,),
+    )
+    last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
+    configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
+    usage = next(iter(rows(latest.format(Kind.USAGE))), None)
+    events = next(iter(rows(latest.format(Kind.EVENTS))), None)
+    untold = rows(
+        "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
+        (events.sequence if events else last,),
+    )
+    configured = rows(
+        f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
+        " ORDER BY sequence"
+    )
+    return Remembered(
+        snapshot,
+        inputs,
+        configuration,
+        last,
+        usage=usage,
+        events=events,
+        untold=untold,
+        fault_configurations=configured,
+    )
+
+
+def read_remembered(path: Path) -> Remembered:
+    """Read what a start needs.
+
+    A disk that is full does not let SQLite make the index of a WAL, so that is tried in memory;
+    where nothing at all may be written, a copy is read. Raises ``sqlite3.Error`` or ``OSError``.
+    """
+    if not path.exists():
+        return Remembered()
+    for locking in ("NORMAL", "EXCLUSIVE"):
+        with contextlib.suppress(sqlite3.OperationalError):
+            return _read(path, locking)
+    shared_memory = Path("/dev/shm")
+    place = shared_memory if shared_memory.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="npu-vigil-", dir=place) as directory:
+        copy = Path(directory) / path.name
+        copyfile(path, copy)
+        wal = path.with_name(path.name + "-wal")
+        if wal.exists():
+            copyfile(wal, copy.with_name(wal.name))
+        return _read(copy, "NORMAL")
+
+
+def _read(path: Path, locking: str) -> Remembered:
+    with closing(sqlite3.connect(path, timeout=1)) as connection:
+        connection.execute(f"PRAGMA locking_mode={locking}")
+        return _remembered(connection)
+
+
+def move_aside(path: Path, now_ms: int) -> Path:
+    """Give a broken journal another name, so that a new one can begin. Raises ``OSError``.
+
+    Only the newest broken journal is kept: disks that break journals break many.
+    """
+    for older in path.parent.glob(f"{path.name}.broken-*"):
+        older.unlink()
+    aside = path.with_name(f"{path.name}.broken-{now_ms}")
+    path.rename(aside)
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.rename(aside.with_name(aside.name + suffix))
+    return aside

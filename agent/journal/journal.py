@@ -1,0 +1,293 @@
+"""The journal: everything that was reported, decided and published, in order.
+
+``append`` never blocks. A thread commits what has been appended; another one carries it to the
+disk within about a second. A journal that fails keeps what it can in memory and writes it as soon
+as the disk lets it; a publication waits for a commit only as long as it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.journal.file import (
+    FILE_NAME,
+    JournalFile,
+    JournalSync,
+    Kind,
+    Row,
+    is_damaged,
+    move_aside,
+)
+from contract.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+log = logging.getLogger("agent.journal")
+
+_HELD_BYTES = 8 << 20
+_RETRY_SECONDS = 0.5
+_SYNC_SECONDS = 1.0
+_PRUNE_SECONDS = 60.0
+_CLOSE_SECONDS = 2.0
+_ROW_BYTES = 64
+_TROUBLE = (sqlite3.Error, OSError, JournalError)
+
+
+class JournalStatus(msgspec.Struct, frozen=True):
+    """How the journal is, for metrics and the API. ``trouble`` is ``None`` when it is well."""
+
+    trouble: str | None
+    trouble_since_ms: int | None
+    gaps: int
+    rows_written: int
+    rows_held: int
+    rows_dropped: int
+    unsynced: str | None
+
+
+class Journal:
+    """The journal of one agent, used from one event loop.
+
+    ``on_recovered`` is called on the loop when rows may be missing behind the journal's trouble:
+    the owner then appends a snapshot, which makes the journal whole again.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        first_sequence: int,
+        wall_clock: Callable[[], int],
+        on_recovered: Callable[[], None],
+        max_bytes: int = 64 << 20,
+        max_age_ms: int = 30 * 86_400_000,
+        held_bytes: int = _HELD_BYTES,
+    ) -> None:
+        self._path = directory / FILE_NAME
+        self._wall_clock = wall_clock
+        self._on_recovered = on_recovered
+        self._max_bytes = max_bytes
+        self._max_age_ms = max_age_ms
+        self._held_bytes_limit = held_bytes
+        self._loop = asyncio.get_running_loop()
+        self._next_sequence = first_sequence
+        self._committed = first_sequence - 1
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._gaps = 0
+        self._dropped_told = 0
+        self._trouble: str | None = None
+        self._trouble_since_ms: int | None = None
+        # Shared with the threads, guarded by the condition.
+        self._condition = threading.Condition()
+        self._queue: deque[Row] = deque()
+        self._queued_bytes = 0
+        self._dropped = 0
+        self._written = 0
+        self._unsynced: str | None = None
+        self._dirty = False
+        self._closing = False
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for target, name in ((self._write_loop, "journal"), (self._sync_loop, "journal-sync"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def append(self, entries: Iterable[tuple[Kind, str]], at_ms: int) -> int:
+        """Hand over ``entries`` (kind, JSON) and return the sequence of the last one."""
+        with self._condition:
+            for kind, body in entries:
+                self._queue.append(Row(self._next_sequence, at_ms, kind, body))
+                self._queued_bytes += len(body) + _ROW_BYTES
+                self._next_sequence += 1
+            while self._queued_bytes > self._held_bytes_limit and len(self._queue) > 1:
+                self._queued_bytes -= len(self._queue.popleft().body) + _ROW_BYTES
+                self._dropped += 1
+            self._condition.notify_all()
+        return self._next_sequence - 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the row appended last."""
+        return self._next_sequence - 1
+
+    async def committed(self, sequence: int, within_seconds: float) -> bool:
+        """Wait until ``sequence`` is committed, at most ``within_seconds``.
+
+        Returns at once while the journal is known to be in trouble. ``False`` leaves a gap mark.
+        """
+        if self._committed >= sequence:
+            return True
+        if self._trouble is not None:
+            return False
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append((sequence, waiter))
+        try:
+            async with asyncio.timeout(within_seconds):
+                await waiter
+        except TimeoutError:
+            self._begin_trouble(f"a commit takes longer than {within_seconds * 1000:.0f} ms")
+            return False
+        return self._committed >= sequence
+
+    def status(self) -> JournalStatus:
+        """How the journal is now."""
+        with self._condition:
+            return JournalStatus(
+                trouble=self._trouble,
+                trouble_since_ms=self._trouble_since_ms,
+                gaps=self._gaps,
+                rows_written=self._written,
+                rows_held=len(self._queue),
+                rows_dropped=self._dropped,
+                unsynced=self._unsynced,
+            )
+
+    async def close(self) -> bool:
+        """Commit and sync what is held; give up after two seconds. Returns whether all is written.
+
+        A thread that hangs in the kernel is left behind: it must not keep the process.
+        """
+        with self._condition:
+            self._closing = True
+            self._condition.notify_all()
+        # Not through the loop's executor: its threads keep a process from ending.
+        for pause_seconds in [0.005] * int(_CLOSE_SECONDS / 0.005):
+            if not any(thread.is_alive() for thread in self._threads):
+                break
+            await asyncio.sleep(pause_seconds)
+        with self._condition:
+            return not self._queue and not any(thread.is_alive() for thread in self._threads)
+
+    # On the loop.
+
+    def _begin_trouble(self, reason: str) -> None:
+        if self._trouble is None:
+            self._trouble = reason
+            self._trouble_since_ms = self._wall_clock()
+            self._gaps += 1
+            log.error("journal %s: %s; publishing goes on without it", self._path, reason)
+        while self._waiters:
+            waiter = self._waiters.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _rows_committed(self, sequence: int, dropped: int) -> None:
+        self._committed = sequence
+        while self._waiters and self._waiters[0][0] <= sequence:
+            waiter = self._waiters.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._trouble is None or self._closing:
+            return
+        now_ms = self._wall_clock()
+        lost = dropped - self._dropped_told
+        self._dropped_told = dropped
+        log.warning("journal %s: works again (%d rows lost)", self._path, lost)
+        gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
+        self._trouble = self._trouble_since_ms = None
+        self.append([(Kind.GAP, msgspec.json.encode(gap).decode())], now_ms)
+        self._on_recovered()
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        # The loop is closed when the process ends before this thread does.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # On the writing thread.
+
+    def _write_loop(self) -> None:
+        file: JournalFile | None = None
+        next_prune = time.monotonic() + _PRUNE_SECONDS
+        while True:
+            with self._condition:
+                if not self._queue and not self._closing:
+                    self._condition.wait(max(0.0, next_prune - time.monotonic()))
+                rows = tuple(self._queue)
+                if not rows and self._closing:
+                    break
+            try:
+                if file is None:
+                    file = JournalFile(self._path)
+                elif not file.is_in_place():
+                    raise JournalError("the file was removed or replaced")
+                if rows:
+                    file.write(rows)
+                    self._took(rows)
+                if time.monotonic() >= next_prune:
+                    oldest_ms = self._wall_clock() - self._max_age_ms
+                    more = file.prune(older_than_ms=oldest_ms, max_bytes=self._max_bytes)
+                    next_prune = time.monotonic() + (0.05 if more else _PRUNE_SECONDS)
+            except _TROUBLE as error:
+                self._call(self._begin_trouble, str(error))
+                self._give_up_file(file, error)
+                file = None
+                with self._condition:
+                    if self._closing:
+                        break
+                    self._condition.wait_for(lambda: self._closing, _RETRY_SECONDS)
+        if file is not None:
+            with contextlib.suppress(*_TROUBLE):
+                file.close()
+
+    def _took(self, rows: tuple[Row, ...]) -> None:
+        with self._condition:
+            last = rows[-1].sequence
+            while self._queue and self._queue[0].sequence <= last:
+                self._queued_bytes -= len(self._queue.popleft().body) + _ROW_BYTES
+            self._written += len(rows)
+            self._dirty = True
+            self._condition.notify_all()
+            dropped = self._dropped
+        self._call(self._rows_committed, last, dropped)
+
+    def _give_up_file(self, file: JournalFile | None, error: Exception) -> None:
+        with contextlib.suppress(*_TROUBLE):
+            if file is not None:
+                file.close()
+        if is_damaged(error):
+            with contextlib.suppress(OSError):
+                aside = move_aside(self._path, self._wall_clock())
+                log.error("journal %s: broken (%s); moved to %s", self._path, error, aside.name)
+
+    # On the syncing thread.
+
+    def _sync_loop(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._closing or self._dirty)
+                self._condition.wait_for(lambda: self._closing, _SYNC_SECONDS)
+                closing, dirty = self._closing, self._dirty
+                self._dirty = False
+            if closing:
+                self._threads[0].join()
+            if dirty or closing:
+                self._sync()
+            if closing:
+                return
+
+    def _sync(self) -> None:
+        trouble: str | None = None
+        try:
+            with contextlib.closing(JournalSync(self._path)) as sync:
+                sync.sync()
+        except _TROUBLE as error:
+            trouble = str(error)
+        with self._condition:
+            before, self._unsynced = self._unsynced, trouble
+            self._dirty = self._dirty or trouble is not None
+        if trouble is not None and before is None:
+            log.error("journal %s: cannot be carried to the disk: %s", self._path, trouble)
+        elif trouble is None and before is not None:
+            log.warning("journal %s: is carried to the disk again", self._path)

@@ -1,0 +1,78 @@
+"""Reading a whole journal, also while an agent writes it: read-only, and a few rows at a time.
+
+Each page is a transaction of its own, so a long replay never keeps the WAL of a living agent from
+being carried into its file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from agent.journal.file import SCHEMA_VERSION
+from contract.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PAGE_ROWS = 256
+_BUSY_SECONDS = 5.0
+
+
+class StoredRow(msgspec.Struct, frozen=True):
+    """One row as it is stored; ``kind`` may be one that this version does not know."""
+
+    sequence: int
+    at_ms: int
+    kind: str
+    body: str
+
+
+def read_rows(path: Path) -> Iterator[StoredRow]:
+    """All rows that are there now, oldest first.
+
+    Raises ``JournalError`` for what is no journal, is broken, or may not be read.
+    """
+    try:
+        with contextlib.closing(_connect(path)) as connection:
+            yield from _pages(path, connection)
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(
+            f"{path} cannot be read: {error}. If it is in use by an agent of another user, read a "
+            "copy of it and of the file beside it that ends with -wal"
+        ) from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    if not path.is_file():
+        raise JournalError(f"{path} is not there or no file: --journal names an agent's journal")
+    # Without a WAL nobody has it open, and SQLite needs no files beside it, which would stay.
+    has_wal = path.with_name(path.name + "-wal").exists()
+    address = f"file:{quote(str(path))}?mode=ro{'' if has_wal else '&immutable=1'}"
+    return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
+
+
+def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[StoredRow]:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise JournalError(
+            f"{path} was written by a newer version: its schema is {version}, known is "
+            f"{SCHEMA_VERSION}"
+        )
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
+        raise JournalError(f"{path} is no journal of an agent: it has no rows")
+    last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
+    after = -1
+    while page := connection.execute(
+        "SELECT sequence, at_ms, kind, body FROM rows WHERE sequence > ? AND sequence <= ?"
+        " ORDER BY sequence LIMIT ?",
+        (after, last, _PAGE_ROWS),
+    ).fetchall():
+        for values in page:
+            yield StoredRow(*values)
+        after = page[-1][0]

@@ -1,0 +1,302 @@
+"""Keeps the labels and annotations of our Node (``spec/device-plugin.md`` 6.2, 6.3).
+
+They are written once where they differ, and repaired when somebody changes or removes them. A key
+that somebody else goes on writing is left alone. Everything else on the Node, and the status that
+its kubelet writes all the time, is none of our business and costs nothing but a comparison.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+import msgspec
+
+from agent.node.labels import SERVER_TYPE, addresses_in, left_behind, wanted
+from contract.errors import DriverCallError, DriverCallStuck, DriverGone, StoreError, StoreRefused
+from contract.families import FAMILIES
+from stores.backoff import Backoff
+from stores.base import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent.node.labels import Wanted
+    from dcmi_shim.driver import Driver
+    from dcmi_shim.types import Inventory, NodeFacts
+    from stores.base import ClusterObjects, NodeObject
+
+log = logging.getLogger("agent.node_object")
+
+_REFRESH_SECONDS = 60.0
+_AGAIN_SECONDS = 1.0
+_REQUEST_SECONDS = 5.0
+_REFUSED_SECONDS = 60.0
+_SHOWN_SECONDS = 5.0
+"""How long a watch may take to show what was written."""
+_FOREIGN_WRITES = 3
+_FOREIGN_WINDOW_SECONDS = 60.0
+_CONFLICT_SECONDS = 600.0
+
+_Key: TypeAlias = tuple[str, str]
+"""``label`` or ``annotation``, and its name."""
+_LABEL, _ANNOTATION = "label", "annotation"
+
+
+class NodeObjectStatus(msgspec.Struct, frozen=True):
+    """How it is, for metrics and pages. ``conflicts`` are keys that somebody else writes."""
+
+    writes: int
+    foreign_writes: int
+    conflicts: tuple[str, ...]
+    trouble: str | None
+
+
+class NodeObjectKeeper:
+    """Keeps the Node called ``node``. ``may_write``: whether this agent speaks for it."""
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        node: str,
+        driver: Driver,
+        may_write: Callable[[], bool],
+        *,
+        refresh_seconds: float = _REFRESH_SECONDS,
+    ) -> None:
+        self._objects = objects
+        self._node = node
+        self._driver = driver
+        self._may_write = may_write
+        self._refresh_seconds = refresh_seconds
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._first_look = asyncio.Event()
+        self._seen: NodeObject | None = None
+        self._inventory: Inventory | None = None
+        self._wanted: Wanted | None = None
+        self._shown: dict[_Key, str | None] = {}
+        self._written: dict[_Key, tuple[str | None, float]] = {}
+        self._foreign_at: defaultdict[_Key, deque[float]] = defaultdict(
+            lambda: deque(maxlen=_FOREIGN_WRITES + 1)
+        )
+        self._conflicts: set[_Key] = set()
+        self._writes = 0
+        self._foreign_writes = 0
+        self._trouble: str | None = None
+        self._refused: dict[str, str] = {}
+        self._problems: tuple[str, ...] = ()
+
+    def status(self) -> NodeObjectStatus:
+        """How it is now."""
+        conflicts = tuple(sorted(name for _, name in self._conflicts))
+        return NodeObjectStatus(self._writes, self._foreign_writes, conflicts, self._trouble)
+
+    async def run(self) -> NoReturn:
+        """Keep the Node until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(), name="node watch")
+            tasks.create_task(self._read_driver(), name="node facts")
+            tasks.create_task(self._write(), name="node labels")
+        raise AssertionError("these tasks never end")
+
+    # What is wanted.
+
+    async def _read_driver(self) -> NoReturn:
+        """Read what the driver says, addresses again and again."""
+        known: tuple[Inventory, NodeFacts] | None = None
+        addresses: dict[int, str] = {}
+        await self._first_look.wait()
+        while True:
+            inventory = await self._driver.inventory()
+            if inventory.family not in FAMILIES:
+                await asyncio.sleep(self._refresh_seconds)
+                continue
+            try:
+                if known is None or known[0] != inventory or self._problems:
+                    facts, problems = await self._driver.facts()
+                    self._tell_problems(problems)
+                    known = inventory, facts
+                await self._ask_addresses(inventory, addresses)
+                if self._seen is not None:
+                    addresses = addresses_in(self._seen, inventory) | addresses
+            except DriverGone:
+                await asyncio.sleep(_AGAIN_SECONDS)
+                continue
+            self._want(inventory, wanted(inventory, known[1], addresses))
+            await asyncio.sleep(self._refresh_seconds)
+
+    async def _ask_addresses(self, inventory: Inventory, addresses: dict[int, str]) -> None:
+        """A chip that has no address now, or does not say it, keeps its last one."""
+        if not FAMILIES[inventory.family].has_network:
+            return
+        for chip in inventory.chips:
+            with suppress(DriverCallError, DriverCallStuck):
+                addresses[chip.physical_id] = await self._driver.address(chip)
+
+    def _want(self, inventory: Inventory, wanted: Wanted) -> None:
+        for key, value in wanted.refused.items():
+            if self._refused.get(key) != value:
+                log.error(
+                    "label %s is left out: Kubernetes takes no label value %r; the driver says so",
+                    key,
+                    value,
+                )
+        self._refused = wanted.refused
+        self._inventory = inventory
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._wake.set()
+
+    def _tell_problems(self, problems: tuple[str, ...]) -> None:
+        if problems and problems != self._problems:
+            log.warning("labels of the node lack what the driver does not say: %s", problems[0])
+        self._problems = problems
+
+    # What is there.
+
+    async def _follow(self) -> NoReturn:
+        while True:
+            try:
+                async for seen in self._objects.watch_node(self._node):
+                    if isinstance(seen, Interrupted):
+                        self._failed(f"node {self._node} cannot be watched: {seen.reason}")
+                    else:
+                        self._works()
+                        self._look(seen)
+                    self._first_look.set()
+            except StoreRefused as error:
+                # Labels are not worth the end of the agent.
+                self._failed(f"node {self._node} cannot be watched: {error}")
+                self._first_look.set()
+            await asyncio.sleep(_REFUSED_SECONDS)
+
+    def _look(self, seen: NodeObject) -> None:
+        """Take in what the Node says now, and who else wrote keys of ours."""
+        self._seen = seen
+        if not seen.version:
+            self._shown.clear()
+            self._written.clear()
+            return
+        now = self._loop.time()
+        for key, (value, _) in tuple(self._written.items()):
+            if _value_of(seen, key) == value:
+                del self._written[key]
+                self._shown[key] = value
+        for key, value in self._ours():
+            there = _value_of(seen, key)
+            if key not in self._written and self._shown.get(key) == value and there != value:
+                self._was_changed(key, now)
+            self._shown[key] = there
+        self._wake.set()
+
+    def _was_changed(self, key: _Key, now: float) -> None:
+        self._foreign_writes += 1
+        recent = self._foreign_at[key]
+        recent.append(now)
+        if key in self._conflicts:
+            return
+        log.warning("%s %s of the node: somebody else changed it; it is repaired", *key)
+        if len(recent) > _FOREIGN_WRITES and now - recent[0] < _FOREIGN_WINDOW_SECONDS:
+            self._conflicts.add(key)
+            log.error(
+                "%s %s of the node: conflict: somebody else wrote it %d times within a minute; it "
+                "is not written any more until nobody else did for %d minutes. Stop the other "
+                "writer",
+                *key,
+                len(recent),
+                _CONFLICT_SECONDS // 60,
+            )
+
+    def _ours(self) -> Iterable[tuple[_Key, str | None]]:
+        """The keys that are ours and what they should say."""
+        if self._wanted is None or self._seen is None:
+            return
+        for name, value in self._wanted.labels.items():
+            yield (_LABEL, name), value
+        for name, value in self._wanted.annotations.items():
+            yield (_ANNOTATION, name), value
+        if self._wanted.server_type is not None and not self._seen.labels.get(SERVER_TYPE):
+            yield (_LABEL, SERVER_TYPE), self._wanted.server_type
+
+    # Making it so.
+
+    async def _write(self) -> NoReturn:
+        backoff = Backoff()
+        while True:
+            differences, due = self._differences()
+            if not differences or not self._may_write():
+                pause = _AGAIN_SECONDS if differences else due
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                self._wake.clear()
+                continue
+            # The watch may show it before the answer is here.
+            until = self._loop.time() + _SHOWN_SECONDS
+            self._written.update((key, (value, until)) for key, value in differences.items())
+            try:
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    await self._objects.set_node(
+                        self._node, _of(_LABEL, differences), _of(_ANNOTATION, differences)
+                    )
+            except (StoreError, TimeoutError) as error:
+                self._written.clear()
+                why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
+                self._failed(f"labels of node {self._node} cannot be written: {why}")
+                refused = isinstance(error, StoreRefused)
+                await asyncio.sleep(_REFUSED_SECONDS if refused else backoff.next_seconds())
+                continue
+            backoff.reset()
+            self._works()
+            self._writes += 1
+
+    def _differences(self) -> tuple[dict[_Key, str | None], float | None]:
+        """What is to be written now, and when to look again at what is not."""
+        if self._seen is None or not self._seen.version:
+            return {}, None
+        now = self._loop.time()
+        found: dict[_Key, str | None] = {}
+        due: list[float] = []
+        for key, value in (*self._ours(), *self._left_behind()):
+            if _value_of(self._seen, key) == value:
+                continue
+            mine = self._written.get(key)
+            quiet = now - self._foreign_at[key][-1] if key in self._conflicts else 0.0
+            if mine is not None and mine[0] == value and now < mine[1]:
+                due.append(mine[1] - now)
+            elif key in self._conflicts and quiet < _CONFLICT_SECONDS:
+                due.append(_CONFLICT_SECONDS - quiet)
+            else:
+                self._conflicts.discard(key)
+                found[key] = value
+        return found, min(due, default=None)
+
+    def _left_behind(self) -> Iterable[tuple[_Key, None]]:
+        if self._inventory is None or self._seen is None:
+            return
+        labels, annotations = left_behind(self._seen, self._inventory)
+        yield from (((_LABEL, name), None) for name in labels)
+        yield from (((_ANNOTATION, name), None) for name in annotations)
+
+    def _failed(self, trouble: str) -> None:
+        if self._trouble is None:
+            log.error("%s; tried until it can", trouble)
+        self._trouble = trouble
+
+    def _works(self) -> None:
+        if self._trouble is not None:
+            log.warning("node %s can be read and written again", self._node)
+        self._trouble = None
+
+
+def _value_of(node: NodeObject, key: _Key) -> str | None:
+    kind, name = key
+    return (node.labels if kind == _LABEL else node.annotations).get(name)
+
+
+def _of(kind: str, differences: dict[_Key, str | None]) -> dict[str, str | None]:
+    return {name: value for (what, name), value in differences.items() if what == kind}

@@ -1,0 +1,366 @@
+"""Prometheus metrics, made at each scrape from one picture of the agent: nothing goes stale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from agent.pages import npu_exporter
+from agent.publishing.publication import BUCKETS_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from prometheus_client import Metric
+
+    from agent.events.events import EventsStatus
+    from agent.node.node_object import NodeObjectStatus
+    from agent.pages.npu_exporter import Cards
+    from agent.pages.status import Status
+    from agent.publishing.publication import Histogram, Publication
+    from agent.shadow.ledger import ShadowStatus
+
+
+class _Picture(Collector):
+    def __init__(
+        self, status: Status, records: Mapping[str, Publication], cards: Cards | None
+    ) -> None:
+        self._status = status
+        self._records = records
+        self._cards = cards
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status
+        build = InfoMetricFamily("npu_vigil_build", "Version of NPU Vigil.")
+        build.add_metric([], {"version": status.version, "node": status.node})
+        yield build
+        yield from _chips(status)
+        if status.usage is not None:
+            devices = {chip.device for chip in status.chips}
+            used = len(devices.intersection(status.usage.used))
+            yield _gauge("npu_vigil_chips_in_use", "Chips that pods have, as last known.", used)
+        yield from _driver(status)
+        yield from _publications(status, self._records)
+        yield from _fault_configuration(status)
+        yield from _heartbeat(status)
+        yield from _journal(status)
+        if status.events is not None:
+            yield from _events(status.events)
+        if status.node_object is not None:
+            yield from _node_object(status.node_object)
+        if status.shadow is not None:
+            yield from _shadow(status.shadow)
+        if self._cards is not None:
+            yield from npu_exporter.families(self._cards)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _chips(status: Status) -> Iterator[Metric]:
+    read = sum(chip.was_read for chip in status.chips)
+    yield _gauge("npu_vigil_chips", "Chips that were read at least once.", read)
+    faults = GaugeMetricFamily(
+        "npu_vigil_faults",
+        "A fault code that holds now on a chip, a switch port or a part of the server (1).",
+        labels=["chip", "subject", "part", "code", "level", "severity", "device_fault"],
+    )
+    for fault in status.faults:
+        labels = [
+            "" if fault.chip is None else str(fault.chip),
+            fault.subject,
+            fault.part,
+            fault.code,
+            fault.level,
+            fault.severity or "",
+            str(fault.device_fault).lower(),
+        ]
+        faults.add_metric(labels, 1)
+    yield faults
+    upgrades = GaugeMetricFamily(
+        "npu_vigil_upgrades",
+        "A rule that raises a code of a chip to a level, also after the code is gone (1).",
+        labels=["chip", "code", "level", "rule"],
+    )
+    for chip in status.chips:
+        for upgrade in chip.upgrades:
+            upgrades.add_metric([str(chip.chip), upgrade.code, upgrade.level, upgrade.kind], 1)
+    yield upgrades
+    health = GaugeMetricFamily(
+        "npu_vigil_chip_health",
+        "The driver's health word of a chip: 0 healthy, 1 minor, 2 major, 3 critical.",
+        labels=["chip"],
+    )
+    link = GaugeMetricFamily(
+        "npu_vigil_link_up", "Whether hccn_tool finds the link of a chip up.", labels=["chip"]
+    )
+    for chip in status.chips:
+        if chip.health is not None:
+            health.add_metric([str(chip.chip)], chip.health)
+        if chip.link_up is not None:
+            link.add_metric([str(chip.chip)], chip.link_up)
+    yield health
+    yield link
+    blind = GaugeMetricFamily(
+        "npu_vigil_blind",
+        "A source that gives no answer about a chip, or about the node where chip is empty (1).",
+        labels=["source", "chip"],
+    )
+    since = GaugeMetricFamily(
+        "npu_vigil_blind_since_seconds",
+        "Since when a source gives no answer about a chip or the node (Unix time).",
+        labels=["source", "chip"],
+    )
+    unseen = [(str(chip.chip), source) for chip in status.chips for source in chip.blind]
+    for about, source in (*unseen, *(("", source) for source in status.blind)):
+        blind.add_metric([source.source, about], 1)
+        since.add_metric([source.source, about], source.since_ms / 1000)
+    yield blind
+    yield since
+
+
+def _driver(status: Status) -> Iterator[Metric]:
+    driver = status.driver
+    yield CounterMetricFamily(
+        "npu_vigil_driver_gaps",
+        "Times that driver events may have been lost (a restarted driver process, a full queue).",
+        value=driver.gaps,
+    )
+    yield _gauge(
+        "npu_vigil_driver_subscribed",
+        "Whether the driver tells of faults by itself; else it is polled.",
+        driver.library is not None and driver.polling_reason is None,
+    )
+    yield _gauge(
+        "npu_vigil_driver_virtual_chips",
+        "Chips that are cut into virtual devices, which are not supported: no device-info then.",
+        len(driver.virtual_chips),
+    )
+    stuck = GaugeMetricFamily(
+        "npu_vigil_driver_stuck_calls", "A driver call that does not return (1).", labels=["call"]
+    )
+    for call in driver.stuck_calls:
+        stuck.add_metric([call], 1)
+    yield stuck
+    stalled = GaugeMetricFamily(
+        "npu_vigil_stalled_seconds",
+        "For how long a task has made no progress.",
+        labels=["task"],
+    )
+    for task, seconds in status.stalled.items():
+        stalled.add_metric([task], seconds)
+    yield stalled
+
+
+def _publications(status: Status, records: Mapping[str, Publication]) -> Iterator[Metric]:
+    """Everything by ``document``: ``device-info`` or ``node-info``."""
+    writes = CounterMetricFamily(
+        "npu_vigil_publication_writes",
+        "Attempts to write or delete a document.",
+        labels=["document", "reason", "result"],
+    )
+    lag = GaugeMetricFamily(
+        "npu_vigil_publication_lag_seconds",
+        "Age of the oldest change that no store has acknowledged; 0 when there is none.",
+        labels=["document"],
+    )
+    acknowledged = GaugeMetricFamily(
+        "npu_vigil_publication_acknowledged_seconds",
+        "When a store acknowledged the document, or its absence, last (Unix time).",
+        labels=["document"],
+    )
+    conflict = GaugeMetricFamily(
+        "npu_vigil_publication_conflict",
+        "Whether publishing stopped because somebody else writes the document.",
+        labels=["document"],
+    )
+    foreign = CounterMetricFamily(
+        "npu_vigil_publication_foreign_writes",
+        "Changes of the document by somebody else.",
+        labels=["document"],
+    )
+    stages = HistogramMetricFamily(
+        "npu_vigil_publication_seconds",
+        "Time from an event to the acknowledgement of its document, by stage.",
+        labels=["document", "stage"],
+    )
+    for publication in status.publications:
+        kind, record = publication.kind, records[publication.kind]
+        for (reason, result), count in sorted(record.writes.items()):
+            writes.add_metric([kind, reason, result], count)
+        waiting_ms = publication.waiting_since_ms
+        waits_ms = 0 if waiting_ms is None else max(0, status.at_ms - waiting_ms)
+        lag.add_metric([kind], waits_ms / 1000)
+        if publication.acknowledged_at_ms is not None:
+            acknowledged.add_metric([kind], publication.acknowledged_at_ms / 1000)
+        conflict.add_metric([kind], publication.conflict_since_ms is not None)
+        foreign.add_metric([kind], publication.foreign_writes)
+        for stage, histogram in record.stages.items():
+            stages.add_metric([kind, stage.value], _buckets(histogram), histogram.sum_seconds)
+    yield from (writes, lag, acknowledged, conflict, foreign, stages)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    total = 0
+    buckets: list[tuple[str, float]] = []
+    bounds = [*(str(bound) for bound in BUCKETS_SECONDS), "+Inf"]
+    for bound, count in zip(bounds, histogram.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return buckets
+
+
+def _fault_configuration(status: Status) -> Iterator[Metric]:
+    """By ``document``: the key in the ConfigMap and name of the file."""
+    configuration = status.fault_configuration
+    problems = GaugeMetricFamily(
+        "npu_vigil_fault_configuration_problems",
+        "Parts of the fault configuration that have not the effect they seem to have.",
+        labels=["document"],
+    )
+    source = GaugeMetricFamily(
+        "npu_vigil_fault_configuration_source",
+        "Where a document in force is from: configmap, file, shipped, or kept from before (1).",
+        labels=["document", "source"],
+    )
+    for document in configuration.documents:
+        source.add_metric([document.document, "kept" if document.kept else document.source], 1)
+    for name, count in sorted(configuration.problem_counts.items()):
+        problems.add_metric([name], count)
+    yield problems
+    yield source
+    yield _gauge(
+        "npu_vigil_fault_configuration_trouble",
+        "Whether a change of the fault configuration would not be noticed.",
+        configuration.trouble is not None,
+    )
+
+
+def _heartbeat(status: Status) -> Iterator[Metric]:
+    heartbeat = status.heartbeat
+    yield CounterMetricFamily(
+        "npu_vigil_heartbeat_beats", "Heartbeats that the store took.", value=heartbeat.beats
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_heartbeat_failures",
+        "Attempts to read or write the heartbeat that failed.",
+        value=heartbeat.failures,
+    )
+    if heartbeat.beaten_at_ms is not None:
+        yield _gauge(
+            "npu_vigil_heartbeat_beaten_seconds",
+            "When the store took a heartbeat last (Unix time).",
+            heartbeat.beaten_at_ms / 1000,
+        )
+    yield _gauge(
+        "npu_vigil_heartbeat_withheld",
+        "Whether the agent does not beat because a task of it makes no progress.",
+        heartbeat.withheld is not None,
+    )
+    yield _gauge(
+        "npu_vigil_heartbeat_conflict",
+        "Whether nothing is published because another agent has the node name.",
+        heartbeat.conflict is not None,
+    )
+
+
+def _journal(status: Status) -> Iterator[Metric]:
+    journal = status.journal
+    yield _gauge(
+        "npu_vigil_journal_trouble",
+        "Whether the journal fails or is late.",
+        journal.trouble is not None,
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_journal_gaps", "Times the journal failed or was late.", value=journal.gaps
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_journal_rows", "Rows written to the journal.", value=journal.rows_written
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_journal_rows_lost", "Rows the journal lost.", value=journal.rows_dropped
+    )
+    yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
+
+
+def _events(events: EventsStatus) -> Iterator[Metric]:
+    told = CounterMetricFamily(
+        "npu_vigil_events",
+        "Kubernetes Events: taken by the API server (sent), or refused by it (refused).",
+        labels=["result"],
+    )
+    told.add_metric(["sent"], events.sent)
+    told.add_metric(["refused"], events.refused)
+    yield told
+    yield CounterMetricFamily(
+        "npu_vigil_events_merged",
+        "Reports that share a Kubernetes Event with an earlier one.",
+        value=events.merged,
+    )
+    yield _gauge("npu_vigil_events_waiting", "Kubernetes Events that wait.", events.waiting)
+
+
+def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "npu_vigil_node_object_writes",
+        "Writes of labels and annotations of the Node.",
+        value=node.writes,
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_node_object_foreign_writes",
+        "Changes of labels and annotations of ours on the Node by somebody else.",
+        value=node.foreign_writes,
+    )
+    yield _gauge(
+        "npu_vigil_node_object_trouble",
+        "Whether the Node cannot be read or written.",
+        node.trouble is not None,
+    )
+    conflict = GaugeMetricFamily(
+        "npu_vigil_node_object_conflict",
+        "A label or annotation of the Node that is left alone because somebody else writes it (1).",
+        labels=["key"],
+    )
+    for key in node.conflicts:
+        conflict.add_metric([key], 1)
+    yield conflict
+
+
+def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
+    writes = CounterMetricFamily(
+        "npu_vigil_shadow_writes",
+        "What came of comparing each write of a real Device Plugin, and of waiting for one.",
+        labels=["result"],
+    )
+    for result, count in shadow.writes.items():
+        writes.add_metric([result.value], count)
+    yield writes
+    differences = CounterMetricFamily(
+        "npu_vigil_shadow_differences",
+        "Differences of those writes, by the first field of a device or of the node.",
+        labels=["field"],
+    )
+    for field, count in shadow.differences.items():
+        differences.add_metric([field.value], count)
+    yield differences
+
+
+def exposition(
+    status: Status, records: Mapping[str, Publication], cards: Cards | None = None
+) -> bytes:
+    """The text that Prometheus reads. ``records`` are by kind of document.
+
+    With ``cards`` also under NPU exporter's names.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Picture(status, records, cards))
+    return generate_latest(registry)

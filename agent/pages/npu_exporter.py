@@ -1,0 +1,196 @@
+"""NPU exporter's names for what the agent knows as well (``metrics.npu_exporter_names``).
+
+Names, types, help texts and labels are those of NPU exporter (``spec/dcmi.md`` 9), so that
+dashboards and alerts built on it go on working. What has no answer has no sample. Error codes are
+those that the driver says hold; its link-down is among them, what only the tool finds is not, nor
+is a dropped card, of which the driver lists nothing.
+
+Whose a chip is, NPU exporter is told by the container runtime, this agent by the annotations of
+pods. The container is the one that asks for chips; where several do, nobody knows which has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from prometheus_client.core import GaugeMetricFamily
+
+from agent.pages.npu_exporter_names import SHOWN
+from agent.publishing.render import family_of
+from collectors.chip_faults import HEALTH, ChipFaults
+from contract.codes import CARD_DROP
+from contract.errors import DriverGone
+from contract.observation import chip_subject
+from dcmi_shim.types import ChipNames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+
+    from prometheus_client import Metric
+
+    from agent.pages.status import FaultStatus
+    from contract.observation import Subject
+    from dcmi_shim.driver import Driver
+    from dcmi_shim.types import Chip, Inventory
+    from stores.base import PodUsage
+
+log = logging.getLogger("agent.npu_exporter")
+
+Readings: TypeAlias = "Mapping[tuple[Subject, str], float]"
+
+_AGAIN_SECONDS = 60.0
+
+_LABELS = (
+    "container_name",
+    "id",
+    "model_name",
+    "namespace",
+    "pcie_bus_info",
+    "pod_name",
+    "vdie_id",
+)
+_CODES = 10
+_UNNAMED = ChipNames("", "", "")
+_SEVERAL = "not_displayed_for_multi_pod"
+
+
+@dataclass(frozen=True)
+class Cards:
+    """What NPU exporter's metrics are made of. ``inventory`` is ``None`` until it was read."""
+
+    inventory: Inventory | None
+    names: Mapping[int, ChipNames]
+    faults: Sequence[FaultStatus]
+    readings: Readings
+    pods: Sequence[PodUsage] = ()
+
+
+async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> NoReturn:
+    """Read what each chip is called, once; again a minute later what did not answer."""
+    said: dict[int, tuple[str, ...]] = {}
+    while True:
+        for chip in (await driver.inventory()).chips:
+            if chip.physical_id in names and not said.get(chip.physical_id):
+                continue
+            try:
+                names[chip.physical_id], problems = await driver.names(chip)
+            except DriverGone:
+                break
+            if problems and problems != said.get(chip.physical_id):
+                log.warning("metrics lack names of %s: %s", chip, "; ".join(problems))
+            said[chip.physical_id] = problems
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def families(cards: Cards) -> Iterator[Metric]:
+    """All metrics that have a sample now; no series twice."""
+    if cards.inventory is None:
+        return
+    yield from _machine(cards, cards.inventory)
+    labels = {chip: _labels(cards, cards.inventory, chip) for chip in cards.inventory.chips}
+    health: dict[Chip, float] = {}
+    for chip in cards.inventory.chips:
+        word = _reading(cards, chip, HEALTH)
+        if word is not None:
+            health[chip] = float(word == 0)
+    yield from _gauge("npu_chip_info_health_status", "the npu health status", labels, health)
+    for reading, (name, text) in SHOWN.items():
+        values = {
+            chip: value
+            for chip in cards.inventory.chips
+            if (value := _reading(cards, chip, reading)) is not None
+        }
+        yield from _gauge(name, text, labels, values)
+    yield from _error_codes(cards, cards.inventory, labels)
+    yield from _names(labels)
+
+
+def _reading(cards: Cards, chip: Chip, name: str) -> float | None:
+    return cards.readings.get((chip_subject(chip.physical_id), name))
+
+
+def _labels(cards: Cards, inventory: Inventory, chip: Chip) -> tuple[str, ...]:
+    names = cards.names.get(chip.physical_id, _UNNAMED)
+    namespace, pod, container = _owner(cards, family_of(inventory).device_name(chip.physical_id))
+    number = str(chip.physical_id)
+    return (container, number, names.model, namespace, names.pcie_address, pod, names.vdie)
+
+
+def _owner(cards: Cards, device: str) -> tuple[str, str, str]:
+    """Namespace, pod and container that have ``device``, as NPU exporter writes them."""
+    owners = [pod for pod in cards.pods if device in pod.chips]
+    match owners:
+        case []:
+            return "", "", ""
+        case [pod]:
+            return pod.namespace, pod.name, pod.container
+    return _SEVERAL, _SEVERAL, _SEVERAL
+
+
+def _gauge(
+    name: str, text: str, labels: Mapping[Chip, tuple[str, ...]], values: Mapping[Chip, float]
+) -> Iterator[Metric]:
+    if values:
+        family = GaugeMetricFamily(name, text, labels=_LABELS)
+        for chip, value in values.items():
+            family.add_metric(labels[chip], value)
+        yield family
+
+
+def _machine(cards: Cards, inventory: Inventory) -> Iterator[Metric]:
+    words = [_reading(cards, chip, HEALTH) for chip in inventory.chips]
+    healthy = words.count(0.0)
+    unknown = words.count(None)
+    for name, text, value in (
+        (
+            "machine_card_nums",
+            "Amount of card installed on the machine.",
+            len({chip.card_id for chip in inventory.chips}),
+        ),
+        ("machine_npu_nums", "Amount of npu installed on the machine.", len(words)),
+        ("machine_healthy_npu_nums", "Amount of healthy npu on the machine.", healthy),
+        (
+            "machine_unhealthy_npu_nums",
+            "Amount of unhealthy npu on the machine.",
+            len(words) - healthy - unknown,
+        ),
+        (
+            "machine_unknown_npu_nums",
+            "Amount of the npus whose health status cannot be obtained"
+            " via DCMI interface on the machine.",
+            unknown,
+        ),
+    ):
+        yield GaugeMetricFamily(name, text, value=value)
+
+
+def _error_codes(
+    cards: Cards, inventory: Inventory, labels: Mapping[Chip, tuple[str, ...]]
+) -> Iterator[Metric]:
+    codes: dict[int, list[str]] = defaultdict(list)
+    for fault in cards.faults:
+        if fault.chip is not None and ChipFaults.name in fault.said_by and fault.code != CARD_DROP:
+            codes[fault.chip].append(fault.code)
+    for place in range(_CODES):
+        values = {
+            chip: float(int(listed[place], 16))
+            for chip in inventory.chips
+            if len(listed := codes[chip.physical_id]) > place
+        }
+        suffix = f"_{place}" if place else ""
+        yield from _gauge(f"npu_chip_info_error_code{suffix}", "the npu error code", labels, values)
+
+
+def _names(labels: Mapping[Chip, tuple[str, ...]]) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "npu_chip_info_name",
+        "the Ascend npu name with value '1'",
+        labels=["name" if label == "model_name" else label for label in _LABELS],
+    )
+    for values in labels.values():
+        family.add_metric(values, 1)
+    yield family

@@ -1,0 +1,393 @@
+"""One picture of the agent, taken at once: the API answers with it, metrics are made from it.
+
+Times are epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.events.events import EventsStatus
+from agent.journal.journal import JournalStatus
+from agent.node.node_object import NodeObjectStatus
+from agent.policy.state import Upgrade
+from agent.shadow.ledger import ShadowStatus
+from collectors.chip_faults import HEALTH
+from collectors.links import LINK_UP
+from contract.fault_configuration import DOCUMENTS
+from contract.observation import chip_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from agent.heartbeat.heartbeat import Heartbeat
+    from agent.policy.state import State, SubjectState
+    from agent.publishing.publication import Publication
+    from contract.fault_configuration import Judged
+    from contract.observation import Subject
+    from dcmi_shim.types import Inventory, StuckCall
+
+_PROBLEMS_SHOWN = 100
+
+
+class Blind(msgspec.Struct, frozen=True):
+    """A source that gives no answer about a chip or about the node as a whole."""
+
+    source: str
+    since_ms: int
+    reason: str
+
+
+class ChipStatus(msgspec.Struct, frozen=True):
+    """One chip: its level and whether anything is known about it.
+
+    ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
+    tool says; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
+    it, be the code there or gone. Without ``was_read`` the driver never told anything of its codes:
+    the level is only what others know.
+    """
+
+    chip: int
+    device: str
+    health: int | None
+    link_up: bool | None
+    was_read: bool
+    level: str
+    faults: int
+    upgrades: tuple[Upgrade, ...]
+    blind: tuple[Blind, ...]
+
+
+class FaultStatus(msgspec.Struct, frozen=True):
+    """One fault that holds now. ``severity`` is ``None`` when nobody told one.
+
+    ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
+    (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
+    ``source`` said it first, ``said_by`` are those that say so now; none while it may be over.
+    ``chip`` and ``device`` are ``None`` for what is no chip. ``level`` is empty for a code in no
+    table: it is in no document.
+    """
+
+    chip: int | None
+    device: str | None
+    subject: str
+    part: str
+    code: str
+    level: str
+    severity: str | None
+    device_fault: bool
+    since_ms: int
+    episode: str
+    reason: str
+    source: str
+    said_by: tuple[str, ...]
+    once: bool
+
+
+class DriverStatus(msgspec.Struct, frozen=True):
+    """The driver; identity is ``None`` until it answered.
+
+    ``trouble`` says why it does not answer, or which chips it does not show and why.
+    ``polling_reason`` says why no events arrive; ``gaps`` counts the times some may have been lost.
+    ``virtual_chips`` are cut into virtual devices: with one of them device-info is not written.
+    """
+
+    root: str
+    library: str | None
+    version: str | None
+    family: str | None
+    chip_name: str | None
+    trouble: str | None
+    polling_reason: str | None
+    gaps: int
+    stuck_calls: tuple[str, ...]
+    virtual_chips: tuple[int, ...]
+
+
+class PublicationStatus(msgspec.Struct, frozen=True):
+    """One document on its way to the store; ``kind`` is ``device-info`` or ``node-info``.
+
+    ``acknowledged_stamp`` is ``None`` also when what was acknowledged is that there is none.
+    """
+
+    kind: str
+    document: str
+    store: str
+    acknowledged_at_ms: int | None
+    acknowledged_stamp: int | None
+    acknowledged_revision: int | None
+    waiting_since_ms: int | None
+    trouble: str | None
+    trouble_since_ms: int | None
+    conflict_since_ms: int | None
+    watch_trouble: str | None
+    foreign_writes: int
+
+
+class FaultDocumentStatus(msgspec.Struct, frozen=True):
+    """One document of the fault configuration.
+
+    ``source`` is where the text in force was found: ``configmap``, ``file`` or ``shipped``.
+    ``kept``: what is there now cannot be used, or nobody can say what is there.
+    """
+
+    document: str
+    source: str
+    kept: bool
+
+
+class FaultProblemStatus(msgspec.Struct, frozen=True):
+    """What has not the effect it seems to have, at the path ``where`` of a document."""
+
+    document: str
+    source: str
+    where: str
+    what: str
+
+
+class FaultConfigurationStatus(msgspec.Struct, frozen=True):
+    """What faults are judged by. ``digest`` names it in the journal.
+
+    ``problem_counts`` are by document, and ``problems`` the first hundred of all. ``trouble`` says
+    why a change would not be noticed now.
+    """
+
+    digest: str
+    documents: tuple[FaultDocumentStatus, ...]
+    problem_counts: dict[str, int]
+    problems: tuple[FaultProblemStatus, ...]
+    trouble: str | None
+
+
+class HeartbeatStatus(msgspec.Struct, frozen=True):
+    """The heartbeat. ``standing`` says whose the node name is; ``conflict`` who has it instead.
+
+    ``withheld`` says which stalled task keeps the agent from beating.
+    """
+
+    holder: str
+    interval_seconds: float
+    standing: str
+    conflict: str | None
+    beats: int
+    failures: int
+    beaten_at_ms: int | None
+    trouble: str | None
+    withheld: str | None
+
+
+class UsageStatus(msgspec.Struct, frozen=True):
+    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
+
+    pods: int
+    used: tuple[str, ...]
+    assigned: tuple[str, ...]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
+
+    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
+    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
+    those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
+    annotations of the Node, ``None`` where they are not kept. ``shadow`` is what an agent that runs
+    in shadow compared.
+    """
+
+    node: str
+    version: str
+    at_ms: int
+    started_at_ms: int
+    revision: int
+    not_ready: tuple[str, ...]
+    stalled: dict[str, float]
+    chips: tuple[ChipStatus, ...]
+    faults: tuple[FaultStatus, ...]
+    answered: tuple[str, ...]
+    blind: tuple[Blind, ...]
+    driver: DriverStatus
+    publications: tuple[PublicationStatus, ...]
+    fault_configuration: FaultConfigurationStatus
+    heartbeat: HeartbeatStatus
+    journal: JournalStatus
+    usage: UsageStatus | None
+    events: EventsStatus | None = None
+    node_object: NodeObjectStatus | None = None
+    shadow: ShadowStatus | None = None
+
+
+def chip_statuses(
+    state: State, device_type: str, readings: Mapping[tuple[Subject, str], float]
+) -> tuple[ChipStatus, ...]:
+    """The chips of ``state`` by physical id."""
+
+    def reading(chip: int, name: str) -> float | None:
+        return readings.get((chip_subject(chip), name))
+
+    return tuple(
+        ChipStatus(
+            chip=chip,
+            device=f"{device_type}-{chip}",
+            health=None if (word := reading(chip, HEALTH)) is None else int(word),
+            link_up=None if (up := reading(chip, LINK_UP)) is None else bool(up),
+            was_read=known.was_read,
+            level=known.level.value,
+            faults=len(known.faults),
+            upgrades=known.upgrades,
+            blind=blind_sources(known),
+        )
+        for chip, known in sorted(state.chips.items())
+    )
+
+
+def blind_sources(known: SubjectState) -> tuple[Blind, ...]:
+    """The sources that give no answer about a subject."""
+    return tuple(
+        Blind(source, blindness.since_ms, blindness.reason)
+        for source, blindness in sorted(known.blind.items())
+    )
+
+
+def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
+    """The faults of ``state`` by subject, chips first, in order of arrival."""
+    subjects = sorted(state.subjects(), key=lambda one: (one[0].kind != "chip", one[0]))
+    return tuple(
+        FaultStatus(
+            chip=subject.id if subject.kind == "chip" else None,
+            device=f"{device_type}-{subject.id}" if subject.kind == "chip" else None,
+            subject=f"{subject.kind} {subject.id}",
+            part=subject.part,
+            code=fault.code,
+            level=fault.level,
+            severity=None if fault.severity is None else fault.severity.word,
+            device_fault=fault.device_fault and subject.kind == "chip",
+            since_ms=fault.first_seen_ms,
+            episode=fault.episode,
+            reason=fault.because,
+            source=fault.source,
+            said_by=fault.said_by,
+            once=fault.once,
+        )
+        for subject, known in subjects
+        for fault in known.faults.values()
+    )
+
+
+def driver_status(
+    root: str,
+    inventory: Inventory | None,
+    trouble: str | None,
+    polling_reason: str | None,
+    gaps: int,
+    stuck: tuple[StuckCall, ...],
+) -> DriverStatus:
+    """The driver as far as it answered."""
+    return DriverStatus(
+        root=root,
+        library=None if inventory is None else inventory.library,
+        version=None if inventory is None else inventory.driver_version,
+        family=None if inventory is None else inventory.family,
+        chip_name=None if inventory is None else inventory.chip_name,
+        trouble=trouble,
+        polling_reason=polling_reason,
+        gaps=gaps,
+        stuck_calls=tuple(
+            call.function if call.chip is None else f"{call.function} on {call.chip}"
+            for call in stuck
+        ),
+        virtual_chips=() if inventory is None else inventory.virtual,
+    )
+
+
+def unsupported(virtual_chips: tuple[int, ...]) -> str:
+    """Why there is no device-info of a node with virtual devices."""
+    chips = ", ".join(map(str, virtual_chips))
+    what = "virtual devices are not supported (docs/compatibility.md)"
+    return f"{what}; chips that are cut into some: {chips}"
+
+
+def publication_status(
+    kind: str, document: str, store: str, record: Publication
+) -> PublicationStatus:
+    """How the publishing of ``document`` goes."""
+    return PublicationStatus(
+        kind=kind,
+        document=document,
+        store=store,
+        acknowledged_at_ms=record.acknowledged_at_ms,
+        acknowledged_stamp=record.acknowledged_stamp,
+        acknowledged_revision=record.acknowledged_revision,
+        waiting_since_ms=None if record.waiting is None else record.waiting.event_ms,
+        trouble=record.trouble,
+        trouble_since_ms=record.trouble_since_ms,
+        conflict_since_ms=record.conflict_since_ms,
+        watch_trouble=record.watch_trouble,
+        foreign_writes=record.foreign_writes,
+    )
+
+
+def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConfigurationStatus:
+    """What faults are judged by."""
+    return FaultConfigurationStatus(
+        digest=judged.in_force.texts.digest,
+        documents=tuple(
+            FaultDocumentStatus(key, judged.in_force.place_of(key).value, key in judged.kept)
+            for key in DOCUMENTS
+        ),
+        problem_counts=dict.fromkeys(DOCUMENTS, 0)
+        | Counter(problem.document for problem in judged.problems),
+        problems=tuple(
+            FaultProblemStatus(one.document, one.place.value, one.problem.where, one.problem.what)
+            for one in judged.problems[:_PROBLEMS_SHOWN]
+        ),
+        trouble=trouble,
+    )
+
+
+def heartbeat_status(heartbeat: Heartbeat) -> HeartbeatStatus:
+    """How the heartbeat goes."""
+    return HeartbeatStatus(
+        holder=heartbeat.holder,
+        interval_seconds=heartbeat.interval_seconds,
+        standing=heartbeat.standing.value,
+        conflict=heartbeat.conflict,
+        beats=heartbeat.beats,
+        failures=heartbeat.failures,
+        beaten_at_ms=heartbeat.beaten_at_ms,
+        trouble=heartbeat.trouble,
+        withheld=heartbeat.withheld,
+    )
+
+
+def not_ready(
+    publications: Iterable[PublicationStatus],
+    chips: Iterable[ChipStatus],
+    driver: DriverStatus,
+    conflict: str | None,
+    shadow: ShadowStatus | None = None,
+) -> tuple[str, ...]:
+    """Why the cluster does not see what this node knows; nothing when it does.
+
+    A node-info that was never published is none: a node may have no BMC, or one that is blind.
+    """
+    reasons = [] if conflict is None else [conflict]
+    if driver.library is None:
+        why = "" if driver.trouble is None else f": {driver.trouble}"
+        reasons.append(f"the driver has not answered yet{why}")
+    elif driver.virtual_chips:
+        reasons.append(unsupported(driver.virtual_chips))
+    elif not any(chip.was_read for chip in chips):
+        reasons.append("no chip was read yet")
+    for publication in publications:
+        if publication.conflict_since_ms is not None:
+            reasons.append(f"conflict: somebody else writes {publication.document}")
+        if publication.trouble is not None:
+            reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
+        elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
+            reasons.append(f"{publication.document} was not published yet")
+    if shadow is not None and shadow.trouble is not None:
+        reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
+    return tuple(reasons)

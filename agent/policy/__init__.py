@@ -1,0 +1,1 @@
+"""What faults mean: pure functions of a state, inputs and times."""

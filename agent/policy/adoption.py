@@ -1,0 +1,68 @@
+"""Upgrades that only a document tells of, and those that an operator takes back in one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.policy import frequencies, upgrades
+from agent.policy.state import Adopted, ChipState, Released, SubjectState, Upgrade
+from contract.levels import ChipLevel
+from contract.policies import AUTOFILL_CODE, FAULT_DURATION, FAULT_FREQUENCY, UPGRADE_TYPES
+
+if TYPE_CHECKING:
+    from agent.policy.draft import Draft
+    from contract.catalogue import Catalogue
+    from contract.policies import DurationPolicy, FrequencyPolicy
+
+_LEVELS = frozenset(ChipLevel)
+
+
+def rule_of(tables: Catalogue, kind: str, code: str) -> DurationPolicy | FrequencyPolicy | None:
+    """The rule of ``kind`` that names ``code``."""
+    if kind == FAULT_DURATION:
+        return tables.durations.get(code)
+    return tables.frequencies.get(code) if kind == FAULT_FREQUENCY else None
+
+
+def adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
+    """Take over an upgrade that is in nobody's journal: its time stays, its end is its rule's.
+
+    One whose rule is not known stays as it is until the next configuration judges it: that may not
+    have been read yet.
+    """
+    if not isinstance(known, ChipState) or known.upgrade_of(item.code, item.kind) is not None:
+        return known
+    rule = rule_of(draft.tables, item.kind, item.code)
+    level = item.level if rule is None else rule.level
+    if level not in _LEVELS or item.kind not in UPGRADE_TYPES:
+        return known
+    fault = known.faults.get(item.code)
+    because = f"{item.code} was upgraded before ({item.kind})"
+    if item.code == AUTOFILL_CODE:
+        because = f"the stored document isolates it and does not say why ({item.kind})"
+    gone = item.kind == FAULT_DURATION and (fault is None or fault.once)
+    upgrade = Upgrade(
+        item.code,
+        item.kind,
+        ChipLevel(level),
+        item.upgraded_at_ms,
+        because,
+        draft.episode(item.subject, item.code, item.at_ms) if fault is None else fault.episode,
+        draft.tables.severity_of(item.code) if fault is None else fault.severity,
+        item.at_ms if gone else None,
+    )
+    known = upgrades.give(known, item.subject, upgrade, item.at_ms, draft)
+    if item.kind == FAULT_FREQUENCY:
+        known = frequencies.adopted(known, upgrade, item.at_ms)
+    return known
+
+
+def release(known: SubjectState, item: Released, draft: Draft) -> SubjectState:
+    """End what isolates a chip, whatever gave the reasons, and count from the beginning (3.6)."""
+    if not isinstance(known, ChipState) or not known.isolated:
+        return known
+    for upgrade in known.upgrades:
+        if upgrade.level is ChipLevel.MANUALLY_SEPARATE_NPU:
+            because = "an operator took its name out of ManuallySeparateNPU"
+            known = upgrades.take(known, item.subject, upgrade, item.at_ms, because, draft)
+    return frequencies.emptied(known)

@@ -1,0 +1,95 @@
+"""The duration rule: a code that holds too long is at a higher level until it was gone long enough.
+
+Pure functions of one chip. Nothing is counted: how long a code holds is told by its fault, how long
+it is gone by its upgrade, so a rule that is new finds a live fault at its true age, and a restart
+changes nothing. Both comparisons are strictly greater, hence each deadline is one millisecond
+behind its timeout. Source: ``spec/device-plugin.md`` 3.5, without its defects K15 and K43.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from agent.policy import frequencies, upgrades
+from agent.policy.state import ChipState, Fault, Upgrade
+from contract.policies import FAULT_DURATION
+
+if TYPE_CHECKING:
+    from agent.policy.draft import Draft
+    from contract.observation import Subject
+    from contract.policies import DurationPolicy
+
+
+def upgrade_ms(fault: Fault, policy: DurationPolicy) -> int:
+    """When ``fault`` holds too long. A one-off event never does, one in doubt may be over."""
+    return fault.first_seen_ms + policy.fault_timeout_ms + 1
+
+
+def release_ms(upgrade: Upgrade, policy: DurationPolicy) -> int | None:
+    """When the code of ``upgrade`` is gone long enough; ``None`` while it holds."""
+    if upgrade.gone_since_ms is None:
+        return None
+    return upgrade.gone_since_ms + policy.recover_timeout_ms + 1
+
+
+def upgrade(
+    known: ChipState,
+    subject: Subject,
+    fault: Fault,
+    policy: DurationPolicy,
+    at_ms: int,
+    draft: Draft,
+) -> ChipState:
+    """``known`` when ``fault`` held too long, which a frequency rule counts as an occurrence."""
+    seconds, since_ms = policy.fault_timeout_ms / 1000, fault.first_seen_ms
+    upgrade = Upgrade(
+        fault.code,
+        FAULT_DURATION,
+        policy.level,
+        since_ms + policy.fault_timeout_ms,
+        f"{fault.code} held for longer than {seconds:g} s ({FAULT_DURATION})",
+        fault.episode,
+        fault.severity,
+    )
+    known = upgrades.give(known, subject, upgrade, at_ms, draft)
+    origin = frequencies.origin_of(upgrade)
+    return frequencies.occurred(known, subject, origin, upgrade.upgraded_at_ms, at_ms, draft)
+
+
+def release(
+    known: ChipState,
+    subject: Subject,
+    upgrade: Upgrade,
+    policy: DurationPolicy,
+    at_ms: int,
+    draft: Draft,
+) -> ChipState:
+    """``known`` when the code of ``upgrade`` was gone long enough: for a frequency rule it recovers
+    by that."""
+    assert upgrade.gone_since_ms is not None
+    seconds = policy.recover_timeout_ms / 1000
+    because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
+    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    recovered_ms = upgrade.gone_since_ms + policy.recover_timeout_ms
+    return frequencies.recovered(known, upgrade.code, recovered_ms)
+
+
+def gone(known: ChipState, code: str, at_ms: int) -> ChipState:
+    """``known`` when ``code`` does not hold any more."""
+    return _gone_since(known, code, at_ms)
+
+
+def there(known: ChipState, code: str) -> ChipState:
+    """``known`` when ``code`` holds again."""
+    return _gone_since(known, code, None)
+
+
+def _gone_since(known: ChipState, code: str, at_ms: int | None) -> ChipState:
+    if not known.upgrades:
+        return known
+    upgrade = known.upgrade_of(code, FAULT_DURATION)
+    if upgrade is None or upgrade.gone_since_ms == at_ms:
+        return known
+    return upgrades.put(known, replace(upgrade, gone_since_ms=at_ms))

@@ -1,0 +1,340 @@
+"""What an observation begins, changes and ends.
+
+The same for chips, switch ports and parts of the server; only who judges differs. Levels come from
+the catalogue (``spec/device-plugin.md`` 2.4 and 2.7, without the defects K07, K08 and K10 of its
+section 9).
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from agent.policy import associations, durations, frequencies
+from agent.policy.draft import Draft, judge, level_of, without
+from agent.policy.ending import end
+from agent.policy.event_order import is_another, is_before, is_over, is_recent
+from agent.policy.state import (
+    CHIP_SOURCE,
+    LINK_SOURCE,
+    ChangeKind,
+    ChipState,
+    Ended,
+    Fault,
+    SubjectState,
+)
+from contract.codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
+from contract.observation import NODE, Assertion, Observation
+
+
+def observed(known: SubjectState, item: Observation, draft: Draft) -> SubjectState:
+    """``known`` when ``item`` was seen; the very same one if that is no news."""
+    if item.code == RESET_FINISHED and item.subject.kind == "chip":
+        return known  # it asks for an audit; it is no fault
+    if isinstance(known, ChipState) and associations.concerns(item, draft.tables):
+        if associations.is_held_back(known, item):
+            return associations.held_back(known, item)
+        known = _associated(known, item, draft)
+    return _asserted(known, item, draft)
+
+
+def let_go(known: ChipState, code: str, draft: Draft) -> SubjectState:
+    """``known`` when an occurrence of ``code`` that was held back begins after all."""
+    item = known.held_back[code]
+    return _asserted(associations.let_go(known, code), item, draft)
+
+
+def _associated(known: ChipState, item: Observation, draft: Draft) -> ChipState:
+    """``known`` before ``item`` is taken in, which may explain or end what waits.
+
+    What came and went while it waited is told, as anything else that came and went.
+    """
+    if item.code in known.held_back:
+        after = let_go(known, item.code, draft)
+        assert isinstance(after, ChipState)
+        return after
+    if item.code == HBM_MULTI_BIT and item.assertion not in (Assertion.RECOVER, Assertion.ABSENT):
+        return associations.explained(known, item.seen_at_ms)
+    return known
+
+
+def _asserted(known: SubjectState, item: Observation, draft: Draft) -> SubjectState:
+    return _ASSERTED[item.assertion](known, known.faults.get(item.code), item, draft)
+
+
+def _absent(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
+    """One witness takes its word back; with the last one the fault ends.
+
+    A driver that tells of links but does not list them is not the last one while the tool may find
+    the link down, which takes it a moment; a tool that is blind takes until it answers again.
+    """
+    if held is None or held.once:
+        return known
+    waits = not held.said_by and held.doubted_at_ms is None
+    if item.source not in held.said_by and not (waits and item.source == LINK_SOURCE):
+        return known
+    left = tuple(source for source in held.said_by if source != item.source)
+    is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code)
+    is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
+    if not left and not is_of_links:
+        because = "its source does not list it any more"
+        return end(known, item.subject, held, item.seen_at_ms, because, draft)
+    doubted_at_ms = held.doubted_at_ms
+    if not left and doubted_at_ms is None and not is_tool_blind:
+        doubted_at_ms = item.seen_at_ms
+    held = replace(held, witnesses=left, doubted_at_ms=doubted_at_ms)
+    return replace(known, faults=known.faults | {held.code: held})
+
+
+def tool_went_blind(known: SubjectState) -> SubjectState:
+    """What waits for the link tool waits until it answers again."""
+    return _doubted_since(known, None)
+
+
+def tool_answered(known: SubjectState, at_ms: int) -> SubjectState:
+    """What waited for the link tool gets a moment more: its word on each link comes now."""
+    return _doubted_since(known, at_ms)
+
+
+def _doubted_since(known: SubjectState, at_ms: int | None) -> SubjectState:
+    changed = {
+        code: replace(fault, doubted_at_ms=at_ms)
+        for code, fault in known.faults.items()
+        if not fault.said_by and not fault.once and _is_of_links(code)
+    }
+    return replace(known, faults=known.faults | changed) if changed else known
+
+
+def _is_of_links(code: str) -> bool:
+    return is_network(code) or code == UB_PORT_DOWN
+
+
+def _occur(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
+    if held is not None:
+        if is_before(item, held.serial, held.raised_at_ms):
+            return known
+        newest = replace(held, serial=item.serial, raised_at_ms=item.driver_raised_at_ms)
+        if item.severity is not None:
+            newest = replace(newest, severity=item.severity)
+        return _update(known, held, newest, item, draft, "occurred")
+    ended = known.ended.get(item.code)
+    if ended is not None and is_over(item, ended):
+        if ended.fault is not None:
+            return known  # reported twice, once after its recovery
+        fault = _new_fault(known, item, draft)
+        draft.note(
+            ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
+        )
+        because = "its recovery was reported before it"
+        known = _occurred(known, fault, item, draft)
+        if isinstance(known, ChipState) and fault.code not in draft.tables.durations:
+            known = frequencies.recovered(known, fault.code, item.seen_at_ms)
+        kept = level_of(known, item.code)
+        draft.note(
+            ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level, kept
+        )
+        return replace(known, ended=known.ended | {item.code: replace(ended, fault=fault)})
+    return _begin(known, _new_fault(known, item, draft), item, draft)
+
+
+def _once(known: SubjectState, held: Fault | None, item: Observation, draft: Draft) -> SubjectState:
+    if held is None:
+        return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
+    if held.once and is_another(item, held):
+        return _once_more(known, held, item, draft)
+    because = "a one-off event of a code that holds already"
+    draft.note(
+        ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
+    )
+    return known
+
+
+def _once_more(known: SubjectState, held: Fault, item: Observation, draft: Draft) -> SubjectState:
+    """Another one-off event while the one before it is still shown: it counts, and is shown."""
+    because = "a one-off event, while the one before it was still shown"
+    draft.note(
+        ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
+    )
+    fault = replace(
+        held,
+        serial=item.serial,
+        raised_at_ms=item.driver_raised_at_ms,
+        revision=draft.revision + 1,
+        acknowledged_at_ms=None,
+    )
+    known = replace(known, faults=known.faults | {held.code: fault})
+    return _occurred(known, fault, item, draft)
+
+
+def _present(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
+    if held is not None:
+        seen = held if item.subject.kind != "host" else replace(held, serial=item.serial)
+        return _update(known, held, seen, item, draft, f"is {_found_by(item)}")
+    ended = known.ended.get(item.code)
+    was_over = item.anew or ended is None or not is_recent(ended, item.seen_at_ms)
+    if was_over or ended is None or ended.fault is None:
+        return _begin(known, _new_fault(known, item, draft), item, draft)
+    fault = ended.fault
+    verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
+    fault = replace(
+        fault,
+        level=verdict.level,
+        because=verdict.because,
+        serial=item.serial if item.subject.kind == "host" else fault.serial,
+        revision=draft.revision + 1,
+        witnesses=_witnesses(fault, (item.source,)),
+    )
+    because = f"{item.code} was reported recovered and is still {_found_by(item)}"
+    old = level_of(known, item.code)
+    draft.note(ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, old, fault.level)
+    return _returned(
+        replace(
+            known,
+            faults=known.faults | {item.code: fault},
+            ended=without(known.ended, item.code),
+        ),
+        item.code,
+    )
+
+
+def _recover(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+) -> SubjectState:
+    if held is None:
+        ended = known.ended.get(item.code)
+        if ended is not None and is_recent(ended, item.seen_at_ms):
+            return known
+        return replace(known, ended=_remember(known, item, None))
+    if held.once:
+        return known
+    if is_before(item, held.serial, held.raised_at_ms):
+        if held.doubted_at_ms is not None:
+            return known
+        doubted = replace(held, doubted_at_ms=item.seen_at_ms)
+        return replace(known, faults=known.faults | {held.code: doubted})
+    because = "the driver reported its recovery"
+    known = end(known, item.subject, held, item.seen_at_ms, because, draft)
+    return replace(known, ended=_remember(known, item, held))
+
+
+def _found_by(item: Observation) -> str:
+    return "listed by the driver" if item.source == CHIP_SOURCE else f"found by {item.source}"
+
+
+def _witnesses(fault: Fault, sources: tuple[str, ...]) -> tuple[str, ...] | None:
+    """How ``sources`` are written into ``fault``."""
+    return None if sources == (fault.source,) else sources
+
+
+def _there(known: SubjectState, code: str) -> SubjectState:
+    return durations.there(known, code) if isinstance(known, ChipState) else known
+
+
+def _returned(known: SubjectState, code: str) -> SubjectState:
+    known = _there(known, code)
+    return frequencies.returned(known, code) if isinstance(known, ChipState) else known
+
+
+def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
+    """The first moment of an episode. What a poll says of a chip's severity does not count."""
+    severity = item.severity
+    if item.subject.kind == "chip":
+        if item.assertion is Assertion.PRESENT:
+            severity = None
+        if severity is None:
+            severity = draft.tables.severity_of(item.code)
+    verdict = judge(draft.tables, known, item.subject, item.code, severity)
+    return Fault(
+        code=item.code,
+        episode=draft.episode(item.subject, item.code, item.seen_at_ms),
+        source=item.source,
+        level=verdict.level,
+        because=verdict.because,
+        first_seen_ms=item.seen_at_ms,
+        revision=draft.revision + 1,
+        severity=severity,
+        raised_at_ms=item.driver_raised_at_ms,
+        serial=item.serial,
+    )
+
+
+def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+    old = level_of(known, fault.code)
+    draft.note(
+        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
+    )
+    known = replace(known, faults=known.faults | {fault.code: fault})
+    if not fault.once:
+        known = _there(known, fault.code)
+    return _occurred(known, fault, item, draft)
+
+
+def _occurred(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+    """An episode began, which a frequency rule counts, unless the code has a duration rule."""
+    tables = draft.tables
+    if fault.code not in tables.frequencies or fault.code in tables.durations:
+        return known
+    if not isinstance(known, ChipState):
+        return known
+    at_ms, origin = item.seen_at_ms, frequencies.origin_of(fault)
+    return frequencies.occurred(known, item.subject, origin, at_ms, at_ms, draft)
+
+
+def _update(
+    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Draft, what: str
+) -> SubjectState:
+    """A code that holds was seen again: it lasts without doubt, maybe with another severity or
+    another witness."""
+    said_by = () if held.once else held.said_by
+    if item.source not in said_by:
+        said_by = (*said_by, item.source)
+    fault = replace(
+        seen,
+        once=False,
+        acknowledged_at_ms=None,
+        doubted_at_ms=None,
+        witnesses=_witnesses(held, said_by),
+    )
+    if fault == held:
+        return known
+    if fault.severity != held.severity:
+        verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
+        fault = replace(fault, level=verdict.level, because=verdict.because)
+    if fault.level != held.level or fault.severity != held.severity or held.once:
+        because = f"a one-off event before, it {what}" if held.once else fault.because
+        draft.note(
+            ChangeKind.CHANGED,
+            item.subject,
+            fault,
+            item.seen_at_ms,
+            because,
+            held.level,
+            fault.level,
+        )
+    return _there(replace(known, faults=known.faults | {fault.code: fault}), fault.code)
+
+
+def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
+    """The recoveries of a moment ago with this one; those that cannot matter any more are gone.
+
+    They are in order of time, so the old ones are in front: a flood has hundreds of them.
+    """
+    kept = without(known.ended, item.code)
+    kept[item.code] = Ended(item.seen_at_ms, fault, item.driver_raised_at_ms, item.serial)
+    while not is_recent(kept[(oldest := next(iter(kept)))], item.seen_at_ms):
+        del kept[oldest]
+    return kept
+
+
+_ASSERTED = {
+    Assertion.OCCUR: _occur,
+    Assertion.ONCE: _once,
+    Assertion.PRESENT: _present,
+    Assertion.RECOVER: _recover,
+    Assertion.ABSENT: _absent,
+}

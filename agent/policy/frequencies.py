@@ -1,0 +1,180 @@
+"""The frequency rule: a code that comes too often is at a higher level until it stayed away.
+
+Pure functions of one chip. What counts as an occurrence is the beginning of an episode, a one-off
+event, and for a code that has a duration rule its upgrade by that rule; so whoever says the same
+twice is counted once. Source: ``spec/device-plugin.md`` 3.4, without its defects K13 and K14.
+"""
+
+from __future__ import annotations
+
+from itertools import dropwhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from agent.policy import upgrades
+from agent.policy.draft import without
+from agent.policy.state import ChipState, Counter, Fault, Upgrade
+from contract.policies import FAULT_FREQUENCY
+
+if TYPE_CHECKING:
+    from agent.policy.draft import Draft
+    from contract.levels import Severity
+    from contract.observation import Subject
+    from contract.policies import FrequencyPolicy
+
+_NEVER = Counter()
+
+
+class Origin(NamedTuple):
+    """The code that occurred, and the episode it belongs to."""
+
+    code: str
+    episode: str
+    severity: Severity | None
+
+
+def origin_of(what: Fault | Upgrade) -> Origin:
+    """Whose occurrence ``what`` is."""
+    return Origin(what.code, what.episode, what.severity)
+
+
+def occurred(
+    known: ChipState,
+    subject: Subject,
+    origin: Origin,
+    at_ms: int,
+    now_ms: int,
+    draft: Draft,
+) -> ChipState:
+    """``known`` when the code of ``origin`` occurred at ``at_ms``, which is found at ``now_ms``.
+
+    While the code is upgraded, an occurrence only makes the upgrade younger.
+    """
+    code = origin.code
+    policy = draft.tables.frequencies.get(code)
+    if policy is None:
+        return known
+    upgrade = known.upgrade_of(code, FAULT_FREQUENCY)
+    if upgrade is not None:
+        known = _with(known, code, Counter((), at_ms))
+        newest_ms = max(at_ms, upgrade.upgraded_at_ms)
+        return upgrades.put(known, replace(upgrade, upgraded_at_ms=newest_ms))
+    counter = known.counters.get(code, _NEVER)
+    counted = Counter((*counter.occurred_ms, at_ms), at_ms)
+    return _counted(known, subject, origin, counted, policy, now_ms, draft)
+
+
+def recovered(known: ChipState, code: str, at_ms: int) -> ChipState:
+    """``known`` when ``code`` does not hold since ``at_ms``."""
+    counter = known.counters.get(code)
+    if counter is None:
+        return known
+    return _with(known, code, replace(counter, recovered_ms=at_ms))
+
+
+def returned(known: ChipState, code: str) -> ChipState:
+    """``known`` when a recovery of ``code`` was none: it still is the same occurrence."""
+    return recovered(known, code, 0)
+
+
+def release_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> int | None:
+    """When the code of ``upgrade`` stayed away for long enough; the comparison is strictly greater.
+
+    ``None`` while it holds, and if an operator alone may release it.
+    """
+    if policy.release_ms is None:
+        return None
+    counter = known.counters.get(upgrade.code)
+    if counter is None or not counter.recovered_ms:
+        return None
+    return counter.recovered_ms + policy.release_ms + 1
+
+
+def release(
+    known: ChipState,
+    subject: Subject,
+    upgrade: Upgrade,
+    policy: FrequencyPolicy,
+    at_ms: int,
+    draft: Draft,
+) -> ChipState:
+    """``known`` when the code of ``upgrade`` stayed away for long enough."""
+    assert policy.release_ms is not None
+    seconds = policy.release_ms / 1000
+    because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_FREQUENCY})"
+    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    return replace(known, counters=without(known.counters, upgrade.code))
+
+
+def emptied(known: ChipState) -> ChipState:
+    """``known`` with nothing counted but for codes that are upgraded still."""
+    upgraded = {upgrade.code for upgrade in known.upgrades if upgrade.kind == FAULT_FREQUENCY}
+    left = {code: counter for code, counter in known.counters.items() if code in upgraded}
+    return known if len(left) == len(known.counters) else replace(known, counters=left)
+
+
+def configured(known: ChipState, subject: Subject, at_ms: int, draft: Draft) -> ChipState:
+    """``known`` under new rules: those that are gone lose their counters, and what was counted may
+    be enough now (3.4)."""
+    policies = draft.tables.frequencies
+    left = {code: counter for code, counter in known.counters.items() if code in policies}
+    if len(left) != len(known.counters):
+        known = replace(known, counters=left)
+    for code, counter in left.items():
+        if counter.occurred_ms and known.upgrade_of(code, FAULT_FREQUENCY) is None:
+            fault = known.faults.get(code)
+            # Of occurrences that are over, nobody remembers the episodes.
+            episode = draft.episode(subject, code, at_ms) if fault is None else fault.episode
+            severity = draft.tables.severity_of(code) if fault is None else fault.severity
+            origin = Origin(code, episode, severity)
+            known = _counted(known, subject, origin, counter, policies[code], at_ms, draft)
+    return known
+
+
+def adopted(known: ChipState, upgrade: Upgrade, at_ms: int) -> ChipState:
+    """``known`` when ``upgrade`` was decided before: its code is gone since ``at_ms``, unless it
+    is believed to hold."""
+    fault = known.faults.get(upgrade.code)
+    holds = fault is not None and not fault.once
+    return _with(known, upgrade.code, Counter((), upgrade.upgraded_at_ms, 0 if holds else at_ms))
+
+
+def _counted(
+    known: ChipState,
+    subject: Subject,
+    origin: Origin,
+    counter: Counter,
+    policy: FrequencyPolicy,
+    now_ms: int,
+    draft: Draft,
+) -> ChipState:
+    """``known`` with the occurrences of ``counter`` that are in the window, or an upgrade if they
+    are enough. The window is in whole seconds, and its edge belongs to it."""
+    start_ms = (now_ms // 1000 - policy.window_seconds) * 1000
+    recent = tuple(dropwhile(lambda at_ms: at_ms < start_ms, counter.occurred_ms))
+    if not recent:
+        return replace(known, counters=without(known.counters, origin.code))
+    if len(recent) < policy.times:
+        return _with(known, origin.code, replace(counter, occurred_ms=recent))
+    known = _with(known, origin.code, replace(counter, occurred_ms=()))
+    because = (
+        f"{origin.code} occurred {len(recent)} times within {policy.window_seconds} s "
+        f"({FAULT_FREQUENCY})"
+    )
+    upgrade = Upgrade(
+        origin.code,
+        FAULT_FREQUENCY,
+        policy.level,
+        counter.last_ms,
+        because,
+        origin.episode,
+        origin.severity,
+    )
+    return upgrades.give(known, subject, upgrade, now_ms, draft)
+
+
+def _with(known: ChipState, code: str, counter: Counter) -> ChipState:
+    if known.counters.get(code) == counter:
+        return known
+    return replace(known, counters=known.counters | {code: counter})

@@ -1,0 +1,60 @@
+"""A new fault configuration: everything that is known is judged again by the new tables.
+
+Source: ``spec/device-plugin.md`` 3.7, without the defects K33 and K51 of its section 9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from agent.policy import frequencies, upgrades
+from agent.policy.adoption import rule_of
+from agent.policy.draft import judge
+from agent.policy.state import ChangeKind, ChipState
+from contract.policies import FAULT_AUTOFILL, FAULT_DURATION
+
+if TYPE_CHECKING:
+    from agent.policy.draft import Draft
+    from agent.policy.state import SubjectState, Upgrade
+    from contract.observation import Subject
+
+
+def configured(known: SubjectState, subject: Subject, at_ms: int, draft: Draft) -> SubjectState:
+    """``known`` under the tables of ``draft``, which are in force since ``at_ms``."""
+    if isinstance(known, ChipState):
+        for upgrade in known.upgrades:
+            known = _judged(known, subject, upgrade, at_ms, draft)
+        known = frequencies.configured(known, subject, at_ms, draft)
+    for fault in known.faults.values():
+        verdict = judge(draft.tables, known, subject, fault.code, fault.severity)
+        if (verdict.level, verdict.because) == (fault.level, fault.because):
+            continue
+        after = replace(fault, level=verdict.level, because=verdict.because)
+        known = replace(known, faults=known.faults | {fault.code: after})
+        if after.level != fault.level:
+            because = f"the fault configuration changed: {after.because}"
+            draft.note(ChangeKind.CHANGED, subject, after, at_ms, because, fault.level, after.level)
+    return known
+
+
+def _judged(
+    known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, draft: Draft
+) -> ChipState:
+    """``known`` when the rule of ``upgrade`` may be another one or gone; its time stays."""
+    if upgrade.kind == FAULT_AUTOFILL:
+        return known
+    rule = rule_of(draft.tables, upgrade.kind, upgrade.code)
+    if rule is None:
+        because = f"no {upgrade.kind} rule names {upgrade.code} any more"
+        known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+        fault = known.faults.get(upgrade.code)
+        if upgrade.kind == FAULT_DURATION and (fault is None or fault.once):
+            known = frequencies.recovered(known, upgrade.code, at_ms)
+        return known
+    if rule.level is upgrade.level:
+        return known
+    because = f"the {upgrade.kind} rule has another level now"
+    upgrade = replace(upgrade, level=rule.level)
+    return upgrades.give(known, subject, upgrade, at_ms, draft, because)

@@ -1,0 +1,304 @@
+"""What the policy knows: an immutable value that the journal can store and restore.
+
+Times are epoch milliseconds of the host's clock. What cannot contain itself is nothing for the
+garbage collector (``gc=False``): there are many of these, and they are built with every event.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
+from contract.observation import Observation, Subject, chip_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CHIP_SOURCE = "chip-faults"
+"""The source that reads a chip itself: without its answer nothing is known of the chip."""
+
+SETTLE_MS = 5_000
+"""How long after a start no rule fires: the first audits are asked at once and answered by then."""
+
+LINK_SOURCE = "links"
+"""The source that asks the tool for links: the other witness of their codes."""
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A code that holds on a subject now.
+
+    ``level`` is a word of the subject's kind (``ChipLevel``, ``SwitchLevel``, ``NodeLevel``); it
+    is empty for a code of a switch or a host part that is in no table.
+
+    ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
+    ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
+    state's when the episode began, and ``acknowledged_at_ms`` when a store first had it.
+    ``doubted_at_ms``: it may be over since then, which time will tell; a recovery looked older
+    than the occurrence, or the last witness took it back while another may still find it.
+    ``witnesses`` are the sources that say so now, where that is not ``source`` alone.
+    """
+
+    code: str
+    episode: str
+    source: str
+    level: str
+    because: str
+    first_seen_ms: int
+    revision: int
+    severity: Severity | None = None
+    raised_at_ms: int | None = None
+    serial: int | None = None
+    once: bool = False
+    acknowledged_at_ms: int | None = None
+    doubted_at_ms: int | None = None
+    witnesses: tuple[str, ...] | None = None
+
+    @property
+    def said_by(self) -> tuple[str, ...]:
+        """The sources that say so now; none while the last one's word is in doubt."""
+        return (self.source,) if self.witnesses is None else self.witnesses
+
+    @property
+    def device_fault(self) -> bool:
+        """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3).
+
+        What the tool for links finds does, whatever its severity.
+        """
+        return is_device_fault(self.severity) or LINK_SOURCE in self.said_by
+
+
+class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A recovery of a moment ago: an audit or a late event may still speak of that fault.
+
+    ``fault`` is ``None`` for a recovery of a code that was not believed.
+    """
+
+    at_ms: int
+    fault: Fault | None = None
+    raised_at_ms: int | None = None
+    serial: int | None = None
+
+
+class Blindness(msgspec.Struct, frozen=True):
+    """A source gives no answer since ``since_ms``, because of ``reason``."""
+
+    since_ms: int
+    reason: str
+
+
+class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """When a code with a frequency rule occurred on a chip, oldest first, and when it last ended.
+
+    ``last_ms`` is the newest occurrence, also after ``occurred_ms`` was emptied by an upgrade.
+    ``recovered_ms`` is 0 as long as that one lasts.
+    """
+
+    occurred_ms: tuple[int, ...] = ()
+    last_ms: int = 0
+    recovered_ms: int = 0
+
+
+class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A reason why a code of a chip is at ``level``, whether it holds or not.
+
+    ``kind`` is the type of the rule as on the wire (``FaultDuration``). ``gone_since_ms``: the code
+    does not hold since then, and the rule waits for the end of the reason.
+    """
+
+    code: str
+    kind: str
+    level: ChipLevel
+    upgraded_at_ms: int
+    because: str
+    episode: str
+    severity: Severity | None = None
+    gone_since_ms: int | None = None
+
+
+class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of one subject.
+
+    ``faults`` are in order of arrival; ``blind`` and ``answered`` are by source.
+    """
+
+    faults: dict[str, Fault] = {}
+    ended: dict[str, Ended] = {}
+    blind: dict[str, Blindness] = {}
+    answered: tuple[str, ...] = ()
+
+
+class ChipState(SubjectState, frozen=True, omit_defaults=True):
+    """What is known of one chip. ``upgrades`` are in order of their codes and kinds.
+
+    ``held_back`` are occurrences that wait for what may explain them (``associations``).
+    """
+
+    upgrades: tuple[Upgrade, ...] = ()
+    counters: dict[str, Counter] = {}
+    held_back: dict[str, Observation] = {}
+
+    @property
+    def level(self) -> ChipLevel:
+        """The most serious level of its codes, known and unknown, and of its upgrades."""
+        codes = [ChipLevel(fault.level) for fault in self.faults.values()]
+        return most_serious([*codes, *(upgrade.level for upgrade in self.upgrades)])
+
+    def upgrade_of(self, code: str, kind: str) -> Upgrade | None:
+        """Why ``code`` was raised by rules of ``kind``, if it was."""
+        for upgrade in self.upgrades:
+            if upgrade.code == code and upgrade.kind == kind:
+                return upgrade
+        return None
+
+    @property
+    def isolated(self) -> bool:
+        """Whether a reason isolates it until an operator or the reason's own rule releases it."""
+        level = ChipLevel.MANUALLY_SEPARATE_NPU
+        return any(upgrade.level is level for upgrade in self.upgrades)
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the chip itself ever answered; its network tool does not count."""
+        return CHIP_SOURCE in self.answered
+
+
+class State(msgspec.Struct, frozen=True):
+    """All chips, by physical id, and all other subjects, by their text (``subject_of``).
+
+    ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
+    fault) does not count, so the same inputs lead to the same revision however they were batched.
+    ``named`` are the chips that the last acknowledged document names in ``ManuallySeparateNPU``:
+    only their names can be taken out by an operator.
+    ``settled_at_ms``: what was believed before a start may be over since long; rules that wait for
+    a time decide from then on, when every source had the time to say so.
+    """
+
+    node: str
+    boot_id: str
+    revision: int = 0
+    chips: dict[int, ChipState] = {}
+    others: dict[str, SubjectState] = {}
+    settled_at_ms: int = 0
+    named: tuple[int, ...] = ()
+
+    def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
+        """Everything that is known: chips first, then the others, each as they came."""
+        for chip, known in self.chips.items():
+            yield chip_subject(chip), known
+        for text, other in self.others.items():
+            yield subject_of(text), other
+
+    def of(self, subject: Subject) -> SubjectState:
+        """What is known of ``subject``, maybe nothing."""
+        if subject.kind == "chip":
+            return self.chips.get(subject.id, _UNKNOWN_CHIP)
+        return self.others.get(str(subject), _UNKNOWN)
+
+
+_UNKNOWN_CHIP = ChipState()
+_UNKNOWN = SubjectState()
+
+
+@lru_cache(maxsize=4096)
+def subject_of(text: str) -> Subject:
+    """The subject that ``str`` made ``text`` of."""
+    kind, number, *part = text.split(" ", 2)
+    return Subject(kind, int(number), *part)
+
+
+class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged", omit_defaults=True):
+    """A store has ``document`` (its name) as rendered from the state of ``state_revision``.
+
+    ``named``: the chips that it names as isolated; ``None`` for a document that names none ever.
+    """
+
+    document: str
+    state_revision: int
+    at_ms: int
+    named: tuple[int, ...] | None = None
+
+
+class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
+    """A document older than the journal says why ``code`` of a chip was upgraded, and when.
+
+    ``level`` is what it says; our own rule for the code decides where there is one.
+    """
+
+    subject: Subject
+    code: str
+    kind: str
+    upgraded_at_ms: int
+    at_ms: int
+    level: str = ""
+
+
+class Released(msgspec.Struct, frozen=True, tag="released"):
+    """An operator took the name of a chip out of ``ManuallySeparateNPU``."""
+
+    subject: Subject
+    at_ms: int
+
+
+class Configured(msgspec.Struct, frozen=True, tag="configured"):
+    """From here on the fault configuration ``digest`` (``FaultTexts.digest``) is in force.
+
+    It is the first input of its ``step``, which is given the tables of that configuration.
+    """
+
+    digest: str
+    at_ms: int
+
+
+class ClockSetBack(msgspec.Struct, frozen=True, tag="clock-set-back"):
+    """The host's clock was set back, or is behind what an earlier process had: now is ``at_ms``."""
+
+    at_ms: int
+
+
+class ChangeKind(StrEnum):
+    """What happened to an episode."""
+
+    BEGAN = "began"
+    RETURNED = "returned"
+    CHANGED = "changed"
+    REPEATED = "repeated"
+    ENDED = "ended"
+    UPGRADED = "upgraded"
+    RELEASED = "released"
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """An episode began, came back after a recovery that was not one, changed, ended.
+
+    ``REPEATED`` is a one-off event of a code that already held: worth a line in the history,
+    without effect. A rule ``UPGRADED`` the code and ``RELEASED`` it, which can be long after the
+    episode ended. A level is the one the code has on its subject, ``None`` where it has none.
+    ``because`` is for people; ``device_fault`` is that of ``Fault``. ``upgrade`` is the reason that
+    a rule gave or that was released.
+    """
+
+    kind: ChangeKind
+    subject: Subject
+    code: str
+    episode: str
+    at_ms: int
+    because: str
+    old_level: str | None = None
+    new_level: str | None = None
+    severity: Severity | None = None
+    device_fault: bool = False
+    upgrade: Upgrade | None = None
+
+
+def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:
+    """What a collector is told at start: its lasting faults and when each was first seen."""
+    return {
+        (subject, fault.code): fault.first_seen_ms
+        for subject, known in state.subjects()
+        for fault in known.faults.values()
+        if source in fault.said_by and not fault.once
+    }

@@ -1,0 +1,55 @@
+"""Why codes of a chip are at a higher level: giving a reason and taking it back.
+
+Pure functions of one chip; a live fault of the code follows at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from agent.policy.draft import judged_again, level_of
+from agent.policy.state import ChangeKind
+
+if TYPE_CHECKING:
+    from agent.policy.draft import Draft
+    from agent.policy.state import ChipState, Upgrade
+    from contract.observation import Subject
+
+
+def put(known: ChipState, upgrade: Upgrade) -> ChipState:
+    """``known`` with ``upgrade`` in the place of the one of the same code and kind."""
+    kept = [one for one in known.upgrades if (one.code, one.kind) != (upgrade.code, upgrade.kind)]
+    upgrades = sorted([*kept, upgrade], key=lambda one: (one.code, one.kind))
+    return replace(known, upgrades=tuple(upgrades))
+
+
+def give(
+    known: ChipState,
+    subject: Subject,
+    upgrade: Upgrade,
+    at_ms: int,
+    draft: Draft,
+    because: str | None = None,
+) -> ChipState:
+    """``known`` with ``upgrade``, new or at another level, which is told as a change."""
+    old = level_of(known, upgrade.code)
+    known = judged_again(draft.tables, put(known, upgrade), subject, upgrade.code)
+    new = level_of(known, upgrade.code)
+    because = upgrade.because if because is None else because
+    draft.note_upgrade(ChangeKind.UPGRADED, subject, upgrade, at_ms, because, old, new)
+    return known
+
+
+def take(
+    known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, because: str, draft: Draft
+) -> ChipState:
+    """``known`` without ``upgrade``, which is told as a change."""
+    old = level_of(known, upgrade.code)
+    left = tuple(one for one in known.upgrades if one is not upgrade)
+    known = replace(known, upgrades=left)
+    known = judged_again(draft.tables, known, subject, upgrade.code)
+    new = level_of(known, upgrade.code)
+    draft.note_upgrade(ChangeKind.RELEASED, subject, upgrade, at_ms, because, old, new)
+    return known

@@ -1,0 +1,246 @@
+"""The device-info document of this node: what it should say now, and what it said before us."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import time
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from agent.policy.state import CHIP_SOURCE, Adopted, Released
+from agent.publishing.publisher import Wanted
+from agent.publishing.render import family_of, render
+from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
+from agent.usage import ChipsInUse
+from contract.codes import is_code
+from contract.device_info import UPGRADE_REASON_KEY, decode, encode, verify_published
+from contract.errors import DocumentError
+from contract.isolation import chip_of, read_names, read_reasons
+from contract.levels import ChipLevel
+from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from contract.observation import (
+    Assertion,
+    Observation,
+    SourceAnswered,
+    chip_subject,
+)
+from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
+from contract.switch_info import decode_switch_info
+from stores.base import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent.policy.state import State
+    from agent.policy.stepping import Input
+    from contract.device_info import DeviceInfo
+    from dcmi_shim.types import Inventory
+
+log = logging.getLogger("agent.device_info")
+
+REFRESH_SECONDS = 300.0
+"""An unchanged document is written again so that its readers see its age (spec 1.7)."""
+PATIENCE_SECONDS = 1.5
+"""How long the first document waits for chips, switches and pods of which nothing is known yet."""
+
+
+class DeviceInfoDocument:
+    """Renders the document from ``state``; ``inventory`` is set once the driver has answered."""
+
+    def __init__(self, node: str, state: Callable[[], State]) -> None:
+        self.namespace = DEVICE_INFO_NAMESPACE
+        self.name = device_info_name(node)
+        self._state = state
+        self.in_use = ChipsInUse()
+        self.awaits_usage = False
+        """Whether a store that knows of pods has not told yet which chips they use."""
+        self._inventory: Inventory | None = None
+        self._made_of: tuple[object, ...] = ()
+        self._made: Wanted | None = None
+        self._inventory_at = 0.0
+
+    @property
+    def inventory(self) -> Inventory | None:
+        """What the driver says this node has."""
+        return self._inventory
+
+    @property
+    def device_type(self) -> str:
+        """What device names begin with; a guess until the driver has answered."""
+        return "npu" if self._inventory is None else family_of(self._inventory).device_type
+
+    def identify(self, inventory: Inventory) -> None:
+        """Take over what the driver says. Raises ``DriverError`` for an unknown card family."""
+        family_of(inventory)
+        self._inventory = inventory
+        self._inventory_at = time.monotonic()
+
+    def wanted(self) -> Wanted | None:
+        """What is to be published now; ``None`` while too little is known.
+
+        Virtual devices are unsupported: readers would take whole chips for what they hand out, so
+        such a node has no document of ours.
+        """
+        inventory, state = self._inventory, self._state()
+        if inventory is None or inventory.virtual or not self._is_told(inventory, state):
+            return None
+        made_of = state, inventory, self.in_use
+        if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
+            # All three are immutable, and one event asks more than once.
+            self._made_of, self._made = made_of, self._make(*made_of)
+        return self._made
+
+    def _make(self, state: State, inventory: Inventory, in_use: ChipsInUse) -> Wanted:
+        family = family_of(inventory)
+        content = render(state, inventory, 0, in_use.used, in_use.assigned)
+
+        def stamped(stamp: int) -> Document:
+            info = replace(
+                content,
+                update_time=stamp,
+                switch_info=switch_info_text(state, family, stamp),
+            )
+            return Document(self.namespace, self.name, encode(info, family), dict([REPORT_LABEL]))
+
+        return Wanted(state.revision, content, stamped, REFRESH_SECONDS)
+
+    def _is_told(self, inventory: Inventory, state: State) -> bool:
+        """Whether each chip, the switches and the store of pods answered or are known to be silent,
+        so that lists are not in parts; after a moment those that answered are enough."""
+        known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
+        if not any(chip is not None and chip.was_read for chip in known):
+            return False
+        if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
+            return True
+        chips = all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known)
+        return chips and not self.awaits_usage and is_told(state, family_of(inventory))
+
+    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
+        """What the document that is there remembers of chips and switch ports, for an agent that
+        has no journal; audits then find out what is not true any more.
+        """
+        if existing is None:
+            return ()
+        try:
+            chips = decode(existing.data, self.name)
+            ports = decode_switch_info(self.name, existing.data)
+        except DocumentError as error:
+            log.warning("the document that is there makes no sense and is replaced: %s", error)
+            return ()
+        return (*remembered_chips(chips), *(() if ports is None else remembered_ports(ports)))
+
+    def take_over_isolation(
+        self, existing: Document | None, now_ms: int, *, has_journal: bool
+    ) -> tuple[Adopted | Released, ...]:
+        """Whom the document that is there isolates, and whom not any more.
+
+        With a journal it only tells what operators did while nobody ran.
+        """
+        if existing is None:
+            return ()
+        if not has_journal:
+            return adopted(existing.data, self.stamp_of(existing), now_ms)
+        state = self._state()
+        known = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
+        found = adopted(existing.data, None, now_ms)
+        added = (item for item in found if item.subject.id not in known and _isolates(item))
+        return (*self.released(existing, now_ms), *added)
+
+    def released(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
+        """The isolated chips whose names an operator took out of ``foreign``.
+
+        Only what a store had can be taken out; a document without the key says nothing (3.6).
+        """
+        names, state = read_names(foreign.data), self._state()
+        if names is None:
+            return ()
+        gone = [
+            chip
+            for chip in state.named
+            if chip not in names and chip in state.chips and state.chips[chip].isolated
+        ]
+        if gone:
+            log.warning("an operator released %s", ", ".join(f"chip {chip}" for chip in gone))
+        return tuple(Released(chip_subject(chip), now_ms) for chip in gone)
+
+    def named(self, document: Document | None) -> tuple[int, ...] | None:
+        """The chips that ``document`` isolates by their names."""
+        return () if document is None else tuple(sorted(read_names(document.data) or ()))
+
+    def stamp_of(self, document: Document) -> int | None:
+        """``UpdateTime`` of a stored document; ``None`` when it cannot be trusted."""
+        try:
+            return decode(document.data, self.name).update_time
+        except DocumentError:
+            return None
+
+    def verify(self, document: Document) -> None:
+        """Raises ``DocumentError`` if readers would refuse ``document``."""
+        verify_published(document.data, self.name)
+        decode_switch_info(self.name, document.data)
+
+
+def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
+    """What a document remembers of chips."""
+    if found.update_time <= 0:
+        return ()
+    reports: list[Input] = []
+    for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
+        chip = chip_of(name)
+        if chip is not None:
+            at_ms = found.update_time * 1000
+            reports.append(SourceAnswered(CHIP_SOURCE, chip_subject(chip), at_ms))
+    for fault in found.faults:
+        chip = chip_of(fault.npu_name)
+        if chip is not None:
+            reports += [
+                Observation(
+                    CHIP_SOURCE, chip_subject(chip), code, Assertion.PRESENT, entry.fault_time
+                )
+                for code, entry in (fault.fault_time_and_level_map or {}).items()
+                if is_code(code) and entry.fault_time > 0
+            ]
+    return tuple(reports)
+
+
+def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:
+    """Why a document of ``stamp`` (seconds; ``None``: of now) raised the levels of chips.
+
+    A chip without a name was released, whatever isolated it; a name without a reason that we know
+    gets one (``spec/device-plugin.md`` 1.8, without defect K42).
+    """
+    names = read_names(data)
+    at_ms = now_ms if stamp is None or stamp <= 0 else min(stamp * 1000, now_ms)
+    found = []
+    for chip, reasons in read_reasons(data.get(UPGRADE_REASON_KEY, "{}")).items():
+        for reason in reasons:
+            code, since_ms = reason.code, reason.upgrade_time
+            assert code is not None
+            since_ms = min(since_ms, at_ms) if since_ms > 0 else at_ms
+            item = Adopted(
+                chip_subject(chip), code, reason.upgrade_type, since_ms, at_ms, reason.fault_level
+            )
+            is_named = names is None or chip in names
+            if reason.upgrade_type in UPGRADE_TYPES and (is_named or not _isolates(item)):
+                found.append(item)
+    explained = {item.subject.id for item in found if _isolates(item)}
+    return (
+        *found,
+        *(
+            Adopted(
+                chip_subject(chip),
+                AUTOFILL_CODE,
+                FAULT_AUTOFILL,
+                now_ms,
+                now_ms,
+                ChipLevel.MANUALLY_SEPARATE_NPU,
+            )
+            for chip in sorted((names or frozenset()) - explained)
+        ),
+    )
+
+
+def _isolates(item: Adopted) -> bool:
+    return item.level == ChipLevel.MANUALLY_SEPARATE_NPU

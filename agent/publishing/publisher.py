@@ -1,0 +1,441 @@
+"""Publishes one document until the store shows it, and keeps it that way.
+
+Level-triggered: what is wanted is compared with what was acknowledged last and with what the store
+shows. What is wanted may be that there is no document. One request is in flight at a time; what
+changes meanwhile goes out together in the next one. The watch of the own document only says that it
+is time to read it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from agent.publishing.publication import Lag, Publication
+from agent.publishing.stamps import Stamps
+from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
+from stores.backoff import Backoff
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from stores.base import Store, WatchEvent
+
+log = logging.getLogger("agent.publisher")
+
+_IDLE_SECONDS = 300.0
+_TICK_SECONDS = 0.001
+"""Timers may fire early by the resolution of their clock; what is left is not spun away."""
+_REQUEST_SECONDS = 5.0
+_MARK_SECONDS = 10.0
+_COMMITS = 3
+_BACKOFF_FIRST_SECONDS = 0.1
+_BACKOFF_LAST_SECONDS = 2.0
+_REFUSED_SECONDS = 10.0
+_WATCH_AGAIN_SECONDS = 30.0
+_UNSEEN_SECONDS = 0.5
+"""How long a watch may take to show what was acknowledged, before it is read instead."""
+_FOREIGN_WRITES = 3
+_FOREIGN_WINDOW_SECONDS = 60.0
+_CONFLICT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be published, made from the state of ``revision``.
+
+    ``content`` is everything but the stamp; a write is due when it differs from the last one's.
+    ``stamped`` makes the document for a stamp in seconds; ``None``: there must be no document.
+    After ``refresh_seconds`` an unchanged document is written again, so that readers see its age.
+    """
+
+    revision: int
+    content: object
+    stamped: Callable[[int], Document] | None
+    refresh_seconds: float
+
+
+def absent(revision: int) -> Wanted:
+    """There must be no document."""
+    return Wanted(revision, None, None, math.inf)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the publisher asks of its daemon and tells it.
+
+    All but ``before_write`` and ``before_repair`` return at once.
+
+    ``wanted`` is ``None`` while what is there must stay as it is. ``stamp_of`` reads the time of a
+    stored document; ``None`` for one that makes no sense. ``verify`` raises ``DocumentError``.
+    ``before_repair`` finds out whether the writing is still ours, when somebody else wrote.
+    ``on_first_read`` gets what was stored at start; nothing is written or deleted before.
+    ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
+    ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
+    ``on_shown`` says that what is wanted now is what the store shows already: nothing is written.
+    """
+
+    wanted: Callable[[], Wanted | None]
+    stamp_of: Callable[[Document], int | None]
+    verify: Callable[[Document], None]
+    before_write: Callable[[], Awaitable[None]]
+    before_repair: Callable[[], Awaitable[None]]
+    on_first_read: Callable[[Document | None], None]
+    on_foreign: Callable[[Document], bool]
+    on_acknowledged: Callable[[Document | None, int], None]
+    on_shown: Callable[[], None]
+    wall_clock: Callable[[], int]
+    progress: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class _Write:
+    """One request: to put ``document``, or where that is ``None`` to delete it."""
+
+    document: Document | None
+    content: object
+    revision: int
+    stamp: int
+    reason: str
+    begun_ms: int
+    lag: Lag | None
+
+
+@dataclass(frozen=True)
+class _Pause:
+    """Nothing to do for ``seconds``, or until the event is set."""
+
+    seconds: float
+    until: asyncio.Event
+
+
+def _same(one: Document | None, other: Document | None) -> bool:
+    """Equal for a reader: annotations and versions are other people's business."""
+    if one is None or other is None:
+        return one is other
+    return one.data == other.data and one.labels == other.labels
+
+
+class Publisher:
+    """Publishes ``namespace/name`` to ``store``."""
+
+    def __init__(self, store: Store, namespace: str, name: str, edges: Edges) -> None:
+        self.record = Publication()
+        self.name = name
+        self._store = store
+        self.namespace = namespace
+        self._edges = edges
+        self._stamps = Stamps()
+        self._woken = asyncio.Event()
+        self._reconnected = asyncio.Event()
+        self._was_read = False
+        self._read_again = True
+        self._shown: Document | None = None
+        self._looked_at: Document | None = None
+        self._flying: _Write | None = None
+        self._unsure: _Write | None = None
+        self._acknowledged: _Write | None = None
+        self._acknowledged_at = 0.0
+        self._watched_version: str | None = None
+        self._is_unseen = False
+        self._foreign_at: deque[float] = deque(maxlen=_FOREIGN_WRITES + 1)
+        self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
+
+    def wake(self, event_ms: int) -> None:
+        """Something that was seen at ``event_ms`` (epoch milliseconds) may want a write."""
+        self.record.wakes(event_ms, self._edges.wall_clock())
+        self._woken.set()
+
+    async def run(self) -> NoReturn:
+        """Publish until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch(), name=f"watch of {self.name}")
+            while True:
+                self._edges.progress()
+                self._woken.clear()
+                self._reconnected.clear()
+                pause = await self._turn()
+                if pause is not None:
+                    await self._wait(pause)
+
+    async def _wait(self, pause: _Pause) -> None:
+        deadline = _now() + pause.seconds
+        while not pause.until.is_set() and (left := deadline - _now()) > 0:
+            self._edges.progress()
+            try:
+                async with asyncio.timeout(max(_TICK_SECONDS, min(left, _MARK_SECONDS))):
+                    await pause.until.wait()
+            except TimeoutError:
+                continue
+
+    async def _turn(self) -> _Pause | None:
+        """Read or write once, whatever comes first; ``None`` when there may be more to do."""
+        if self._read_again:
+            return await self._read()
+        wanted = self._edges.wanted()
+        if wanted is None:
+            # What woke us is not for this document, or it must wait for something unknown.
+            self.record.waiting = None
+            return _Pause(_IDLE_SECONDS, self._woken)
+        reason, due_seconds = self._why_write(wanted)
+        if due_seconds > 0:
+            if reason == "refresh":
+                self.record.waiting = None
+                self._edges.on_shown()
+            unseen_seconds = self._unseen_seconds()
+            if unseen_seconds <= 0:
+                return await self._read()
+            return _Pause(min(due_seconds, unseen_seconds), self._woken)
+        if reason == "first" and self._shown is not None and self._is_edited(self._shown):
+            return None
+        now_ms = self._edges.wall_clock()
+        stamp, early_seconds = self._stamps.next(now_ms, _now())
+        if early_seconds > 0 and wanted.stamped is not None:
+            return _Pause(early_seconds, self._woken)
+        committed = await self._committed(wanted)
+        if committed is None:
+            return None
+        wanted = committed
+        document = None if wanted.stamped is None else wanted.stamped(stamp)
+        lag = self.record.waiting
+        return await self._write(
+            _Write(document, wanted.content, wanted.revision, stamp, reason, now_ms, lag)
+        )
+
+    def _is_edited(self, shown: Document) -> bool:
+        """Whether an operator changed something since the start, before anything was wanted."""
+        looked_at, self._looked_at = self._looked_at, shown
+        return not _same(shown, looked_at) and self._edges.on_foreign(shown)
+
+    async def _committed(self, wanted: Wanted) -> Wanted | None:
+        """Wait for the journal to have ``wanted``, or what has followed meanwhile.
+
+        So the events of a burst go out together, without a wait that a single one would feel.
+        ``None`` when what is there must stay after all.
+        """
+        for _ in range(_COMMITS):
+            await self._edges.before_write()
+            newest = self._edges.wanted()
+            if newest is None or newest.revision == wanted.revision:
+                return newest
+            wanted = newest
+        await self._edges.before_write()
+        return wanted
+
+    def _why_write(self, wanted: Wanted) -> tuple[str, float]:
+        """The reason for the next write, and in how many seconds it is due."""
+        if self.record.conflict_since_ms is not None:
+            quiet = _now() - self._foreign_at[-1]
+            if quiet < _CONFLICT_SECONDS:
+                return "conflict", _CONFLICT_SECONDS - quiet
+            self.record.conflict_since_ms = None
+            log.warning("%s: nobody else writes it any more; publishing goes on", self.name)
+        if self._acknowledged is None:
+            return "first", 0.0
+        if wanted.content != self._acknowledged.content:
+            return "change", 0.0
+        if not _same(self._shown, self._acknowledged.document):
+            return "repair", 0.0
+        return "refresh", max(0.0, self._acknowledged_at + wanted.refresh_seconds - _now())
+
+    def _unseen_seconds(self) -> float:
+        """For how long a watch may still show the last write. Who deletes a document at once may
+        leave it nothing to show, and a watch may have been interrupted."""
+        if not self._is_unseen:
+            return math.inf
+        return self._acknowledged_at + _UNSEEN_SECONDS - _now()
+
+    # Requests.
+
+    async def _write(self, write: _Write) -> _Pause | None:
+        if write.document is None and self._shown is None:
+            self.record.waiting = None
+            self._agree(write)
+            return None
+        try:
+            if write.document is not None:
+                self._edges.verify(write.document)
+        except DocumentError as error:
+            self.record.writes[write.reason, "invalid"] += 1
+            self._begin_trouble(f"not written, its readers would refuse it: {error}")
+            return _Pause(_REFUSED_SECONDS, self._woken)
+        self.record.waiting = None
+        self._flying = write
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                version = await self._request(write.document)
+        except (StoreError, TimeoutError) as error:
+            self._unsure = write
+            self._read_again = True
+            if write.lag is not None:
+                self.record.waits_again(write.lag)
+            if isinstance(error, StoreConflict):
+                self.record.writes[write.reason, "conflict"] += 1
+                return None
+            self.record.writes[write.reason, "failed"] += 1
+            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+        finally:
+            self._flying = None
+        self._accept(write, version)
+        return None
+
+    async def _request(self, document: Document | None) -> str:
+        """Put ``document`` in the place of what is shown, or delete that; the new version."""
+        if document is None:
+            await self._store.delete(self.namespace, self.name)
+            return ""
+        expected = "" if self._shown is None else self._shown.version
+        return await self._store.put(document, expected=expected)
+
+    async def _read(self) -> _Pause | None:
+        # Before the request: what changes while it is answered has to be read again.
+        self._read_again = False
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                shown = await self._store.get(self.namespace, self.name)
+        except (StoreError, TimeoutError) as error:
+            self._read_again = True
+            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+        before, self._shown = self._shown, shown
+        self._is_unseen = False
+        if shown is not None:
+            self._stamps.saw(self._edges.stamp_of(shown))
+        if not self._was_read:
+            self._was_read = True
+            self._looked_at = shown
+            self._works_again()
+            self._edges.on_first_read(shown)
+        elif self._unsure is not None and _same(shown, self._unsure.document):
+            self._accept(self._unsure, "" if shown is None else shown.version)
+        elif self._acknowledged is not None and not any(
+            _same(shown, expected) for expected in (before, self._acknowledged.document)
+        ):
+            await self._was_changed(shown)
+        return None
+
+    def _accept(self, write: _Write, version: str) -> None:
+        self._shown = None
+        if write.document is not None:
+            self._shown = msgspec.structs.replace(write.document, version=version)
+            self._stamps.saw(write.stamp)
+            self._stamps.wrote(_now())
+        self._unsure = None
+        self._is_unseen = version != self._watched_version
+        self._works_again()
+        self.record.acknowledged(write.reason, write.lag, write.begun_ms, self._edges.wall_clock())
+        self._agree(write)
+
+    def _agree(self, write: _Write) -> None:
+        """The store shows what ``write`` wants."""
+        self._acknowledged = write
+        self._acknowledged_at = _now()
+        stamp = None if write.document is None else write.stamp
+        self.record.agrees(self._edges.wall_clock(), stamp, write.revision)
+        self._edges.on_acknowledged(write.document, write.revision)
+
+    async def _was_changed(self, shown: Document | None) -> None:
+        """Somebody else wrote or deleted the document: repaired, unless it goes on and on.
+
+        Who has nothing to publish, such as an agent that gave way to another, leaves it alone.
+        """
+        if self._edges.wanted() is not None and self.record.conflict_since_ms is None:
+            await self._edges.before_repair()
+        if self._edges.wanted() is None:
+            return
+        if shown is not None and self._edges.on_foreign(shown):
+            return
+        self.record.foreign_writes += 1
+        now = _now()
+        self._foreign_at.append(now)
+        if self.record.conflict_since_ms is not None:
+            return
+        what = "deleted" if shown is None else "changed"
+        log.warning("%s: somebody else %s it; it is repaired", self.name, what)
+        many = len(self._foreign_at) > _FOREIGN_WRITES
+        if many and now - self._foreign_at[0] < _FOREIGN_WINDOW_SECONDS:
+            self.record.conflict_since_ms = self._edges.wall_clock()
+            log.error(
+                "%s: conflict: somebody else wrote it %d times within a minute; it is not written "
+                "any more until nobody else did for %d minutes. Stop the other writer",
+                self.name,
+                len(self._foreign_at),
+                _CONFLICT_SECONDS // 60,
+            )
+
+    def _begin_trouble(self, reason: str) -> None:
+        if self.record.trouble is None:
+            self.record.trouble_since_ms = self._edges.wall_clock()
+            log.error("%s: cannot be published: %s; tried until it can", self.name, reason)
+        self.record.trouble = reason
+
+    def _trouble(self, reason: str, *, refused: bool) -> _Pause:
+        self._begin_trouble(reason)
+        if refused:
+            return _Pause(_REFUSED_SECONDS, self._reconnected)
+        return _Pause(self._backoff.next_seconds(), self._reconnected)
+
+    def _works_again(self) -> None:
+        self._backoff.reset()
+        since_ms = self.record.trouble_since_ms
+        self.record.trouble = self.record.trouble_since_ms = None
+        if since_ms is not None:
+            seconds = (self._edges.wall_clock() - since_ms) / 1000
+            log.warning("%s: the store answers again after %.1f s", self.name, seconds)
+
+    # The watch.
+
+    async def _watch(self) -> NoReturn:
+        selection = Selection(self.namespace, self.name)
+        while True:
+            try:
+                async for event in self._store.watch(selection):
+                    self._watched(event)
+            except StoreError as error:
+                if self.record.watch_trouble is None:
+                    log.error("%s: cannot be watched: %s", self.name, error)
+                self.record.watch_trouble = str(error)
+            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+            self._look_again()
+
+    def _watched(self, event: WatchEvent) -> None:
+        if isinstance(event, Interrupted):
+            self.record.watch_trouble = event.reason
+            return
+        if isinstance(event, Listed):
+            self.record.watch_trouble = None
+            self._reconnected.set()
+            shown = next(iter(event.documents), None)
+        else:
+            shown = event.document if isinstance(event, Changed) else None
+        self._watched_version = "" if shown is None else shown.version
+        if self._flying is not None:
+            # What the request replaces may be shown late; anything else, nobody would see later.
+            was_there = "" if self._shown is None else self._shown.version
+            if not _same(shown, self._flying.document) and (
+                self._watched_version != was_there or isinstance(event, Deleted)
+            ):
+                self._look_again()
+        elif self._acknowledged is not None and _same(shown, self._acknowledged.document):
+            self._is_unseen = False
+        elif shown is not None or self._shown is not None:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._read_again = True
+        self._woken.set()
+
+
+def _now() -> float:
+    """Seconds of a steady clock."""
+    return asyncio.get_running_loop().time()
+
+
+def _reason(error: StoreError | TimeoutError) -> str:
+    return str(error) or f"no answer within {_REQUEST_SECONDS:g} s"

@@ -1,0 +1,197 @@
+"""From the state to the device-info document: lists, health, fault entries.
+
+Source: ``spec/device-plugin.md`` 1.3, 1.6, 2.7 and 2.8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.policy.health import is_healthy, is_network_healthy
+from agent.policy.state import ChipState, State
+from agent.publishing.switch_info import switch_info_text
+from contract.codes import is_network
+from contract.device_info import (
+    CARD_NETWORK_UNHEALTHY,
+    CARD_UNHEALTHY,
+    UNKNOWN_ID,
+    DeviceFault,
+    DeviceInfo,
+    TimeAndLevel,
+)
+from contract.errors import DriverError
+from contract.families import FAMILIES
+from contract.isolation import UpgradeReason, write_reasons, written_code
+from contract.levels import ChipLevel, most_serious
+from contract.policies import AUTOFILL_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from contract.families import Family
+    from dcmi_shim.types import Inventory, SuperPod
+
+_RACK_TYPES = frozenset({1, 2})
+_NEVER_SEEN = ChipState()
+
+
+def family_of(inventory: Inventory) -> Family:
+    """The card family of this node; ``DriverError`` for one that is not known."""
+    family = FAMILIES.get(inventory.family)
+    if family is None:
+        raise DriverError(
+            f"the driver names the card family {inventory.family!r}, known are "
+            f"{', '.join(FAMILIES)}: this version cannot serve the node"
+        )
+    return family
+
+
+def render(
+    state: State,
+    inventory: Inventory,
+    update_time: int,
+    used: frozenset[str] = frozenset(),
+    assigned: frozenset[str] = frozenset(),
+) -> DeviceInfo:
+    """The document that ``state`` deserves, stamped ``update_time`` (epoch seconds).
+
+    ``used`` are the names of devices that pods have, ``assigned`` of those that a scheduler chose
+    for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
+    answered and has no fault is in no list; a blind one keeps its last state.
+    """
+    in_use = used | assigned
+    family = family_of(inventory)
+    free: list[str] = []
+    unhealthy: list[str] = []
+    network_unhealthy: list[str] = []
+    faults: list[DeviceFault] = []
+    listed = sorted(inventory.chips, key=lambda chip: chip.logic_id)
+    for chip in listed:
+        known = state.chips.get(chip.physical_id, _NEVER_SEEN)
+        name = family.device_name(chip.physical_id)
+        network, own, bare = _entries(name, known, name in in_use)
+        faults += [entry for entry in (network, bare, own) if entry is not None]
+        if network is not None and not is_network_healthy(ChipLevel(network.fault_level)):
+            network_unhealthy.append(name)
+        level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
+        if not is_healthy(level, name in in_use):
+            unhealthy.append(name)
+        elif known.was_read and name not in used and level is not ChipLevel.PRE_SEPARATE_NPU:
+            free.append(name)
+    super_pod_id, server_index, rack_id = super_pod_ids(inventory.super_pod, family)
+    return DeviceInfo(
+        device_type=family.device_type,
+        free=tuple(sorted(free)),
+        unhealthy=tuple(sorted(unhealthy)),
+        network_unhealthy=tuple(sorted(network_unhealthy)) if family.has_network else (),
+        recovering=(),
+        faults=tuple(faults),
+        update_time=update_time,
+        super_pod_id=super_pod_id,
+        server_index=server_index,
+        rack_id=rack_id,
+        manually_separated=_isolated(state, [chip.physical_id for chip in listed], family),
+        upgrade_reasons=_reasons(state, family),
+        switch_info=switch_info_text(state, family, update_time),
+    )
+
+
+def _entries(
+    name: str, known: ChipState, used: bool
+) -> tuple[DeviceFault | None, DeviceFault | None, DeviceFault | None]:
+    """The entry of the network codes, of the chip's own, and of a reason without a code.
+
+    The last one stands alone: a reader takes an entry's level only for codes not in its map. Codes
+    that only an upgrade holds are shown while they make the chip or its network unhealthy.
+    """
+    live = sorted(known.faults.values(), key=lambda fault: fault.first_seen_ms)
+    codes = {fault.code: TimeAndLevel(fault.first_seen_ms, fault.level) for fault in live}
+    bare = None
+    for upgrade in known.upgrades:
+        if upgrade.code == AUTOFILL_CODE:
+            bare = _entry(CARD_UNHEALTHY, name, {}, upgrade.level)
+            continue
+        lifted = TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level)
+        codes[upgrade.code] = _worse(codes.get(upgrade.code), lifted)
+    network = {code: entry for code, entry in codes.items() if is_network(code)}
+    own = {code: entry for code, entry in codes.items() if not is_network(code)}
+    if network.keys().isdisjoint(known.faults) and is_network_healthy(_level(network)):
+        network = {}
+    if own.keys().isdisjoint(known.faults) and is_healthy(_level(own), used):
+        own = {}
+    return (
+        _entry_of(CARD_NETWORK_UNHEALTHY, name, network),
+        _entry_of(CARD_UNHEALTHY, name, own),
+        bare,
+    )
+
+
+def _level(codes: Mapping[str, TimeAndLevel]) -> ChipLevel:
+    return most_serious(ChipLevel(entry.fault_level) for entry in codes.values())
+
+
+def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
+    """An upgraded code has the time of the upgrade, unless that made it no worse."""
+    if known is None:
+        return raised
+    level, other = ChipLevel(raised.fault_level), ChipLevel(known.fault_level)
+    return raised if most_serious([level, other]) is level else known
+
+
+def _isolated(state: State, listed: Sequence[int], family: Family) -> str:
+    """The names of isolated chips in the order of ``listed``, then those that are not in it."""
+    isolated = {chip for chip, known in state.chips.items() if known.isolated}
+    left = sorted(isolated.difference(listed))
+    named = [*(chip for chip in listed if chip in isolated), *left]
+    return ",".join(family.device_name(chip) for chip in named)
+
+
+def _reasons(state: State, family: Family) -> str:
+    return write_reasons(
+        {
+            family.device_name(chip): [
+                UpgradeReason(
+                    upgrade.upgraded_at_ms, written_code(upgrade.code), upgrade.level, upgrade.kind
+                )
+                for upgrade in known.upgrades
+            ]
+            for chip, known in state.chips.items()
+        }
+    )
+
+
+def _entry_of(kind: str, name: str, codes: dict[str, TimeAndLevel]) -> DeviceFault | None:
+    if not codes:
+        return None
+    return _entry(kind, name, codes, _level(codes))
+
+
+def _entry(kind: str, name: str, codes: dict[str, TimeAndLevel], level: ChipLevel) -> DeviceFault:
+    return DeviceFault(
+        fault_type=kind,
+        npu_name=name,
+        large_model_fault_level=level,
+        fault_level=level,
+        fault_handling=level,
+        fault_code=",".join(codes),
+        fault_time_and_level_map=codes,
+    )
+
+
+def super_pod_ids(super_pod: SuperPod | None, family: Family) -> tuple[int, int, int]:
+    """Super-pod id, server index and rack id; the rack is told on some A5 super-pods only."""
+    if super_pod is None:
+        return UNKNOWN_ID, UNKNOWN_ID, 0
+    has_rack = family.name == "Ascend910A5" and super_pod.super_pod_type in _RACK_TYPES
+    return (
+        _int32(super_pod.super_pod_id),
+        _int32(super_pod.server_index),
+        _int32(super_pod.chassis_id) if has_rack else 0,
+    )
+
+
+def _int32(value: int | None) -> int:
+    """The driver's 32 bits as upstream casts them; its "invalid" is all ones."""
+    if value is None:
+        return -1
+    return value - (1 << 32) if value >= 1 << 31 else value

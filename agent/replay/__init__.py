@@ -1,0 +1,1 @@
+"""A journal played again, also through another fault configuration."""

@@ -1,0 +1,168 @@
+"""Two runs of one journal beside each other: which code would have had another level when."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from agent.replay.findings import Day, Difference, day_sums
+from agent.replay.ledger import DAY_MS, Ledger, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from agent.policy.state import Change, State
+    from agent.replay.ledger import Standing
+    from contract.observation import Subject
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a difference is like; equal ones of a day are told as one."""
+
+    code: str
+    recorded: Standing | None
+    replayed: Standing | None
+
+
+@dataclass
+class _Total:
+    times: int = 0
+    ms: int = 0
+
+
+class Comparison:
+    """The ledgers of both runs, and where they differ. ``replayed`` is ``None`` for one run."""
+
+    def __init__(self, span: Span, *, two: bool) -> None:
+        self._span = span
+        self.recorded = Ledger(span)
+        self.replayed = Ledger(span) if two else None
+        self._now_ms = 0
+        self._open: dict[tuple[Subject, str], tuple[int, _Kind]] = {}
+        self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
+
+    def take(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
+        """What both runs changed up to ``until_ms``."""
+        both = heapq.merge(
+            self._timed(recorded, until_ms, self.recorded),
+            self._timed(replayed, until_ms, self.replayed),
+            key=itemgetter(0),
+        )
+        for at_ms, changes in groupby(both, key=itemgetter(0)):
+            touched: dict[tuple[Subject, str], None] = {}
+            for _, ledger, change in changes:
+                ledger.change(change, at_ms)
+                touched[change.subject, change.code] = None
+            self._compare(touched, at_ms)
+        self._now_ms = max(self._now_ms, until_ms)
+
+    def align(self, recorded: State, replayed: State | None, at_ms: int) -> None:
+        """Take over what both runs know at ``at_ms``, where no changes tell of it."""
+        at_ms = self._now_ms = max(self._now_ms, at_ms)
+        self.recorded.align(recorded, at_ms)
+        if self.replayed is not None and replayed is not None:
+            self.replayed.align(replayed, at_ms)
+            self._compare([*self.recorded.codes(), *self.replayed.codes(), *self._open], at_ms)
+
+    def know(self, chips: Collection[int], at_ms: int) -> None:
+        """From ``at_ms`` on these chips are known, if they were not before."""
+        for ledger in (self.recorded, self.replayed):
+            if ledger is not None:
+                ledger.know(chips, at_ms)
+
+    def use(self, chips: frozenset[int], at_ms: int) -> None:
+        """From ``at_ms`` on pods use these chips."""
+        at_ms = self._now_ms = max(self._now_ms, at_ms)
+        for ledger in (self.recorded, self.replayed):
+            if ledger is not None:
+                ledger.use(chips, at_ms)
+
+    def days(self) -> tuple[Day, ...]:
+        """Everything, by day and subject; nothing may come behind it."""
+        self.recorded.close(self._now_ms)
+        for (subject, _), (since_ms, kind) in self._open.items():
+            self._count(subject, kind, since_ms, self._now_ms)
+        self._open.clear()
+        keys = {key for key in self.recorded.sums if key[1].kind == "chip"} | self._totals.keys()
+        if self.replayed is not None:
+            self.replayed.close(self._now_ms)
+            keys |= {key for key in self.replayed.sums if key[1].kind == "chip"}
+        return tuple(self._day(day, subject) for day, subject in sorted(keys))
+
+    def _timed(
+        self, changes: Sequence[Change], until_ms: int, ledger: Ledger | None
+    ) -> list[tuple[int, Ledger, Change]]:
+        """Changes in the order in which they were made; the clock may have been set back."""
+        if ledger is None:
+            return []
+        timed = []
+        at_ms = self._now_ms
+        for change in changes:
+            at_ms = max(at_ms, min(change.at_ms, until_ms))
+            timed.append((at_ms, ledger, change))
+        return timed
+
+    def _compare(self, touched: Iterable[tuple[Subject, str]], at_ms: int) -> None:
+        if self.replayed is None:
+            return
+        for subject, code in touched:
+            one = self.recorded.standing(subject, code)
+            other = self.replayed.standing(subject, code)
+            before = self._open.get((subject, code))
+            levels = None if one is None else one.level, None if other is None else other.level
+            if levels[0] == levels[1]:
+                if before is not None:
+                    del self._open[subject, code]
+                    self._count(subject, before[1], before[0], at_ms)
+                continue
+            kind = _Kind(code, one, other)
+            if before is not None:
+                if before[1] == kind:
+                    continue
+                self._count(subject, before[1], before[0], at_ms)
+            self._open[subject, code] = at_ms, kind
+
+    def _count(self, subject: Subject, kind: _Kind, from_ms: int, to_ms: int) -> None:
+        for day, passed_ms in self._span.days(from_ms, to_ms):
+            total = self._totals.setdefault((day, subject), {}).setdefault(kind, _Total())
+            total.times += 1
+            total.ms += passed_ms
+
+    def _day(self, day: int, subject: Subject) -> Day:
+        totals = self._totals.get((day, subject), {})
+        recorded = self.recorded.sums.get((day, subject))
+        replayed = self.replayed and self.replayed.sums.get((day, subject))
+        is_chip = subject.kind == "chip"
+        return Day(
+            day=datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat(),
+            subject=str(subject),
+            recorded=day_sums(recorded) if is_chip and recorded else None,
+            replayed=day_sums(replayed) if is_chip and replayed else None,
+            differences=tuple(
+                sorted(
+                    (_difference(kind, total) for kind, total in totals.items()),
+                    key=lambda one: (
+                        *(one.code, one.recorded_level or "", one.replayed_level or ""),
+                        *(one.recorded_because, one.replayed_because),
+                    ),
+                )
+            ),
+        )
+
+
+def _difference(kind: _Kind, total: _Total) -> Difference:
+    one, other = kind.recorded, kind.replayed
+    return Difference(
+        kind.code,
+        None if one is None else one.level,
+        None if other is None else other.level,
+        "" if one is None else one.because,
+        "" if other is None else other.because,
+        total.times,
+        total.ms / 1000,
+    )

@@ -1,0 +1,82 @@
+"""Why the real Device Plugin may differ: its known defects, where a difference shows which it is.
+
+The ids are those of ``spec/device-plugin.md`` 9; ``docs/compatibility.md`` says what ours does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.shadow.difference import Difference, Facts, Field
+from contract.codes import LINK_DOWN
+from contract.levels import ChipLevel, most_serious
+from contract.policies import AUTOFILL_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Background:
+    """What is known beside the documents.
+
+    ``is_known``: whether a code of chips is in a level table. ``is_link_blind``: whether the tool
+    for links gives no answer about a device.
+    """
+
+    is_known: Callable[[str], bool]
+    is_link_blind: Callable[[str], bool]
+
+
+def defect_of(first: Difference, theirs: Facts, background: Background) -> str | None:
+    """The id of the defect that explains ``first``, the first difference of a device.
+
+    ``theirs`` is all that the Device Plugin says; ``None`` where nothing is known.
+    """
+    fact, device = first.fact, first.fact.device
+    match fact.field:
+        case Field.CODE_LEVEL if not background.is_known(fact.detail):
+            milder = (first.theirs, first.ours) == (
+                ChipLevel.NOT_HANDLE_FAULT,
+                ChipLevel.SEPARATE_NPU,
+            )
+            return "K08" if milder else None
+        case Field.FAULT_LEVEL if _is_autofilled(theirs, device):
+            return "K04"
+        case Field.FAULT_LEVEL if _hides_unknown(first, theirs, background):
+            return "K07"
+        case Field.FAULT_CODE if fact.detail == LINK_DOWN and first.ours is None:
+            return "K17" if background.is_link_blind(device) else None
+        case Field.MANUALLY_SEPARATED if first.theirs is None:
+            return "K01, K02 or K03"
+        case Field.SWITCH_FAULT if first.ours == "1" and first.theirs is not None:
+            return "K23"
+    return None
+
+
+def _is_autofilled(theirs: Facts, device: str) -> bool:
+    """Whether the chip is isolated in writing only."""
+    return any(
+        fact.field is Field.UPGRADE_REASON
+        and fact.device == device
+        and fact.detail.startswith(AUTOFILL_CODE)
+        for fact in theirs
+    )
+
+
+def _hides_unknown(first: Difference, theirs: Facts, background: Background) -> bool:
+    """Whether the level of the chip is milder than that of a code of it that is in no table."""
+    levels = {
+        fact.detail: level
+        for fact, level in theirs.items()
+        if fact.field is Field.CODE_LEVEL and fact.device == first.fact.device
+    }
+    words = frozenset(ChipLevel)
+    if first.theirs not in words or not words.issuperset(levels.values()):
+        return False
+    level = ChipLevel(first.theirs)
+    worse = (
+        code for code, own in levels.items() if most_serious([level, ChipLevel(own)]) is not level
+    )
+    return any(not background.is_known(code) for code in worse)

@@ -1,0 +1,190 @@
+"""The shadow: what a real Device Plugin writes is compared with what we would have written.
+
+It watches the document of this node and writes nothing. What differs is told once in the log, is
+counted, is shown by the status page and is in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from agent.shadow.judge import Judge
+from agent.shadow.ledger import Ledger, ShadowStatus
+from agent.shadow.reasons import defect_of
+from contract.device_info import DEVICE_INFO_KEY
+from contract.errors import StoreError
+from stores.base import Changed, Deleted, Interrupted, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.publishing.publisher import Wanted
+    from agent.shadow.ledger import Told
+    from agent.shadow.reasons import Background
+    from stores.base import Document, Store, WatchEvent
+
+log = logging.getLogger("agent.shadow")
+
+_COALESCE_SECONDS = 0.02
+"""States that follow one another faster are not kept apart."""
+_MARK_SECONDS = 10.0
+_WATCH_AGAIN_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the shadow asks of its daemon and tells it. All return at once.
+
+    ``wanted`` is what we would publish now, ``None`` while too little is known; ``lingers`` whether
+    something in it may be over for everybody else. ``on_first_read``
+    gets what is stored at start, ``on_written`` each later write of somebody else and whether an
+    operator's edit may be in it; ``on_told`` gets what there is to journal. ``background`` helps to
+    tell why something differs.
+    """
+
+    wanted: Callable[[], Wanted | None]
+    lingers: Callable[[], bool]
+    on_first_read: Callable[[Document | None], None]
+    on_written: Callable[[Document, bool], None]
+    on_told: Callable[[Told], None]
+    background: Background
+    wall_clock: Callable[[], int]
+    progress: Callable[[], None]
+
+
+class Shadow:
+    """Compares all writes of ``namespace/name`` in ``store``."""
+
+    def __init__(self, store: Store, namespace: str, name: str, edges: Edges) -> None:
+        self.name = name
+        self.namespace = namespace
+        self._store = store
+        self._edges = edges
+        self._judge = Judge()
+        self._ledger = Ledger(partial(defect_of, background=edges.background))
+        self._woken = asyncio.Event()
+        self._content: object = None
+        self._shown: Document | None = None
+        self._was_read = False
+        self._trouble: str | None = None
+        self._loop = asyncio.get_running_loop()
+        self._began_ms = edges.wall_clock() - self._loop.time() * 1000
+
+    def wake(self) -> None:
+        """What we want may have changed."""
+        self._woken.set()
+
+    def status(self) -> ShadowStatus:
+        """What was compared, and what differed."""
+        return self._ledger.status(self.name, self._trouble)
+
+    async def run(self) -> NoReturn:
+        """Compare until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch(), name=f"watch of {self.name}")
+            while True:
+                self._edges.progress()
+                await self._wait()
+                self._woken.clear()
+                self._look()
+                await asyncio.sleep(_COALESCE_SECONDS)
+
+    def _now_ms(self) -> int:
+        """Epoch milliseconds that only grow, whoever sets the host's clock."""
+        return round(self._began_ms + self._loop.time() * 1000)
+
+    async def _wait(self) -> None:
+        deadline_ms = self._judge.next_deadline_ms()
+        seconds = _MARK_SECONDS
+        if deadline_ms is not None:
+            seconds = min(seconds, max(0.0, (deadline_ms - self._now_ms()) / 1000))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    def _look(self) -> None:
+        """Take in what we want now, and tell what is decided."""
+        now_ms = self._now_ms()
+        wanted = self._edges.wanted()
+        if wanted is None and self._content is not None:
+            # Its chips are cut into virtual devices, or are not the same any more.
+            self._content = None
+            self._judge.wants_nothing()
+        if wanted is not None and wanted.stamped is not None and wanted.content != self._content:
+            self._content = wanted.content
+            document = wanted.stamped(now_ms // 1000)
+            self._judge.wants(now_ms, document, lingers=self._edges.lingers())
+        for verdict in self._judge.verdicts(now_ms):
+            for told in self._ledger.enter(verdict, now_ms):
+                self._edges.on_told(told)
+        self._ledger.close(self._judge.agrees, now_ms)
+
+    # What somebody else writes.
+
+    async def _watch(self) -> NoReturn:
+        selection = Selection(self.namespace, self.name)
+        while True:
+            try:
+                async for event in self._store.watch(selection):
+                    self._watched(event)
+            except StoreError as error:
+                self._blind(str(error))
+            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+
+    def _watched(self, event: WatchEvent) -> None:
+        match event:
+            case Interrupted():
+                self._blind(event.reason)
+                return
+            case Changed():
+                shown: Document | None = event.document
+            case Deleted():
+                shown = None
+            case _:
+                shown = next(iter(event.documents), None)
+        if self._trouble is not None:
+            self._trouble = None
+            log.warning("%s: it is seen again", self.name)
+        # What we wanted until now belongs to the time before this write.
+        self._look()
+        self._take(shown)
+        self._judge.sees_again(self._now_ms())
+        self._woken.set()
+
+    def _blind(self, reason: str) -> None:
+        if self._trouble is None:
+            log.error("%s: cannot be watched: %s", self.name, reason)
+        self._trouble = reason
+        self._judge.interrupted(self._now_ms())
+
+    def _take(self, shown: Document | None) -> None:
+        now_ms = self._now_ms()
+        before, self._shown = self._shown, shown
+        if not self._was_read:
+            self._was_read = True
+            self._edges.on_first_read(shown)
+            if shown is None:
+                self._judge.begins(now_ms)
+                return
+        elif shown is None:
+            if before is not None:
+                self._judge.deleted(now_ms)
+            return
+        elif before is not None and (before.data, before.labels) == (shown.data, shown.labels):
+            return
+        else:
+            self._edges.on_written(shown, self._judge.is_dark or _is_edit(before, shown))
+        self._judge.wrote(now_ms, shown)
+
+
+def _is_edit(before: Document | None, shown: Document) -> bool:
+    """Whether it is not the Device Plugin that wrote: it would have stamped its own part anew."""
+    return before is not None and before.data.get(DEVICE_INFO_KEY) == shown.data.get(
+        DEVICE_INFO_KEY
+    )
