@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import msgspec
 
+from agent.foreign_writes import MANY, QUIET_MINUTES, ForeignWrites
 from agent.node.labels import SERVER_TYPE, addresses_in, left_behind, wanted
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone, StoreError, StoreRefused
 from contract.families import FAMILIES
@@ -37,9 +38,6 @@ _REQUEST_SECONDS = 5.0
 _REFUSED_SECONDS = 60.0
 _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
-_FOREIGN_WRITES = 3
-_FOREIGN_WINDOW_SECONDS = 60.0
-_CONFLICT_SECONDS = 600.0
 
 _Key: TypeAlias = tuple[str, str]
 """``label`` or ``annotation``, and its name."""
@@ -80,9 +78,7 @@ class NodeObjectKeeper:
         self._wanted: Wanted | None = None
         self._shown: dict[_Key, str | None] = {}
         self._written: dict[_Key, tuple[str | None, float]] = {}
-        self._foreign_at: defaultdict[_Key, deque[float]] = defaultdict(
-            lambda: deque(maxlen=_FOREIGN_WRITES + 1)
-        )
+        self._foreign: defaultdict[_Key, ForeignWrites] = defaultdict(ForeignWrites)
         self._conflicts: set[_Key] = set()
         self._writes = 0
         self._foreign_writes = 0
@@ -195,20 +191,19 @@ class NodeObjectKeeper:
 
     def _was_changed(self, key: _Key, now: float) -> None:
         self._foreign_writes += 1
-        recent = self._foreign_at[key]
-        recent.append(now)
+        goes_on = self._foreign[key].saw(now)
         if key in self._conflicts:
             return
         log.warning("%s %s of the node: somebody else changed it; it is repaired", *key)
-        if len(recent) > _FOREIGN_WRITES and now - recent[0] < _FOREIGN_WINDOW_SECONDS:
+        if goes_on:
             self._conflicts.add(key)
             log.error(
                 "%s %s of the node: conflict: somebody else wrote it %d times within a minute; it "
                 "is not written any more until nobody else did for %d minutes. Stop the other "
                 "writer",
                 *key,
-                len(recent),
-                _CONFLICT_SECONDS // 60,
+                MANY,
+                QUIET_MINUTES,
             )
 
     def _ours(self) -> Iterable[tuple[_Key, str | None]]:
@@ -265,11 +260,11 @@ class NodeObjectKeeper:
             if _value_of(self._seen, key) == value:
                 continue
             mine = self._written.get(key)
-            quiet = now - self._foreign_at[key][-1] if key in self._conflicts else 0.0
+            fought = self._foreign[key].seconds_until_quiet(now) if key in self._conflicts else 0.0
             if mine is not None and mine[0] == value and now < mine[1]:
                 due.append(mine[1] - now)
-            elif key in self._conflicts and quiet < _CONFLICT_SECONDS:
-                due.append(_CONFLICT_SECONDS - quiet)
+            elif fought > 0:
+                due.append(fought)
             else:
                 self._conflicts.discard(key)
                 found[key] = value

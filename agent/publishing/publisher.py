@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from agent.foreign_writes import MANY, QUIET_MINUTES, ForeignWrites
 from agent.publishing.publication import Lag, Publication
 from agent.publishing.stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
@@ -42,9 +42,6 @@ _REFUSED_SECONDS = 10.0
 _WATCH_AGAIN_SECONDS = 30.0
 _UNSEEN_SECONDS = 0.5
 """How long a watch may take to show what was acknowledged, before it is read instead."""
-_FOREIGN_WRITES = 3
-_FOREIGN_WINDOW_SECONDS = 60.0
-_CONFLICT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ class Publisher:
         self._acknowledged_at = 0.0
         self._watched_version: str | None = None
         self._is_unseen = False
-        self._foreign_at: deque[float] = deque(maxlen=_FOREIGN_WRITES + 1)
+        self._foreign = ForeignWrites()
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
     def wake(self, event_ms: int) -> None:
@@ -232,9 +229,9 @@ class Publisher:
     def _why_write(self, wanted: Wanted) -> tuple[str, float]:
         """The reason for the next write, and in how many seconds it is due."""
         if self.record.conflict_since_ms is not None:
-            quiet = _now() - self._foreign_at[-1]
-            if quiet < _CONFLICT_SECONDS:
-                return "conflict", _CONFLICT_SECONDS - quiet
+            seconds = self._foreign.seconds_until_quiet(_now())
+            if seconds > 0:
+                return "conflict", seconds
             self.record.conflict_since_ms = None
             log.warning("%s: nobody else writes it any more; publishing goes on", self.name)
         if self._acknowledged is None:
@@ -352,21 +349,19 @@ class Publisher:
         if shown is not None and self._edges.on_foreign(shown):
             return
         self.record.foreign_writes += 1
-        now = _now()
-        self._foreign_at.append(now)
+        goes_on = self._foreign.saw(_now())
         if self.record.conflict_since_ms is not None:
             return
         what = "deleted" if shown is None else "changed"
         log.warning("%s: somebody else %s it; it is repaired", self.name, what)
-        many = len(self._foreign_at) > _FOREIGN_WRITES
-        if many and now - self._foreign_at[0] < _FOREIGN_WINDOW_SECONDS:
+        if goes_on:
             self.record.conflict_since_ms = self._edges.wall_clock()
             log.error(
                 "%s: conflict: somebody else wrote it %d times within a minute; it is not written "
                 "any more until nobody else did for %d minutes. Stop the other writer",
                 self.name,
-                len(self._foreign_at),
-                _CONFLICT_SECONDS // 60,
+                MANY,
+                QUIET_MINUTES,
             )
 
     def _begin_trouble(self, reason: str) -> None:

@@ -453,7 +453,7 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
 async def test_another_writer_is_given_way_to_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher_module, "_CONFLICT_SECONDS", 1.5)
+    monkeypatch.setattr("agent.foreign_writes._QUIET_SECONDS", 1.5)
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(3):

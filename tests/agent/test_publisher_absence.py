@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.publishing import publisher as publisher_module
 from agent.publishing.publisher import Edges, Publisher, Wanted, absent
 from contract.errors import StoreUnavailable
 from stores.base import Document
@@ -92,7 +91,7 @@ async def test_what_somebody_puts_there_is_deleted_again(tmp_path: Path) -> None
 async def test_somebody_who_goes_on_putting_it_there_is_given_way_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher_module, "_CONFLICT_SECONDS", 1.0)
+    monkeypatch.setattr("agent.foreign_writes._QUIET_SECONDS", 1.0)
     async with running(tmp_path) as bench:
         bench.say("")
         await until(lambda: bool(bench.acknowledged), "the absence")
