@@ -218,7 +218,7 @@ class Agent:
     def _objects_of(self, store: Store) -> ClusterObjects | None:
         """What of the cluster is ours to write beside the documents."""
         owns = "device-info" in self._configuration.documents
-        return store.objects if owns and not self._configuration.shadow else None
+        return store.objects if owns else None
 
     def _events_of(self, store: Store) -> Events | None:
         """Who tells Kubernetes of faults: whoever owns the document about them."""
