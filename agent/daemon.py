@@ -15,13 +15,11 @@ import time
 from importlib import metadata
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.events.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
 from agent.heartbeat import heartbeat
 from agent.heartbeat.holder import boot_id, this_holder
-from agent.journal.file import Kind
+from agent.journal.file import Kind, body_of
 from agent.journal.journal import Journal
 from agent.leaving import Leaving
 from agent.node.node_object import NodeObjectKeeper
@@ -428,7 +426,7 @@ class Agent:
             "boot_id": boot_id(),
             "configuration_sha256": digest,
         }
-        rows.append((Kind.START, _text(start)))
+        rows.append((Kind.START, body_of(start)))
         self._journal.append(rows, self._started_at_ms)
 
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
@@ -445,7 +443,7 @@ class Agent:
                 async with asyncio.timeout(_LAST_BEAT_SECONDS):
                     await self._heartbeat.leave(self._configuration.heartbeat.absence_seconds)
         self._verdicts.end()
-        self._journal.append([(Kind.STOP, _text({"reason": self._last_words}))], _wall_clock())
+        self._journal.append([(Kind.STOP, body_of({"reason": self._last_words}))], _wall_clock())
         if not await self._journal.close():
             log.error("not everything is in the journal: %s", self._journal.status().trouble)
         if self._was_stopped:
@@ -502,10 +500,6 @@ class Agent:
             node_object=None if self._node_object is None else self._node_object.status(),
             shadow=shadow,
         )
-
-
-def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 async def _root(name: str, work: Awaitable[object]) -> None:

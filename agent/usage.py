@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.journal.file import Kind
+from agent.journal.file import Kind, body_of
 from agent.journal.values import decoded
 from agent.pages.status import Blind, UsageStatus
 from contract.errors import JournalError
@@ -147,6 +147,5 @@ class Usage:
             return False
         self.chips = chips
         row = _Journaled(self._node, tuple(sorted(chips.used)), tuple(sorted(chips.assigned)))
-        body = msgspec.json.encode(row).decode()
-        self._journal.append([(Kind.USAGE, body)], self._wall_clock())
+        self._journal.append([(Kind.USAGE, body_of(row))], self._wall_clock())
         return True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.file import Kind
+from agent.journal.file import Kind, body_of
 from agent.journal.values import inputs_of, state_of, tables_of, texts_of
 from agent.policy.clock_set_back import no_later
 from agent.policy.restarts import restarted
@@ -44,10 +44,6 @@ _SET_BACK_MS = 1_000
 """A clock that goes back by less is only being corrected."""
 
 _sequence = operator.attrgetter("sequence")
-
-
-def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def configured_by(remembered: Remembered) -> FaultTexts:
@@ -182,13 +178,13 @@ class Verdicts:
 
     def _journal_texts(self) -> None:
         assert self._journal is not None
-        self._journal.append([(Kind.FAULT_CONFIGURATION, _text(self.texts))], self._wall_clock())
+        self._journal.append([(Kind.FAULT_CONFIGURATION, body_of(self.texts))], self._wall_clock())
 
     def snapshot(self) -> None:
         """Journal the whole state, so that a start needs nothing from before."""
         assert self._journal is not None
         self._inputs_since_snapshot = 0
-        self._journal.append([(Kind.SNAPSHOT, _text(self.state))], self._wall_clock())
+        self._journal.append([(Kind.SNAPSHOT, body_of(self.state))], self._wall_clock())
 
     def end(self) -> None:
         """Journal the last state and stop waiting for deadlines."""
@@ -200,9 +196,9 @@ class Verdicts:
         """Journal it; the sequence of the inputs."""
         assert self._journal is not None
         acknowledged = any(isinstance(item, Acknowledged) for item in inputs)
-        rows = [(Kind.ACKNOWLEDGED if acknowledged else Kind.REPORTS, _text(inputs))]
+        rows = [(Kind.ACKNOWLEDGED if acknowledged else Kind.REPORTS, body_of(inputs))]
         if changes:
-            rows.append((Kind.CHANGES, _text(changes)))
+            rows.append((Kind.CHANGES, body_of(changes)))
         sequence = self._journal.append(rows, now_ms) - len(rows) + 1
         self._inputs_since_snapshot += 1
         if self._inputs_since_snapshot >= _INPUTS_PER_SNAPSHOT:

@@ -16,7 +16,7 @@ import msgspec
 from agent.events.backlog import Backlog, Item, Other
 from agent.events.tellings import Teller
 from agent.events.text import Reporter, event_of, releases
-from agent.journal.file import Kind
+from agent.journal.file import Kind, body_of
 from agent.journal.values import changes_of, decoded, inputs_of
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from stores.backoff import Backoff
@@ -217,8 +217,7 @@ class Events:
         self._inputs_since_mark = 0
         under_way = () if self._under_way is None else (self._under_way,)
         waiting = (*under_way, *self._backlog.items())
-        text = msgspec.json.encode(waiting).decode()
-        self._journal.append([(Kind.EVENTS, text)], self._wall_clock())
+        self._journal.append([(Kind.EVENTS, body_of(waiting))], self._wall_clock())
 
     def _failed(self, trouble: str) -> None:
         if self._trouble is None:

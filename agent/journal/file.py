@@ -94,6 +94,11 @@ class Row(msgspec.Struct, frozen=True):
     body: str
 
 
+def body_of(value: object) -> str:
+    """What a row holds that is about ``value``."""
+    return msgspec.json.encode(value).decode()
+
+
 class Remembered(msgspec.Struct, frozen=True):
     """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
 

@@ -24,6 +24,7 @@ from agent.journal.file import (
     JournalSync,
     Kind,
     Row,
+    body_of,
     is_damaged,
     move_aside,
 )
@@ -197,7 +198,7 @@ class Journal:
         log.warning("journal %s: works again (%d rows lost)", self._path, lost)
         gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
         self._trouble = self._trouble_since_ms = None
-        self.append([(Kind.GAP, msgspec.json.encode(gap).decode())], now_ms)
+        self.append([(Kind.GAP, body_of(gap))], now_ms)
         self._on_recovered()
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:

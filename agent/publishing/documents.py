@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
 from msgspec.structs import replace
 
-from agent.journal.file import Kind
+from agent.journal.file import Kind, body_of
 from agent.pages.status import publication_status
 from agent.policy.state import LINK_SOURCE, Acknowledged
 from agent.policy.stepping import Input, is_one_off_waiting
@@ -246,7 +245,7 @@ class Documents:
         return chip is not None and LINK_SOURCE in self._state().of(chip_subject(chip)).blind
 
     def _told(self, told: Told) -> None:
-        self._desk.journal.append([(Kind.SHADOW, _text(told))], self._desk.wall_clock())
+        self._desk.journal.append([(Kind.SHADOW, body_of(told))], self._desk.wall_clock())
 
     def _foreign(self, document: Made, foreign: Document) -> bool:
         now_ms = self._desk.wall_clock()
@@ -266,7 +265,7 @@ class Documents:
             "update_time": self.publishers[kind].record.acknowledged_stamp,
             "absent": document is None,
         }
-        self._desk.journal.append([(Kind.PUBLICATION, _text(row))], now_ms)
+        self._desk.journal.append([(Kind.PUBLICATION, body_of(row))], now_ms)
         acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
         self._desk.verdicts.take([acknowledged])
 
@@ -289,7 +288,3 @@ def _by_now(remembered: Input, now_ms: int) -> Input:
         case SourceAnswered():
             return replace(remembered, at_ms=min(remembered.at_ms, now_ms))
     return remembered
-
-
-def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
