@@ -1,25 +1,32 @@
-"""The BMC of this host: its active alarms, through whatever way there is to it now."""
+"""The BMC of this host: its active alarms and the server's serial number.
+
+The way to it is found anew each time.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from contract.errors import BmcError
 from dcmi_shim.ipmi_alarms import reading
 from dcmi_shim.ipmi_device import IpmiDevice, NoDevice
+from dcmi_shim.ipmi_serial import asking_for_serial_number
 from dcmi_shim.ipmi_tool import IpmiTool, NoTool
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from dcmi_shim.ipmi_alarms import Alarm
+    from dcmi_shim.ipmi_request import Exchange
+
+T = TypeVar("T")
 
 _COMMANDS_OF_A_READING = 6
 
 
 class Ipmi:
-    """Asks the BMC. One reading at a time."""
+    """Asks the BMC. One thing at a time."""
 
     def __init__(
         self,
@@ -37,15 +44,25 @@ class Ipmi:
     async def alarms(self, before: Collection[Alarm] | None) -> tuple[Alarm, ...]:
         """All active alarms, in the BMC's order; ``before`` is the reading before this one.
 
-        The device is used where it is there, else ``ipmitool``; that is found out each time.
         Raises ``BmcError`` or ``ToolError`` unless the list is complete and consistent.
         """
+        return await self._ask(lambda: reading(before))
+
+    async def serial_number(self) -> str | None:
+        """The server's serial number; ``None`` where the BMC knows none.
+
+        Raises ``BmcError`` or ``ToolError`` when it gives no answer.
+        """
+        return await self._ask(asking_for_serial_number)
+
+    async def _ask(self, begin: Callable[[], Exchange[T]]) -> T:
+        """The device is used where it is there, else ``ipmitool``; that is found out each time."""
         try:
-            return await self._device.read(reading(before), self._limit_seconds)
+            return await self._device.read(begin(), self._limit_seconds)
         except NoDevice:
             pass
         try:
-            return await self._tool.read(reading(before), self._limit_seconds)
+            return await self._tool.read(begin(), self._limit_seconds)
         except NoTool:
             raise BmcError(
                 f"neither {self._path} nor ipmitool is there; load the kernel modules ipmi_si and "

@@ -17,9 +17,12 @@ from contract.bmc import device_type
 from contract.codes import format_code
 from contract.errors import BmcError
 from contract.levels import Severity
+from dcmi_shim.ipmi_request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
+    from collections.abc import Collection
+
+    from dcmi_shim.ipmi_request import Exchange
 
 MAX_PASSES = 5
 """How often a list that changes while it is read is read again before that is an error."""
@@ -30,17 +33,6 @@ _EVERY_SUBJECT = 0xFF
 _HEADER = struct.Struct("<3sHBx")
 _EVENT = struct.Struct("<IIBBB4x")
 _SHOWN_BYTES = 24
-
-
-class Request(msgspec.Struct, frozen=True):
-    """An IPMI command: network function, command and data."""
-
-    network_function: int
-    command: int
-    data: bytes
-
-    def __str__(self) -> str:
-        return bytes([self.network_function, self.command, *self.data]).hex(" ")
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -70,7 +62,7 @@ class Page(msgspec.Struct, frozen=True):
     alarms: tuple[Alarm, ...]
 
 
-Reading: TypeAlias = "Generator[Request, bytes, tuple[Alarm, ...]]"
+Reading: TypeAlias = "Exchange[tuple[Alarm, ...]]"
 
 
 def request_from(index: int) -> Request:

@@ -16,7 +16,7 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from contract.errors import BmcError
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dcmi_shim.ipmi_alarms import Alarm, Reading, Request
+    from dcmi_shim.ipmi_request import Exchange, Request
+
+T = TypeVar("T")
 
 SEND_COMMAND = 0x8028690D
 RECEIVE_MESSAGE_TRUNCATED = 0xC030690B
@@ -58,7 +60,7 @@ class NoDevice(Exception):
 
 
 class IpmiDevice:
-    """The device ``path``; it is opened anew for each reading."""
+    """The device ``path``; it is opened anew for each exchange."""
 
     def __init__(
         self, path: Path, deadline_seconds: float, monotonic: Callable[[], float] = time.monotonic
@@ -70,32 +72,34 @@ class IpmiDevice:
         self._since = 0.0
         self._is_busy = False
 
-    async def read(self, reading: Reading, limit_seconds: float) -> tuple[Alarm, ...]:
-        """Do a whole reading. Each command has the deadline, all together ``limit_seconds``.
+    async def read(self, exchange: Exchange[T], limit_seconds: float) -> T:
+        """Do a whole exchange. Each command has the deadline, all together ``limit_seconds``.
 
         Raises ``NoDevice``, and ``BmcError`` when it fails, or hangs now or still.
         """
         if self._is_busy:
             raise self._stuck()
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[tuple[Alarm, ...]] = loop.create_future()
+        done: asyncio.Future[T] = loop.create_future()
 
-        def tell(result: tuple[Alarm, ...] | Exception) -> None:
+        def tell(result: T | None, error: Exception | None) -> None:
             if done.done():
                 return
-            if isinstance(result, Exception):
-                done.set_exception(result)
+            if error is not None:
+                done.set_exception(error)
             else:
-                done.set_result(result)
+                done.set_result(cast("T", result))
 
         def work() -> None:
+            result: T | None = None
+            trouble: Exception | None = None
             try:
-                result: tuple[Alarm, ...] | Exception = self._read(reading, limit_seconds)
+                result = self._read(exchange, limit_seconds)
             except Exception as error:
-                result = error
+                trouble = error
             self._is_busy = False
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(tell, result)
+                loop.call_soon_threadsafe(tell, result, trouble)
 
         self._is_busy = True
         self._begin("the start of a thread")
@@ -122,8 +126,8 @@ class IpmiDevice:
         self._since = self._monotonic()
         self._doing = doing
 
-    def _read(self, reading: Reading, limit_seconds: float) -> tuple[Alarm, ...]:
-        """The reading, in the thread."""
+    def _read(self, exchange: Exchange[T], limit_seconds: float) -> T:
+        """The exchange, in the thread."""
         end = self._monotonic() + limit_seconds
         self._begin("open")
         try:
@@ -136,7 +140,7 @@ class IpmiDevice:
                 "read and write it"
             ) from None
         try:
-            request = next(reading)
+            request = next(exchange)
             number = 0
             while True:
                 number += 1
@@ -148,10 +152,9 @@ class IpmiDevice:
                     what = f"{self._doing} failed: {error.strerror}"
                     raise BmcError(f"{self._path}: {what} (request {request})") from None
                 try:
-                    request = reading.send(reply)
+                    request = exchange.send(reply)
                 except StopIteration as stop:
-                    found: tuple[Alarm, ...] = stop.value
-                    return found
+                    return cast("T", stop.value)
         finally:
             self._begin("close")
             with suppress(OSError):
@@ -187,7 +190,7 @@ class IpmiDevice:
             reply = _receive(device, number, request)
             self._begin("poll")
             if reply is not None:
-                return _checked(reply, request)
+                return checked(reply, request)
         raise BmcError(
             f"the BMC does not answer within {self._deadline_seconds:g} s (request {request})"
         )
@@ -213,7 +216,7 @@ def _receive(device: int, number: int, request: Request) -> bytes | None:
     return buffer.raw[:length]
 
 
-def _checked(reply: bytes, request: Request) -> bytes:
+def checked(reply: bytes, request: Request) -> bytes:
     """What is behind the completion code, if that is 0."""
     if not reply:
         raise BmcError(f"the BMC's reply has no byte (request {request})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from contract.errors import BmcError, ToolNonsense
 from dcmi_shim.tool import Tool, check_tool, tool_environment
@@ -13,8 +13,9 @@ from dcmi_shim.tool import Tool, check_tool, tool_environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dcmi_shim.ipmi_alarms import Alarm, Reading, Request
+    from dcmi_shim.ipmi_request import Exchange, Request
 
+T = TypeVar("T")
 NAME = "ipmitool"
 
 
@@ -23,7 +24,7 @@ class NoTool(Exception):
 
 
 class IpmiTool:
-    """``ipmitool`` on the ``PATH`` of ``environment``; it is looked for at each reading."""
+    """``ipmitool`` on the ``PATH`` of ``environment``; it is looked for at each exchange."""
 
     def __init__(
         self,
@@ -39,8 +40,8 @@ class IpmiTool:
         self._monotonic = monotonic
         self._tool = Tool(NAME)
 
-    async def read(self, reading: Reading, limit_seconds: float) -> tuple[Alarm, ...]:
-        """Do a whole reading. Each command has the deadline, all together ``limit_seconds``.
+    async def read(self, exchange: Exchange[T], limit_seconds: float) -> T:
+        """Do a whole exchange. Each command has the deadline, all together ``limit_seconds``.
 
         Raises ``NoTool``, ``ToolError`` when a run fails, and ``BmcError``.
         """
@@ -50,7 +51,7 @@ class IpmiTool:
         path = Path(found)
         check_tool(path, trust_driver=self._trust_driver)
         end = self._monotonic() + limit_seconds
-        request = next(reading)
+        request = next(exchange)
         while True:
             if self._monotonic() > end:
                 raise BmcError(f"{path}: the list takes more than {limit_seconds:g} s")
@@ -59,10 +60,9 @@ class IpmiTool:
                 path, arguments, self._environment, self._deadline_seconds
             )
             try:
-                request = reading.send(parse_raw(output.stdout))
+                request = exchange.send(parse_raw(output.stdout))
             except StopIteration as stop:
-                alarms: tuple[Alarm, ...] = stop.value
-                return alarms
+                return cast("T", stop.value)
 
 
 def raw_arguments(request: Request) -> list[str]:

@@ -1,4 +1,4 @@
-"""Keeps one good driver child alive (``design.md`` section 3).
+"""Keeps one good driver child alive (docs/decisions/001).
 
 A child that hangs goes on delivering events until a moment after its successor has subscribed;
 only then it is killed. A child that died is replaced, within a restart budget. Without a

@@ -25,7 +25,7 @@ MAX_EVENTS_PER_REPLY = 60
 _MAX_ALARMS = 1024
 _MAX_REPLIES = 32
 _REPLY_BYTES = 1024
-_TEXT_BYTES = 63
+TEXT_BYTES = 63
 _MAX_DELAY_MS = 3_600_000
 _UNCHANGED = -1
 _COMPLETION_CODE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{2})")
@@ -127,8 +127,8 @@ class EmulatedBmc:
     def label(self, serial: str | None = None, manufacturer: str | None = None) -> None:
         """Serial number and manufacturer of the server."""
         for name, text in (("serial", serial), ("manufacturer", manufacturer)):
-            if text is not None and not (text.isascii() and len(text) <= _TEXT_BYTES):
-                raise _wrong(name, f"{text!r} is not ASCII text of at most {_TEXT_BYTES} bytes")
+            if text is not None and not (text.isascii() and len(text) <= TEXT_BYTES):
+                raise _wrong(name, f"{text!r} is not ASCII text of at most {TEXT_BYTES} bytes")
         texts = (None if text is None else text.encode() for text in (serial, manufacturer))
         self._call("label", *texts)
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from contract.bmc import parse_device_type
 from dcmi_shim.emulator.bmc import (
     MAX_EVENTS_PER_REPLY,
+    TEXT_BYTES,
     BmcAlarm,
     Where,
     parse_completion_code,
@@ -41,6 +42,7 @@ def _completion_code(text: str) -> str:
     return text
 
 
+Text = Annotated[str, Field(max_length=TEXT_BYTES, pattern=r"^[ -~]*$")]
 Index = Annotated[int, Field(ge=0, le=255)]
 Device = Annotated[str, AfterValidator(_device)]
 
@@ -100,6 +102,14 @@ class BmcReply(Step):
     reply: Annotated[str, AfterValidator(_reply)]
 
 
+class BmcLabel(Step):
+    """The server has another serial number or manufacturer; what is not given stays."""
+
+    do: Literal["bmc_label"]
+    serial: Text | None = None
+    manufacturer: Text | None = None
+
+
 class BmcPlain(Step):
     """No alarm any more, no BMC, a BMC again, everything normal."""
 
@@ -107,7 +117,7 @@ class BmcPlain(Step):
 
 
 BmcStep: TypeAlias = (
-    BmcOccur | BmcRecover | BmcHang | BmcSlow | BmcFail | BmcPage | BmcReply | BmcPlain
+    BmcOccur | BmcRecover | BmcHang | BmcSlow | BmcFail | BmcPage | BmcReply | BmcLabel | BmcPlain
 )
 
 
@@ -129,6 +139,8 @@ def apply_to_bmc(step: BmcStep, bmc: EmulatedBmc) -> None:
             bmc.page(step.alarms)
         case BmcReply():
             bmc.replies([(step.request, parse_reply(step.reply))])
+        case BmcLabel():
+            bmc.label(step.serial, step.manufacturer)
         case BmcPlain(do="bmc_clear"):
             bmc.clear()
         case BmcPlain(do="bmc_ok"):

@@ -68,6 +68,7 @@ def test_a_library_that_can_less(
     ]
 
 
+@pytest.mark.alone
 def test_the_first_document_does_not_wait_for_what_is_blind(
     folder: Folder, make_agent: MakeAgent
 ) -> None:
@@ -97,6 +98,7 @@ def test_the_first_document_does_not_wait_for_what_is_blind(
     assert "Ascend910-5" not in shown.free | shown.unhealthy, "it hangs still"
 
 
+@pytest.mark.alone
 def test_a_subscription_that_never_returns(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
     agent.hardware.tell("hang", "dcmi_subscribe_fault_event")

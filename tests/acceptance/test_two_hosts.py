@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FAULT = "80E01801"
 NODE = "node-1"
-INTERVAL_SECONDS = 0.5
+INTERVAL_SECONDS = 1.0
 CHIPS = {"host-1": 4, "host-2": 5}
 """The faulty chip of each host, by which the document tells who wrote it."""
 

@@ -294,6 +294,10 @@ request = "94@0"
 reply = "00 DB"
 [[steps]]
 at_ms = 0
+do = "bmc_label"
+serial = "2102313LNR10P5000012"
+[[steps]]
+at_ms = 0
 do = "bmc_absent"
 """
 
@@ -317,6 +321,7 @@ def test_a_scenario(a2: Server) -> None:
     )
     play(parse_scenario(ends, "ends"), a2.emulator)
     assert printed(a2, events(0)) == " db 07 00 00 00 00 00\n"
+    assert bytes.fromhex(printed(a2, "raw 0x30 0x90 5 0 3 4 0 0xff"))[1:] == b"2102313LNR10P5000012"
 
 
 @pytest.mark.parametrize(
@@ -329,6 +334,7 @@ def test_a_scenario(a2: Server) -> None:
         ('do = "bmc_hang"\nwhere = "here"', "steps[0].where"),
         ('do = "bmc_reply"\nrequest = "1@1"\nreply = "0"', "steps[0].request"),
         ('do = "bmc_page"\nalarms = 61', "steps[0].alarms"),
+        ('do = "bmc_label"\nserial = "é"', "steps[0].serial"),
     ],
 )
 def test_steps_that_are_wrong(step: str, where: str) -> None:

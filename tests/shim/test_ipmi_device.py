@@ -185,7 +185,7 @@ def test_a_call_that_hangs_in_the_kernel(
     for _ in range(3):
         said, seconds = reader.read()
         assert f"{call} has not returned for" in said
-        assert seconds < 0.1
+        assert seconds < 0.4
         assert reader.threads == 1
     hardware.bmc.ok()
     deadline = time.monotonic() + 5

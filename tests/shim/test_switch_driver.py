@@ -124,7 +124,7 @@ async def test_a_hanging_list_costs_no_event_and_ends(
         began = time.monotonic()
         with pytest.raises(DriverCallStuck):
             await state.driver.faults()
-        assert time.monotonic() - began < 0.1
+        assert time.monotonic() - began < 0.4, "it is left out, its deadline is 0.5 s"
         await state.until(lambda: "was replaced" in state.gaps)
         await asyncio.sleep(0.3)
         switch.take_back("events")
@@ -318,7 +318,7 @@ async def test_the_end_leaves_no_process(small_driver: Callable[[str], SmallDriv
         state.driver.close()
         with pytest.raises(DriverGone):
             await call
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < 0.4
     async with asyncio.timeout(3):
         while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

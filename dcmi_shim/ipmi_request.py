@@ -1,0 +1,28 @@
+"""An IPMI command, and what several of them make together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """An IPMI command: network function, command and data."""
+
+    network_function: int
+    command: int
+    data: bytes
+
+    def __str__(self) -> str:
+        return bytes([self.network_function, self.command, *self.data]).hex(" ")
+
+
+Exchange: TypeAlias = Generator[Request, bytes, T]
+"""Yields requests, is sent the replies without their completion code, and returns what they say.
+
+Raises ``BmcError`` for replies that cannot be used.
+"""

@@ -1,0 +1,146 @@
+"""A whole agent and a BMC that is not the emulator's, through the kernel's device and ipmitool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance.bmc import Bmc, compile_device
+from tests.acceptance.daemons import wait
+from tests.acceptance.noded import RecordedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.acceptance.conftest import MakeAgent
+    from tests.acceptance.daemons import Agent
+    from tests.acceptance.noded import Way
+    from tests.acceptance.places import Folder
+
+FAN: list[Any] = ["06000025", 4, 1, 2]
+SYSTEM: list[Any] = ["2C000031", 44, 0, 2]
+SPEED = 10.0
+"""The BMC is asked every 0.1 s and has 1 s for each answer."""
+GOOD_AGAIN: dict[str, Any] = {"do": "bmc", "raw_replies": []}
+
+
+@pytest.fixture(scope="session")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What stands in the kernel's place."""
+    return compile_device(tmp_path_factory.mktemp("device"))
+
+
+class Server:
+    """An agent that is not started, and its BMC."""
+
+    def __init__(self, agent: Agent, bmc: Bmc, device: Path, way: Way) -> None:
+        self.bmc = bmc
+        self.agent = agent
+        self._way = RecordedServer(agent, bmc, device, way)
+        self._way.prepare("ours", SPEED)
+
+    def start(self, *alarms: list[Any]) -> None:
+        """Start the agent with these alarms, and wait until it asks."""
+        self.bmc.do({"do": "bmc", "alarms": list(alarms)})
+        self._way.start({})
+
+    def parts(self) -> set[str] | None:
+        """The faulty parts that are shown; ``None`` without a document."""
+        shown = self.agent.place.node_info("node-1")
+        return None if shown is None else set(shown.levels)
+
+    def shows(self, *parts: str) -> None:
+        """Wait until these are shown, or that nothing is."""
+        expected = set(parts) or None
+        wait(lambda: self.parts() == expected, f"{expected} is shown", 15)
+
+    def blind(self) -> list[str]:
+        """Why the BMC is blind."""
+        found = self.agent.status()["blind"]
+        return [one["reason"] for one in found if one["source"] == "bmc"]
+
+
+@pytest.fixture(params=["device", "tool"])
+def server(
+    make_agent: MakeAgent, folder: Folder, device: Path, request: pytest.FixtureRequest
+) -> Iterator[Server]:
+    with Bmc() as bmc:
+        yield Server(make_agent(folder), bmc, device, request.param)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *("", "c1", "00 db 07", "00 db 07 00 01 00 01 00"),
+        "00 db 07 00 01 00 01 00 31 00 00 2c 00 f1 53 65 02 2c 00 00 00 00",
+        "00 01 00 01 00 31 00 00 2c 00 f1 53 65 02 2c 00 00 00 00 00",
+        "00 db 07 00 00 00 01 00",
+    ],
+    ids=["empty", "refused", "short", "too-few", "odd", "shifted", "lying"],
+)
+def test_a_bad_reply_changes_nothing(server: Server, reply: str) -> None:
+    server.start(SYSTEM)
+    server.shows("System 0")
+    server.bmc.do({"do": "bmc", "raw_replies": [{"for": "94@*", "reply": reply}]})
+    wait(lambda: server.blind() != [], "the BMC is blind", 15)
+    assert server.parts() == {"System 0"}
+    server.bmc.do(GOOD_AGAIN | {"alarms": []})
+    server.shows()
+    assert server.blind() == []
+
+
+def test_a_bmc_that_hangs_and_comes_back(server: Server) -> None:
+    server.start(SYSTEM)
+    server.shows("System 0")
+    server.bmc.do({"do": "bmc-hang", "on": True})
+    server.bmc.do({"do": "bmc", "alarms": [FAN]})
+    wait(lambda: server.blind() != [], "the BMC is blind", 15)
+    assert server.parts() == {"System 0"}
+    server.bmc.do({"do": "bmc-hang", "on": False})
+    server.shows("Fan 1")
+    assert server.blind() == []
+
+
+def test_a_bmc_that_hangs_at_the_start_holds_nothing_up(server: Server) -> None:
+    server.bmc.do({"do": "bmc-hang", "on": True})
+    server.start(FAN)
+    assert server.blind() != []
+    status, seconds = server.agent.stop()
+    assert status == 0
+    assert seconds < 8
+    server.start(FAN)
+    server.bmc.do({"do": "bmc-hang", "on": False})
+    server.shows("Fan 1")
+
+
+def test_a_bmc_that_is_not_there_and_comes_later(server: Server) -> None:
+    server.bmc.do({"do": "bmc", "present": False})
+    server.start(FAN)
+    assert server.blind() != []
+    assert server.parts() is None
+    server.bmc.do({"do": "bmc", "present": True})
+    server.shows("Fan 1")
+    server.bmc.do({"do": "bmc", "present": False})
+    wait(lambda: server.blind() != [], "the BMC is blind", 15)
+    assert server.parts() == {"Fan 1"}
+
+
+def test_a_list_that_changes_between_two_pages(server: Server) -> None:
+    alarms = [["06000025", 4, index, 2] for index in range(25)]
+    server.start(*alarms)
+    server.shows(*(f"Fan {index}" for index in range(25)))
+    for number in range(5):
+        alarms = [*alarms[1:], ["06000025", 4, 100 + number, 2]]
+        server.bmc.between_pages = alarms
+        expected = {f"Fan {alarm[2]}" for alarm in alarms}
+        seen: list[int] = []
+
+        def arrives(expected: set[str] = expected, seen: list[int] = seen) -> bool:
+            shown = server.parts() or set()
+            seen.append(len(shown))
+            return shown == expected
+
+        wait(arrives, "the new list is shown", 15)
+        assert set(seen) == {len(alarms)}, "never one too few"
