@@ -15,6 +15,7 @@ import msgspec
 
 from contract.codes import is_network, parse_code
 from contract.errors import ConfigurationError, Problem
+from contract.host_codes import HOST_CODES
 from contract.levels import ChipLevel, NodeLevel, Severity, SwitchLevel, most_serious
 from contract.policies import (
     DurationPolicy,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 T = TypeVar("T")
-L = TypeVar("L", SwitchLevel, NodeLevel)
+L = TypeVar("L", SwitchLevel, NodeLevel, ChipLevel)
 
 
 class CodeFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +77,15 @@ _SWITCH_TABLES = {
     "NotHandleFault": SwitchLevel.NOT_HANDLE,
 }
 _NODE_TABLES = {level.value: level for level in NodeLevel}
+_PUBLIC_TABLES = {
+    level.value: level
+    for level in (
+        ChipLevel.SEPARATE_NPU,
+        ChipLevel.PRE_SEPARATE_NPU,
+        ChipLevel.SUB_HEALTH_FAULT,
+        ChipLevel.NOT_HANDLE_FAULT,
+    )
+}
 _UNKNOWN_IS_HARMLESS = frozenset({Severity.SUGGESTION, Severity.MINOR})
 
 
@@ -88,6 +98,7 @@ class Catalogue:
     facts: Mapping[str, CodeFacts]
     switch_levels: Mapping[str, SwitchLevel]
     node_levels: Mapping[str, NodeLevel]
+    public_levels: Mapping[str, ChipLevel] = field(default_factory=dict)
     durations: Mapping[str, DurationPolicy] = field(default_factory=dict)
     frequencies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
 
@@ -125,8 +136,19 @@ class Catalogue:
         return _by_table(self.switch_levels.get(code), code, "switches")
 
     def judge_node(self, code: str) -> Verdict:
-        """The level of a code of the BMC; empty for one in no table (``spec/noded.md`` 3.4)."""
-        return _by_table(self.node_levels.get(code), code, "the server")
+        """The level of a code of the BMC; empty for one in no table (``spec/noded.md`` 3.4).
+
+        A code of a host check that no table names is not to be handled.
+        """
+        level = self.node_levels.get(code)
+        if level is None and code in HOST_CODES:
+            what = f"{code} ({HOST_CODES[code].name}) is in no level table of the server"
+            return Verdict(NodeLevel.NOT_HANDLE_FAULT, what)
+        return _by_table(level, code, "the server")
+
+    def judge_public(self, code: str) -> Verdict:
+        """The level of a public fault; empty for one in no table (``spec/clusterd.md`` 4.5)."""
+        return _by_table(self.public_levels.get(code), code, "public faults")
 
     def severity_of(self, code: str) -> Severity | None:
         """The severity with which the driver raises ``code``; ``None`` for an unknown code."""
@@ -138,7 +160,7 @@ class Catalogue:
         return facts.name_en or None if facts is not None else None
 
 
-def _by_table(level: SwitchLevel | NodeLevel | None, code: str, of: str) -> Verdict:
+def _by_table(level: SwitchLevel | NodeLevel | ChipLevel | None, code: str, of: str) -> Verdict:
     if level is None:
         return Verdict("", f"{code} is in no level table of {of}: it is only shown")
     return Verdict(level, f"{code} is {level} in the level table of {of}")
@@ -171,10 +193,13 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
         severities[code] = words[facts.severity]
     switch_levels = _levels_of(levels.switch, _SWITCH_TABLES, "switch", problems)
     node_levels = _levels_of(levels.node, _NODE_TABLES, "node", problems)
+    public_levels = _levels_of(levels.public, _PUBLIC_TABLES, "public", problems)
     if problems:
         raise ConfigurationError(source, problems)
     chip_levels = {code: most_serious(named) for code, named in by_code.items()}
-    return Catalogue(chip_levels, severities, table.codes, switch_levels, node_levels)
+    return Catalogue(
+        chip_levels, severities, table.codes, switch_levels, node_levels, public_levels
+    )
 
 
 def _levels_of(

@@ -12,14 +12,24 @@ import json
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_origin
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from contract.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Self
 
     from pydantic_core import ErrorDetails
 
@@ -42,8 +52,11 @@ def _listen(text: str) -> str:
 
 
 def _store(text: str) -> str:
-    if text != "kubernetes:" and not text.startswith("directory:"):
-        raise ValueError("is no store address; use kubernetes: or directory:PATH")
+    if text != "kubernetes:" and not text.startswith(("directory:", "mqtt://", "mqtts://")):
+        raise ValueError(
+            "is no store address; use kubernetes:, directory:PATH, mqtt://HOST:PORT or "
+            "mqtts://HOST:PORT"
+        )
     return text
 
 
@@ -51,7 +64,35 @@ ListenAddress: TypeAlias = Annotated[str, AfterValidator(_listen)]
 """Where a daemon serves its pages: ``HOST:PORT``."""
 
 StoreAddress: TypeAlias = Annotated[str, AfterValidator(_store)]
-"""Where documents live (design section 10)."""
+"""Where documents live."""
+
+
+class Mqtt(Section):
+    """How an MQTT broker is spoken to, for stores ``mqtt://`` and ``mqtts://``.
+
+    Files are PEM. Without ``ca_file`` an ``mqtts://`` broker is judged by the system's authorities.
+    """
+
+    protocol: Literal["5", "3.1.1"] = "5"
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    keepalive_seconds: int = Field(default=10, ge=1, le=300)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        problems = []
+        if (self.certificate_file is None) != (self.key_file is None):
+            missing = "key_file" if self.key_file is None else "certificate_file"
+            problems.append(f"{missing} is missing: a certificate and its key belong together")
+        if self.password_file is not None and self.user is None:
+            problems.append("user is missing: a password_file needs one")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
 
 M = TypeVar("M", bound=Section)
 

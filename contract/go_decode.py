@@ -53,18 +53,23 @@ def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
         return fast
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         pass  # not necessarily wrong: the careful reader decides
-    try:
-        tree = parse(text)
-    except RecursionError:
-        raise DocumentError(document, where, "is nested too deeply") from None
-    except ValueError as error:
-        why = _BYTE_ORDER_MARK if text.startswith("\ufeff") else str(error)
-        raise DocumentError(document, where, f"is not JSON: {why}") from None
+    tree = parsed(text, document, where)
     try:
         value: T = _reader(shape)(tree, where)
     except _WrongTypeError as error:
         raise DocumentError(document, error.where, error.what) from None
     return value
+
+
+def parsed(text: str, document: str, where: str = "$") -> Any:
+    """``text`` as ``parse`` gives it. Raises ``DocumentError`` for what is no JSON."""
+    try:
+        return parse(text)
+    except RecursionError:
+        raise DocumentError(document, where, "is nested too deeply") from None
+    except ValueError as error:
+        why = _BYTE_ORDER_MARK if text.startswith("\ufeff") else str(error)
+        raise DocumentError(document, where, f"is not JSON: {why}") from None
 
 
 @cache
@@ -94,11 +99,12 @@ parse = json.JSONDecoder(
 class _WrongTypeError(Exception):
     def __init__(self, where: str, expected: str, found: Any) -> None:
         self.where = where
-        self.what = f"must be {expected}, is {_describe(found)}"
+        self.what = f"must be {expected}, is {describe(found)}"
         super().__init__(self.what)
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
+    """What a value of ``parse`` is, for people."""
     match value:
         case _Number():
             return f"the number {str(value)[:40]}"

@@ -9,11 +9,20 @@ DEVICE_INFO_PREFIX = "mindx-dl-deviceinfo-"
 NODE_INFO_NAMESPACE = "mindx-dl"
 NODE_INFO_PREFIX = "mindx-dl-nodeinfo-"
 SWITCH_INFO_PREFIX = "mindx-dl-switchinfo-"
+PUBLIC_FAULT_NAMESPACE = "mindx-dl"
+PUBLIC_FAULT_PREFIXES = {
+    "dpcStorage": "npu-vigil-dpc-fault-",
+    "dtfsStorage": "npu-vigil-dtfs-fault-",
+}
+"""By resource: a message has one, and a document one message (``spec/clusterd.md`` 4.1, 4.2)."""
+PUBLIC_FAULT_LABEL = ("mc-consumer-publicfault", "true")
 HEARTBEAT_NAMESPACE = "mindx-dl"
 HEARTBEAT_PREFIX = "npu-vigil-"
 HEARTBEAT_ANNOTATION = "noded/heartbeat"
 """On the Node: the heartbeat of old releases, Unix seconds (``spec/noded.md`` 7.2)."""
 INTERVAL_ANNOTATION = "noded/heartbeat-interval"
+HEARTBEAT_LABEL = ("nodeDEnable", "on")
+"""On a Node whose heartbeat readers of old releases are to judge."""
 REPORT_LABEL = ("mx-consumer-cim", "true")
 
 CLUSTER_NAMESPACE = "mindx-dl"
@@ -52,6 +61,11 @@ def device_info_name(node: str) -> str:
 def node_info_name(node: str) -> str:
     """Name of the node-info ConfigMap of ``node``."""
     return NODE_INFO_PREFIX + node
+
+
+def public_fault_name(node: str, resource: str) -> str:
+    """Name of the document with which ``node`` tells of public faults of ``resource``."""
+    return PUBLIC_FAULT_PREFIXES[resource] + node
 
 
 def switch_info_name(node: str) -> str:

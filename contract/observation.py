@@ -57,6 +57,14 @@ def host_subject(device_type: str, device_id: int) -> Subject:
     return Subject("host", device_id, device_type)
 
 
+def storage_subject(name: str) -> Subject:
+    """The subject of a shared storage client of this node: ``DPC`` or ``DTFS``.
+
+    Its faults are public ones (``spec/noded.md`` 4.3, 4.4) and in no document about the host.
+    """
+    return Subject("storage", 0, name)
+
+
 class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=True):
     """One thing that a collector saw.
 

@@ -19,7 +19,9 @@ def shipped_texts() -> dict[str, str]:
     chip = {f"{name}Codes": codes for name, codes in levels.chip.items()}
     switch = {f"{name}Codes": codes for name, codes in levels.switch.items()}
     rules = {"FaultFrequency": policies.frequency, "FaultDuration": policies.duration}
-    texts = (json.dumps(chip), msgspec.json.encode(rules).decode(), json.dumps(switch))
+    node = {"FaultTypeCode": {f"{name}Codes": codes for name, codes in levels.node.items()}}
+    rules_text = msgspec.json.encode(rules).decode()
+    texts = (json.dumps(chip), rules_text, json.dumps(switch), json.dumps(node))
     return dict(zip(DOCUMENTS, texts, strict=True))
 
 

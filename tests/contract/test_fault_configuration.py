@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 
@@ -10,20 +11,24 @@ import pytest
 from contract.catalogue import shipped
 from contract.errors import ConfigurationError
 from contract.fault_configuration import (
+    CHIP_CONFIG_MAP,
     DOCUMENTS,
+    NODE_CONFIG_MAP,
     FaultTexts,
     InForce,
     Judged,
     Place,
     catalogue_of,
+    judge,
     judge_texts,
 )
 from tests.fault_texts import recorded_texts, shipped_texts
 
-CODES, RULES, SWITCHES = DOCUMENTS
+CODES, RULES, SWITCHES, NODE_CODES = DOCUMENTS
 KNOWN = "80E21007"
 NEW = json.dumps({"SeparateNPUCodes": [KNOWN, "81078603"], "NotHandleFaultCodes": ["1"]})
 OTHER = json.dumps({"SubHealthFaultCodes": [KNOWN], "NotHandleFaultCodes": ["1"]})
+NODE = '{"FaultTypeCode":{"SeparateFaultCodes":["7F0000A1"]}}'
 BAD = '{"SeparateNPUCodes": [80E21007]}'
 
 
@@ -65,7 +70,7 @@ def test_what_cannot_be_decoded_changes_nothing(bad: str) -> None:
 
 
 def test_what_cannot_be_decoded_at_the_very_start() -> None:
-    judged = judge_texts({CODES: BAD, RULES: "x", SWITCHES: "[]"}, {}, InForce())
+    judged = judge_texts({CODES: BAD, RULES: "x", SWITCHES: "[]", NODE_CODES: "{}"}, {}, InForce())
     assert judged.in_force == InForce()
     assert judged.catalogue == shipped()
     assert judged.kept == set(DOCUMENTS)
@@ -110,6 +115,59 @@ def test_keys_that_nobody_knows() -> None:
     assert [problem.document for problem in judged.problems] == ["faultcode.json"]
 
 
+def test_the_config_map_of_the_server() -> None:
+    """Of two ConfigMaps each has its own documents, and may be there or not."""
+    judged = judge({NODE_CONFIG_MAP: {NODE_CODES: NODE}}, {CODES: NEW}, InForce())
+    assert judged.catalogue.node_levels == {"7F0000A1": "SeparateFault"}
+    assert (level(judged), judged.problems, judged.kept) == ("SeparateNPU", (), frozenset())
+    assert state(judged, NODE_CODES) == ("configmap", False)
+    unknown = judge({CHIP_CONFIG_MAP: None}, {}, judged.in_force)
+    assert state(unknown, NODE_CODES) == ("configmap", True)
+    assert (unknown.catalogue.node_levels, state(unknown)) == (
+        judged.catalogue.node_levels,
+        ("shipped", False),
+    )
+    gone = judge({NODE_CONFIG_MAP: None}, {NODE_CODES: '{"FaultTypeCode":{}}'}, judged.in_force)
+    assert (dict(gone.catalogue.node_levels), state(gone, NODE_CODES)) == ({}, ("file", False))
+    gone = judge({NODE_CONFIG_MAP: None}, {}, judged.in_force)
+    assert gone.catalogue == shipped()
+
+
+def test_a_config_map_of_the_server_without_its_document() -> None:
+    """It is as wrong as one that cannot be decoded; that of the chips may lack some of its own."""
+    before = judge_texts({NODE_CODES: NODE}, {}, InForce()).in_force
+    other = {"other.json": NODE}
+    judged = judge({NODE_CONFIG_MAP: other}, {NODE_CODES: '{"FaultTypeCode":{}}'}, before)
+    assert judged.in_force == before
+    assert judged.kept == {NODE_CODES}
+    assert [(one.document, one.problem.where) for one in judged.problems] == [
+        (NODE_CODES, "(key)"),
+        ("other.json", "$"),
+    ]
+    assert {one.config_map for one in judged.problems} == {NODE_CONFIG_MAP}
+    assert judge({NODE_CONFIG_MAP: other}, {}, InForce()).catalogue == shipped()
+
+
+def test_documents_in_the_wrong_config_map_have_no_effect() -> None:
+    given = {CHIP_CONFIG_MAP: {NODE_CODES: NODE}, NODE_CONFIG_MAP: {CODES: NEW, NODE_CODES: NODE}}
+    judged = judge(given, {}, InForce())
+    assert level(judged) == "NotHandleFault"
+    assert {(one.document, one.config_map) for one in judged.problems} == {
+        (NODE_CODES, CHIP_CONFIG_MAP),
+        (CODES, NODE_CONFIG_MAP),
+    }
+    assert judge({CHIP_CONFIG_MAP: given[CHIP_CONFIG_MAP]}, {}, InForce()).in_force == InForce()
+
+
+def test_everything_that_is_wrong_with_the_codes_of_the_server() -> None:
+    before = judge_texts({NODE_CODES: NODE}, {}, InForce()).in_force
+    bad = '{"FaultTypeCode":{"SeparateFaultCodes":["1","2"],"NotHandleFaultCodes":{}}}'
+    judged = judge_texts({NODE_CODES: bad}, {}, before)
+    assert judged.catalogue.node_levels == {"7F0000A1": "SeparateFault"}
+    assert len(judged.problems) == 3
+    assert all(one.problem.what.endswith("was in force before stays") for one in judged.problems)
+
+
 def test_texts_that_are_no_unicode_are_kept_as_go_would_read_them() -> None:
     judged = judge_texts({CODES: '{"SeparateNPUCodes":["80E21007"],"\ud800":1}'}, {}, InForce())
     assert judged.in_force.texts.digest
@@ -130,6 +188,14 @@ def test_the_digest_names_a_configuration() -> None:
     }
     assert len(digests) == 4
     assert FaultTexts(fault_code=NEW).digest == FaultTexts(fault_code=str(NEW)).digest
+
+
+def test_what_journals_of_older_releases_call_a_configuration() -> None:
+    """Those knew no document about the server's parts."""
+    old = FaultTexts(fault_code="{}", customization="{}", switch_fault_code="{}")
+    assert old.digest == "8f52214cb40873e24f269ef8a0ccf870e8943e363da1927e0139ae35bb986712"
+    assert FaultTexts().digest == hashlib.sha256(b"{}").hexdigest()
+    assert FaultTexts(node=NODE).digest != FaultTexts().digest
 
 
 def test_the_texts_of_the_recordings() -> None:

@@ -18,8 +18,24 @@ from collectors.bmc import BmcBeliefs
 from contract import go_json
 from contract.catalogue import shipped
 from contract.errors import DocumentError
+from contract.host_codes import (
+    FILE_SYSTEM,
+    HOST_MEMORY,
+    KERNEL,
+    KERNEL_LOG,
+    OOM_KILL,
+    READ_ONLY,
+    SOFT_LOCKUP,
+)
 from contract.levels import NodeLevel
-from contract.node_info import FaultDevice, decode_node_info, encode_node_info
+from contract.node_info import (
+    FaultDevice,
+    NodeBeat,
+    decode_node_info,
+    encode_beating_node_info,
+    encode_node_beat,
+    encode_node_info,
+)
 from contract.observation import (
     NODE,
     Assertion,
@@ -99,7 +115,10 @@ def tree(text: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name, row in EXAMPLES.items() if row["replies"]])
+READINGS = ("E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9", "E10", "E11", "E12")
+
+
+@pytest.mark.parametrize("name", READINGS)
 def test_example_of_a_reading(name: str) -> None:
     example = EXAMPLES[name]
     made = published(of_replies(example["replies"], CUSTOM if name == "E11" else shipped()))
@@ -187,6 +206,109 @@ def test_a_blind_bmc_keeps_what_is_known_and_deletes_nothing() -> None:
     assert published(after(recovered, [blind(T + 1), answered(T + 2)])) is None
 
 
+def lockup(assertion: Assertion = Assertion.OCCUR) -> Observation:
+    return Observation(KERNEL_LOG, host_subject(KERNEL, 0), SOFT_LOCKUP, assertion, T)
+
+
+def codes(state: State, made: NodeInfoDocument) -> list[str] | None:
+    """What is to be published; empty: no document; ``None``: what is there stays."""
+    wanted = made.wanted()
+    if wanted is None or wanted.stamped is None:
+        return None if wanted is None else []
+    record = decode_node_info("mine", wanted.stamped(STAMP).data)
+    return [code for part in record.faults for code in part.fault_code or ()]
+
+
+def test_host_checks_come_and_go_though_the_bmc_never_answered() -> None:
+    state = healthy()
+    made = NodeInfoDocument("node-1", lambda: state)
+    made.found(None)
+    state = after(state, [blind()])
+    assert codes(state, made) is None
+    state = after(state, [lockup()])
+    assert codes(state, made) == [SOFT_LOCKUP]
+    wanted = made.wanted()
+    assert wanted is not None
+    assert wanted.refresh_seconds == 1800, "nothing in it is the BMC's"
+    state = after(state, [lockup(Assertion.RECOVER)])
+    assert codes(state, made) == []
+
+
+@pytest.mark.parametrize("remembers", [False, True], ids=["late", "in time"])
+def test_what_a_bmc_left_stays_until_it_answers(remembers: bool) -> None:
+    stored = published(after(healthy(), [answered(), alarm(), lockup()]))
+    state = healthy()
+    made = NodeInfoDocument("node-1", lambda: state)
+    made.found(stored)
+    if remembers:
+        state = after(state, made.take_over(stored))
+        assert state.of(host_subject(KERNEL, 0)).faults[SOFT_LOCKUP].source == KERNEL_LOG
+        assert state.of(FAN).faults["06000025"].source == "bmc"
+    else:
+        state = after(state, [lockup()])
+    assert codes(state, made) == ["06000025", SOFT_LOCKUP]
+    state = after(state, [lockup(Assertion.RECOVER)])
+    assert codes(state, made) == ["06000025"]
+    wanted = made.wanted()
+    assert wanted is not None
+    assert wanted.refresh_seconds == math.inf
+    gone = [alarm(assertion=Assertion.ABSENT)] if remembers else []
+    state = after(state, [answered(), *gone])
+    assert codes(state, made) == []
+
+
+def test_a_host_check_does_not_delete_what_a_blind_bmc_left() -> None:
+    state = after(healthy(), [answered(), alarm(), lockup(), blind()])
+    made = NodeInfoDocument("node-1", lambda: state)
+    state = after(state, [lockup(Assertion.RECOVER)])
+    assert codes(state, made) == ["06000025"]
+
+
+def test_a_host_check_ends_while_the_bmc_is_blind() -> None:
+    state = after(healthy(), [answered(), lockup(), blind()])
+    made = NodeInfoDocument("node-1", lambda: state)
+    assert codes(state, made) == [SOFT_LOCKUP]
+    state = after(state, [lockup(Assertion.RECOVER)])
+    assert codes(state, made) == []
+
+
+def test_a_part_without_codes_is_nobodys() -> None:
+    part = FaultDevice("Fan", 3, [], "")
+    stored = Document("ns", "name", encode_node_info([part], "Healthy", "2026-01-01T00:00:00Z"))
+    made = document(healthy())
+    made.found(stored)
+    assert made.wanted() is None, "the BMC has not answered"
+
+
+def test_what_was_told_once_is_not_remembered() -> None:
+    kill = Observation(KERNEL_LOG, host_subject(HOST_MEMORY, 0), OOM_KILL, Assertion.ONCE, T)
+    stored = published(after(healthy(), [answered(), kill]))
+    assert stored is not None
+    made = document(healthy())
+    made.found(stored)
+    assert made.take_over(stored) == ()
+    assert codes(healthy(), made) == [], "nobody else could have left anything"
+
+
+@pytest.mark.parametrize(
+    ("level", "status"),
+    [
+        (None, "Healthy"),
+        (NodeLevel.PRE_SEPARATE_FAULT, "PreSeparate"),
+        (NodeLevel.SEPARATE_FAULT, "UnHealthy"),
+    ],
+)
+def test_the_level_of_a_host_check_is_the_operators(level: NodeLevel | None, status: str) -> None:
+    tables = shipped() if level is None else replace(shipped(), node_levels={SOFT_LOCKUP: level})
+    state, _ = step(healthy(), [answered(), lockup()], T, tables)
+    made = published(state)
+    assert made is not None
+    record = decode_node_info("mine", made.data)
+    (part,) = record.faults
+    assert (record.status, part.device_type, part.device_id) == (status, "Kernel", 0)
+    assert part.fault_level == (level or NodeLevel.NOT_HANDLE_FAULT)
+
+
 def test_codes_are_in_order_of_first_sight_and_unknown_ones_in_no_document() -> None:
     codes = ["06000025", "0100000D", "7F0000A1", "01000017"]
     state = after(healthy(), [answered(), *map(alarm, codes)])
@@ -226,3 +348,30 @@ def test_a_document_that_makes_no_sense_is_no_memory(text: str) -> None:
     with pytest.raises(DocumentError):
         document(healthy()).verify(broken)
     assert document(healthy()).take_over(None) == ()
+
+
+@pytest.mark.parametrize("has_parts", [False, True])
+def test_a_heartbeat_that_nobody_sends_any_more_goes_without_the_bmc(has_parts: bool) -> None:
+    """``cm-v5`` or ``cm-v6rc`` was taken back, on a server whose BMC never answers."""
+    beat = NodeBeat(STAMP, 5)
+    data = encode_node_beat(beat)
+    if has_parts:
+        fan = FaultDevice("Fan", 3, ["06000025"], "PreSeparateFault")
+        data = encode_beating_node_info([fan], "PreSeparate", beat)
+    state = after(healthy(), [blind()])
+    made = document(state)
+    made.found(Document("ns", "name", data))
+    assert codes(state, made) == (["06000025"] if has_parts else [])
+
+
+def test_a_code_of_a_host_check_on_a_part_of_somebody_else_is_not_taken_over() -> None:
+    """The check would never take it back: it does not know of it."""
+    parts = [FaultDevice("Fan", 3, [SOFT_LOCKUP, "06000025"], "PreSeparateFault")]
+    parts += [FaultDevice(KERNEL, 1, [SOFT_LOCKUP], "NotHandleFault")]
+    parts += [FaultDevice(FILE_SYSTEM, 2049, [READ_ONLY], "NotHandleFault")]
+    data = encode_node_info(parts, "PreSeparate", "2026-01-01T00:00:00Z")
+    taken = document(healthy()).take_over(Document("ns", "name", data))
+    assert [(str(one.subject), one.code) for one in taken if isinstance(one, Observation)] == [
+        (str(FAN), "06000025"),
+        (str(host_subject(FILE_SYSTEM, 2049)), READ_ONLY),
+    ]
