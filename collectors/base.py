@@ -24,6 +24,19 @@ Show: TypeAlias = Callable[["Subject", str, float | None], None]
 """Shows the newest reading of a subject for metrics, by its name; ``None``: not known any more."""
 
 
+class Memory(Protocol):
+    """A few bytes that a collector finds again after a restart, whatever ended the one before.
+
+    For what is no observation: how far a log was read, since when a flag stands.
+    """
+
+    def read(self) -> bytes | None:
+        """What was written last; ``None`` when there is nothing that can be read."""
+
+    def write(self, content: bytes) -> None:
+        """Keep ``content`` instead, soon; never blocks, and a failure is only said in the log."""
+
+
 class Need(StrEnum):
     """What a collector cannot work without."""
 
@@ -57,6 +70,7 @@ class Surroundings:
     driver: ChipDriver
     places: Places
     show: Show
+    memory: Memory
     listen: Callable[[Sink], None]
     """Registers who also wants to hear, at once, what all collectors report."""
     progress: Callable[[], None]

@@ -37,6 +37,8 @@ _OLDEST_MS = 1_577_836_800_000
 """2020-01-01: a BMC that tells an earlier time had not set its clock."""
 _AHEAD_MS = 300_000
 _LEAST_PAUSE_SECONDS = 0.1
+FAILED_READINGS = "failed_readings"
+"""The reading that is shown of NODE: how many lists were not given, incomplete or inconsistent."""
 
 
 class Bmc:
@@ -70,6 +72,8 @@ class Bmc:
         )
         beliefs = BmcBeliefs(self.name, surroundings.believed)
         before: tuple[Alarm, ...] | None = None
+        failed = 0
+        surroundings.show(NODE, FAILED_READINGS, failed)
         while True:
             began, began_ms = loop.time(), surroundings.wall_clock()
             asking = asyncio.create_task(ipmi.alarms(before), name=f"{self.name} reading")
@@ -83,6 +87,8 @@ class Bmc:
                 before = asking.result()
                 reports = beliefs.listed(before, surroundings.wall_clock())
             except (BmcError, ToolError) as error:
+                failed += 1
+                surroundings.show(NODE, FAILED_READINGS, failed)
                 reports = beliefs.failed(str(error), began_ms)
                 if reports:
                     _log.warning("%s: %s; what is known of its alarms stays", self.name, error)
@@ -100,6 +106,7 @@ class BmcBeliefs:
         self._source = source
         self._present: dict[tuple[Subject, str], int | None] = dict.fromkeys(believed)
         self._answered: bool | None = None
+        self._has_a_list = False
 
     def listed(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
         """These are all active alarms now."""
@@ -108,7 +115,10 @@ class BmcBeliefs:
             self._answered = True
             reports.append(SourceAnswered(self._source, NODE, now_ms))
         found = {(host_subject(alarm.device, alarm.index), alarm.code): alarm for alarm in alarms}
-        changed = {subject for subject, _ in found.keys() ^ self._present.keys()}
+        # In what order the process before this one told its codes, this one does not know.
+        anew = found.keys() ^ self._present.keys() if self._has_a_list else found.keys()
+        self._has_a_list = True
+        changed = {subject for subject, _ in anew}
         reports += self._there(found, changed, now_ms)
         for key in sorted(self._present.keys() - found.keys()):
             raised_at_ms = self._present.pop(key)
@@ -130,8 +140,8 @@ class BmcBeliefs:
     ) -> Iterator[Observation]:
         """The alarms of the parts that changed, also those that stayed: their order is told anew.
 
-        The document lists the codes of a part as the BMC did at its last change; another order
-        alone is no change (``spec/noded.md`` 2.3, 2.5).
+        The document lists the codes of a part as the BMC did at its last change or at the start of
+        the agent; another order alone is no change (``spec/noded.md`` 2.3, 2.5).
         """
         for place, (key, alarm) in enumerate(found.items()):
             if key[0] not in changed:

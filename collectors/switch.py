@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from dcmi_shim.switch_types import SwitchEvent
 
 _log = logging.getLogger(__name__)
-_WITH_SWITCHES = "Ascend910A3"
+WITH_SWITCHES = "Ascend910A3"
+"""The family whose servers have switches on board."""
+
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _RECOVERED = 0
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
@@ -102,7 +104,7 @@ class Switches:
                     reason = "the driver has not answered since the start"
                     now_ms = surroundings.wall_clock()
                     surroundings.report([SourceBlind(self.name, NODE, now_ms, reason)])
-            return asking.result().family == _WITH_SWITCHES
+            return asking.result().family == WITH_SWITCHES
         finally:
             asking.cancel()
 

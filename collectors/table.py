@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING
 
 from collectors.bmc import Bmc
 from collectors.chip_faults import ChipFaults
+from collectors.clock import Clock
+from collectors.file_systems import FileSystems
 from collectors.hang import Hang
+from collectors.kernel_log import KernelLog
 from collectors.links import Links
+from collectors.memory import Memory
 from collectors.network_health import NetworkHealth
+from collectors.storage import Storage
 from collectors.switch import Switches
 
 if TYPE_CHECKING:
@@ -23,5 +28,11 @@ COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     Switches.name: Switches,
     Links.name: Links,
     Hang.name: Hang,
+    Storage.name: Storage,
+    # Before the kernel's log is read: they hear what it tells.
+    FileSystems.name: FileSystems,
+    Memory.name: Memory,
+    KernelLog.name: KernelLog,
+    Clock.name: Clock,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from collectors.bmc import Bmc, BmcBeliefs, plausible_ms
 from collectors.table import COLLECTORS
@@ -73,10 +74,25 @@ def test_no_alarm_is_an_answer() -> None:
 
 def test_what_was_believed_before_a_restart_is_compared() -> None:
     beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
-    assert words(beliefs.listed((FAN,), NOW_MS)) == [
+    fan, other = FAN, replace(FAN, code="28000010")
+    assert words(beliefs.listed((other, fan), NOW_MS)) == [
         "node 0 answered",
+        "host 3 Fan present 28000010",
+        "host 3 Fan present 28000009",
         "host 0 Disk absent 02000007",
     ]
+
+
+def test_the_first_reading_after_a_restart_tells_the_order_anew() -> None:
+    """The document has the codes of a part in the order in which they are listed then."""
+    other = replace(FAN, code="28000010")
+    beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1, (FAN_3, "28000010"): 1})
+    _, first, second = beliefs.listed((other, FAN), NOW_MS)
+    assert words([first, second]) == ["host 3 Fan present 28000010", "host 3 Fan present 28000009"]
+    assert isinstance(first, Observation)
+    assert isinstance(second, Observation)
+    assert (first.serial, second.serial) == (0, 1)
+    assert beliefs.listed((FAN, other), NOW_MS) == [], "another order alone is no change"
 
 
 def test_blindness_is_said_once_and_changes_nothing() -> None:
@@ -94,7 +110,10 @@ def test_blindness_is_said_once_and_changes_nothing() -> None:
 def test_blind_from_the_start() -> None:
     beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1})
     assert words(beliefs.failed("none", NOW_MS)) == ["node 0 blind: none"]
-    assert words(beliefs.listed((FAN,), NOW_MS)) == ["node 0 answered"]
+    assert words(beliefs.listed((FAN,), NOW_MS)) == [
+        "node 0 answered",
+        "host 3 Fan present 28000009",
+    ]
 
 
 alarms = st.builds(
@@ -118,7 +137,7 @@ def test_what_was_reported_is_always_the_last_complete_reading(
 ) -> None:
     beliefs = BmcBeliefs("bmc", dict.fromkeys(believed, 1))
     present = set(believed)
-    blind = False
+    blind, is_first = False, True
     for number, reading in enumerate(readings):
         if reading is None:
             reports = beliefs.failed("no answer", NOW_MS)
@@ -134,7 +153,8 @@ def test_what_was_reported_is_always_the_last_complete_reading(
                 (host_subject(alarm.device, alarm.index), alarm.code) for alarm in reading
             )
         )
-        changed = {subject for subject, _ in present ^ set(listed)}
+        changed = {subject for subject, _ in (set(listed) if is_first else present ^ set(listed))}
+        is_first = False
         told = [report for report in reports if isinstance(report, Observation)]
         there = [one for one in told if one.assertion is Assertion.PRESENT]
         assert [(one.subject, one.code, one.serial) for one in there] == [

@@ -1,0 +1,82 @@
+"""Records of ``/dev/kmsg``, as the kernel's own document ``Documentation/ABI/testing/dev-kmsg`` has
+them: ``<facility and level>,<sequence>,<microseconds>,<flags>[,…];<text>``. Pure.
+
+Lines that begin with a space belong to the record before them (its device) and tell nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_RECORD = re.compile(rb"(\d{1,10}),(\d{1,20}),(\d{1,20}),([^,;]*)(?:,[^;]*)?;(.*)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
+_LONGEST_BYTES = 1 << 16
+_LEVELS = 8
+_CONTINUES = "+"
+LONGEST_TEXT = 8192
+"""Characters of a message that are looked at; the kernel writes no longer ones."""
+
+
+class KernelRecord(NamedTuple):
+    """One message of the kernel, or a piece of one.
+
+    ``level`` is 0 (emergency) to 7 (debug), ``at_us`` the kernel's clock since boot in
+    microseconds. ``continues``: it goes on with the line of the record before it.
+    """
+
+    level: int
+    sequence: int
+    at_us: int
+    continues: bool
+    text: str
+
+
+class Records:
+    """Cuts what is read into records; a read of ``/dev/kmsg`` has one, of a pipe any piece.
+
+    ``unreadable`` counts the lines that are no record.
+    """
+
+    def __init__(self) -> None:
+        self.unreadable = 0
+        self._rest = b""
+
+    def take(self, data: bytes) -> list[KernelRecord]:
+        """The records that ``data`` completes."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST_BYTES:
+            self.unreadable += 1
+            self._rest = b""
+        records: list[KernelRecord] = []
+        for line in lines:
+            if not line or line[:1] == b" ":
+                continue
+            record = parse_record(line)
+            if record is None:
+                self.unreadable += 1
+            else:
+                records.append(record)
+        return records
+
+
+def parse_record(line: bytes) -> KernelRecord | None:
+    """The record in ``line``; ``None`` for what is none."""
+    match = _RECORD.fullmatch(line)
+    if match is None:
+        return None
+    prefix, sequence, at_us, flags, text = match.groups()
+    return KernelRecord(
+        int(prefix) % _LEVELS,
+        int(sequence),
+        int(at_us),
+        flags.decode("ascii", "replace").startswith(_CONTINUES),
+        _unescaped(text),
+    )
+
+
+def _unescaped(text: bytes) -> str:
+    """What was written: the kernel escapes what does not print, and its own backslash."""
+    if b"\\x" in text:
+        text = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), text)
+    return text.decode("utf-8", "replace")[:LONGEST_TEXT]

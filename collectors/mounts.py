@@ -1,0 +1,102 @@
+"""File systems that are mounted, and which of them are real ones of this host. Pure.
+
+Source: ``proc_pid_mountinfo(5)``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+_LEAST_FIELDS = 6
+_SHARED_OR_SLOW = frozenset(("fuseblk", "gfs2", "ocfs2"))
+"""On a block device, but a program or other hosts answer for them."""
+
+_WITHOUT_DEVICE_OF_THE_KERNEL = frozenset(("zfs",))
+"""Local, although the kernel says that they need no device."""
+
+
+class FileSystem(NamedTuple):
+    """One that is mounted, at least at ``mount_point``.
+
+    ``device`` is its number (``stat -c %d``), ``source`` mostly a path below ``/dev``.
+    ``read_only`` is said of the file system, not of one mount of it. ``mounts`` are the ids of all
+    its mounts.
+    """
+
+    device: int
+    kind: str
+    source: str
+    mount_point: str
+    read_only: bool
+    mounts: frozenset[int]
+
+
+def kinds_on_devices(filesystems: str) -> frozenset[str]:
+    """The local kinds of file systems among those of ``/proc/filesystems``."""
+    rows = (line.split("\t") for line in filesystems.splitlines())
+    real = {row[1] for row in rows if len(row) > 1 and row[0] != "nodev"}
+    return frozenset(real - _SHARED_OR_SLOW) | _WITHOUT_DEVICE_OF_THE_KERNEL
+
+
+def local_file_systems(
+    mountinfo: str, kinds: Collection[str], excluded: Collection[str]
+) -> dict[int, FileSystem]:
+    """By device number, each with its shortest mount point outside of ``excluded``.
+
+    What other mounts hide is left out; so is what is mounted below ``excluded`` paths only (the
+    volumes of pods). A line that cannot be understood is no mount.
+    """
+    visible: dict[str, FileSystem] = {}
+    for mounted in _mounts(mountinfo):
+        visible[mounted.mount_point] = mounted
+    found: dict[int, FileSystem] = {}
+    for mounted in visible.values():
+        is_local = mounted.kind in kinds and mounted.source.startswith("/")
+        if mounted.kind in _WITHOUT_DEVICE_OF_THE_KERNEL:
+            is_local = True
+        if not is_local or any(_is_below(mounted.mount_point, path) for path in excluded):
+            continue
+        known = found.get(mounted.device)
+        if known is not None:
+            mounts = known.mounts | mounted.mounts
+            shorter = min(known, mounted, key=lambda one: (len(one.mount_point), one.mount_point))
+            mounted = shorter._replace(mounts=mounts)
+        found[mounted.device] = mounted
+    return found
+
+
+def _mounts(mountinfo: str) -> Iterator[FileSystem]:
+    for line in mountinfo.splitlines():
+        front, separator, back = line.partition(" - ")
+        fields, behind = front.split(" "), back.split(" ")
+        if not separator or len(fields) < _LEAST_FIELDS or len(behind) < 3:
+            continue
+        major, _, minor = fields[2].partition(":")
+        if not (_is_number(fields[0]) and _is_number(major) and _is_number(minor)):
+            continue
+        yield FileSystem(
+            device=os.makedev(int(major), int(minor)),
+            kind=behind[0],
+            source=_unescaped(behind[1]),
+            mount_point=_unescaped(fields[4]),
+            read_only="ro" in behind[2].split(","),
+            mounts=frozenset((int(fields[0]),)),
+        )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8) % 256), text)

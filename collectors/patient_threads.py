@@ -1,0 +1,57 @@
+"""Blocking work that may never return, in a thread of its own that nobody has to wait for.
+
+The event loop's own threads are waited for at the end of a program; these are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Work(Generic[T]):
+    """``work``, begun at once in a thread called ``name``."""
+
+    def __init__(self, work: Callable[[], T], name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._result: asyncio.Future[T] = self._loop.create_future()
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is still at work."""
+        return self._thread.is_alive()
+
+    async def result(self, deadline_seconds: float) -> T:
+        """What it returned or raised. Raises ``TimeoutError`` when it takes longer."""
+        async with asyncio.timeout(deadline_seconds):
+            return await asyncio.shield(self._result)
+
+    def _run(self) -> None:
+        try:
+            result = self._work()
+        except BaseException as error:
+            self._tell(self._result.set_exception, error)
+        else:
+            self._tell(self._result.set_result, result)
+
+    def _tell(
+        self, tell: Callable[[T], None] | Callable[[BaseException], None], what: object
+    ) -> None:
+        def told() -> None:
+            if not self._result.cancelled():
+                tell(what)  # type: ignore[arg-type]
+                if not self._result.cancelled():
+                    self._result.exception()
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(told)
