@@ -1,49 +1,71 @@
-"""Store addresses as operators write them (design section 10)."""
+"""Store addresses as operators write them."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from stores.base import Store
+    from collections.abc import Iterator
+
+    from contract.configuration import Mqtt
+    from stores.base import Beat, Store
 
 _KUBERNETES = "kubernetes:"
 _DIRECTORY = "directory:"
 
 
-def open_store(url: str, kubeconfig: str | Path | None = None) -> Store:
-    """Open the store at ``url``: ``kubernetes:`` or ``directory:PATH``.
+def open_store(
+    url: str,
+    kubeconfig: str | Path | None = None,
+    *,
+    mqtt: Mqtt | None = None,
+    node: str | None = None,
+    to_be: Beat | None = None,
+) -> Store:
+    """Open the store at ``url``: ``kubernetes:``, ``directory:PATH`` or ``mqtt[s]://HOST:PORT``.
 
     ``kubernetes:`` uses ``kubeconfig``, else the environment's ``KUBECONFIG``, else the service
-    account of the pod it runs in. Nothing is asked of the store yet. Raises ``ConfigurationError``.
+    account of the pod it runs in. ``mqtt`` says how a broker is spoken to, ``node`` whose agent
+    opens the store: its connection has a last will. ``to_be`` is the beat that this agent will
+    make, so that its will can say whose it was. Nothing is asked of the store yet. Raises
+    ``ConfigurationError`` with every problem.
     """
     if url == _KUBERNETES:
         return _open_kubernetes(url, kubeconfig)
     if url.startswith(_DIRECTORY):
         return _open_directory(url)
     if url.startswith(("mqtt://", "mqtts://")):
-        raise _wrong(url, "MQTT is not supported yet; use kubernetes: or directory:PATH")
-    raise _wrong(url, "is no store address; use kubernetes: or directory:PATH")
+        return _open_mqtt(url, mqtt, node, to_be)
+    raise _wrong(url, "is no store address; use kubernetes:, directory:PATH or mqtt[s]://HOST:PORT")
 
 
 def _open_kubernetes(url: str, kubeconfig: str | Path | None) -> Store:
     # The client costs 20 MB and 0.4 s, which those who use another store do not pay.
     from stores.kubernetes import KubernetesStore
 
+    return KubernetesStore(url, kubeconfig_files(kubeconfig))
+
+
+def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:
+    """The files that say how to reach the API server; ``None`` for the pod's service account.
+
+    Raises ``ConfigurationError`` where there are neither.
+    """
     path = kubeconfig or os.environ.get("KUBECONFIG")
     if path:
         files = [Path(part).expanduser() for part in str(path).split(os.pathsep) if part]
         if not any(file.is_file() for file in files):
-            raise _wrong(url, f"there is no kubeconfig file {path}")
-        return KubernetesStore(url, os.pathsep.join(str(file) for file in files))
+            raise _wrong(_KUBERNETES, f"there is no kubeconfig file {path}")
+        return os.pathsep.join(str(file) for file in files)
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return KubernetesStore(url, None)
+        return None
     raise _wrong(
-        url,
+        _KUBERNETES,
         "this process does not run in a pod and no kubeconfig is given; "
         "use --kubeconfig FILE or the environment variable KUBECONFIG",
     )
@@ -61,5 +83,40 @@ def _open_directory(url: str) -> Store:
     return DirectoryStore(url, place)
 
 
+def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None) -> Store:
+    from contract.configuration import Mqtt
+    from stores.mqtt_address import parse_address
+
+    settings = mqtt or Mqtt()
+    problems = list(_unreadable(settings))
+    address = None
+    try:
+        address = parse_address(url)
+    except ValueError as error:
+        problems.insert(0, Problem(shown(url), str(error)))
+    if problems or address is None:
+        raise ConfigurationError("store", problems)
+    # aiomqtt costs 5 MB, which those who use another store do not pay.
+    from stores.mqtt import MqttStore
+
+    return MqttStore(url, address, settings, node, to_be)
+
+
+def _unreadable(mqtt: Mqtt) -> Iterator[Problem]:
+    for name in ("password_file", "ca_file", "certificate_file", "key_file"):
+        path: Path | None = getattr(mqtt, name)
+        if path is None:
+            continue
+        try:
+            path.read_bytes()
+        except OSError as error:
+            yield Problem(f"mqtt.{name}", f"cannot read {path.absolute()}: {error.strerror}")
+
+
 def _wrong(url: str, what: str) -> ConfigurationError:
-    return ConfigurationError("store", [Problem(url or "''", what)])
+    return ConfigurationError("store", [Problem(shown(url) or "''", what)])
+
+
+def shown(url: str) -> str:
+    """``url`` without the password that may stand in it by mistake."""
+    return re.sub("//.*@", "//…@", url)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
+from contract.episodes import EpisodeEvent
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
@@ -64,19 +66,28 @@ class Interrupted(msgspec.Struct, frozen=True):
 WatchEvent: TypeAlias = Listed | Changed | Deleted | Interrupted
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Proof that the agent of ``node`` was alive and could write.
 
     ``holder`` names the host that beats, so that two agents with one node name are told apart; it
     is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: whoever
     observes beats may only compare it with the one before (``spec/noded.md`` 7.10), never with a
     clock of its own.
+
+    Three things only a store that is told of beats as they come (MQTT) knows when it is asked:
+    ``age_ms``, how long ago this process heard it by its own steady clock; ``is_broken``: the
+    broker says that the connection it came over broke (the last will), and it came back since with
+    no other beat; and ``is_retained``: the broker had kept it when this process last began to
+    listen, so a connection broke nobody knows when, maybe because the broker ended.
     """
 
     node: str
     holder: str
     interval_seconds: float
     beaten_at_ms: int
+    age_ms: int | None = None
+    is_broken: bool = False
+    is_retained: bool = False
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -158,6 +169,22 @@ class NodeObject(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+class NodesListed(msgspec.Struct, frozen=True):
+    """All Nodes with the label by name: at the start of a watch and after each interruption."""
+
+    nodes: dict[str, NodeObject]
+
+
+class NodeChanged(msgspec.Struct, frozen=True):
+    """A Node came, changed, or (``None``) went or has the label no more."""
+
+    name: str
+    node: NodeObject | None
+
+
+NodesEvent: TypeAlias = NodesListed | NodeChanged | Interrupted
+
+
 class ClusterObjects(Protocol):
     """What only Kubernetes has: Events, and the labels and annotations of Nodes."""
 
@@ -175,6 +202,60 @@ class ClusterObjects(Protocol):
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """Follow the labels and annotations of a Node for ever, beginning with how they are."""
 
+    def watch_nodes(self, label: tuple[str, str]) -> AsyncIterator[NodesEvent]:
+        """Follow the labels and annotations of all Nodes with this label for ever.
+
+        The first event is ``NodesListed`` or ``Interrupted``. A Node that gets the label comes, one
+        that loses it goes; of the others nothing is told. Of a Node nothing else is kept.
+        """
+
+
+class Telling(msgspec.Struct, frozen=True):
+    """What happened to faults of ``node``, as its journal has it, told to whoever aggregates.
+
+    ``journal`` names the journal: sequences of another one (its file was lost) begin anew. The
+    receiver must have everything up to ``after`` already, else it asks again by its ``Heard``;
+    ``upto`` is the sequence that it has afterwards. ``lost``: so many rows between the two are in
+    no journal any more.
+    """
+
+    node: str
+    journal: str
+    after: int
+    upto: int
+    events: tuple[EpisodeEvent, ...]
+    lost: int = 0
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The aggregator keeps everything of this journal up to ``sequence`` for good (0: nothing)."""
+
+    node: str
+    journal: str
+    sequence: int
+
+
+class EventChannel(Protocol):
+    """Carries what happened to faults from the nodes to the aggregator, each exactly once.
+
+    Whoever sends repeats until it has been ``Heard``: that a broker took it proves nothing.
+    """
+
+    async def tell(self, telling: Telling) -> None:
+        """Hand a telling to the broker. Raises ``StoreUnavailable``."""
+
+    def heard(self, node: str) -> AsyncIterator[Heard | Interrupted]:
+        """Follow for ever what the aggregator keeps of ``node``, beginning with what it said last.
+
+        After ``Interrupted`` something may have been lost on the way: tell again.
+        """
+
+    def tellings(self) -> AsyncIterator[Telling | Interrupted]:
+        """Follow for ever what all nodes tell."""
+
+    async def acknowledge(self, heard: Heard) -> None:
+        """Say to a node what is kept of it, now and to whoever asks later."""
+
 
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
@@ -186,6 +267,10 @@ class Store(Protocol):
     @property
     def objects(self) -> ClusterObjects | None:
         """Events and Nodes; ``None`` where a store has none."""
+
+    @property
+    def channel(self) -> EventChannel | None:
+        """Carries episodes from nodes to the aggregator; ``None`` where a store does not."""
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""

@@ -52,6 +52,11 @@ class DirectoryStore:
         """See ``Store``. A directory has neither Events nor Nodes."""
         return
 
+    @property
+    def channel(self) -> None:
+        """See ``Store``."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         _check(namespace, name)

@@ -58,6 +58,11 @@ class KubernetesStore:
         """See ``Store``."""
         return self._objects
 
+    @property
+    def channel(self) -> None:
+        """See ``Store``. Events of Kubernetes are for people."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)

@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from yarl import URL
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable
+from stores.kubernetes_client import (
+    ConfigException,
+    Configuration,
+    load_incluster_config,
+    load_kube_config,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -11,13 +11,13 @@ import msgspec
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
 from stores import kubernetes_wire as wire
-from stores.base import NodeObject
+from stores.base import NodeChanged, NodeObject, NodesListed
 from stores.kubernetes_watch import Page, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import Event, Interrupted
+    from stores.base import Event, Interrupted, NodesEvent
     from stores.kubernetes_connection import Connection
 
 _NODES = "/api/v1/nodes"
@@ -28,6 +28,7 @@ _NOT_THERE = NodeObject({}, {})
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -130,6 +131,19 @@ class KubernetesObjects:
             only_metadata=True,
         )
 
+    def watch_nodes(self, label: tuple[str, str]) -> AsyncIterator[NodesEvent]:
+        """See ``ClusterObjects``. The API server leaves the other Nodes out."""
+        return watched(
+            self._connection,
+            _NODES,
+            {"labelSelector": "=".join(label)},
+            _pages,
+            "nodes",
+            _all_nodes,
+            _one_of_all,
+            only_metadata=True,
+        )
+
 
 def event_body(event: Event, uid: str = "") -> dict[str, object]:
     """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
@@ -190,3 +204,13 @@ def _everything(found: list[_Node]) -> NodeObject:
 def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
     node = _object(_node.decode(content))
     return _NOT_THERE if kind == "DELETED" else node, node.version
+
+
+def _all_nodes(found: list[_Node]) -> NodesEvent:
+    return NodesListed({node.metadata.name: _object(node) for node in found})
+
+
+def _one_of_all(kind: str, content: msgspec.Raw) -> tuple[NodesEvent, str]:
+    node = _node.decode(content)
+    seen = _object(node)
+    return NodeChanged(node.metadata.name, None if kind == "DELETED" else seen), seen.version

@@ -14,10 +14,11 @@ class ReadOnly:
     """``store`` without its writing half.
 
     To call a writing method is a mistake of the program, which ``AssertionError`` says. There are
-    no ``objects``: everything that could be done with them would be seen by others.
+    no ``objects`` and no ``channel``: what could be done with them would be seen by others.
     """
 
     objects = None
+    channel = None
 
     def __init__(self, store: Store) -> None:
         self._store = store

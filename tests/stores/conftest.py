@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.configuration import Mqtt
 from stores.address import open_store
+from tests.parts.broker import AGGREGATOR
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from stores.base import Store
+    from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
 
 
@@ -30,7 +33,28 @@ async def directory(tmp_path: Path) -> AsyncIterator[Store]:
     await store.close()
 
 
-@pytest.fixture(params=["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)])
+@pytest.fixture
+async def mqtt_5(broker: Broker) -> AsyncIterator[Store]:
+    store = open_store(broker.tls_url, mqtt=broker.certified(AGGREGATOR))
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def mqtt_3(broker: Broker) -> AsyncIterator[Store]:
+    store = open_store(broker.url, mqtt=Mqtt(protocol="3.1.1"))
+    yield store
+    await store.close()
+
+
+@pytest.fixture(
+    params=[
+        "directory",
+        "mqtt_5",
+        "mqtt_3",
+        pytest.param("kubernetes", marks=pytest.mark.apiserver),
+    ]
+)
 def store(request: pytest.FixtureRequest) -> Store:
     """Each store in turn."""
     found: Store = request.getfixturevalue(request.param)

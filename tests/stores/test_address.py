@@ -29,8 +29,11 @@ def outside_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
         ("kubernetes", "no store address"),
         ("kubernetes:production", "no store address"),
         ("/var/lib/vigil", "no store address"),
-        ("mqtt://broker:1883", "not supported yet"),
-        ("mqtts://broker:8883", "not supported yet"),
+        ("mqtt:broker", "no store address"),
+        ("mqtt://", "is not mqtt://HOST:PORT"),
+        ("mqtts://broker:8883/path", "is not mqtts://HOST:PORT"),
+        ("mqtts://broker:88830", "a port that is none"),
+        ("mqtts://me:secret@broker", "mqtt.password_file"),
         ("directory:", "names no path"),
         ("directory://host/path", "names no path"),
         ("kubernetes:", "--kubeconfig FILE"),
@@ -39,6 +42,13 @@ def outside_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_addresses_say_what_would_be_right(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         open_store(url)
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        open_store("mqtts://me:secret@broker")
+    assert "mqtts://…@broker" in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
@@ -63,10 +73,10 @@ def test_addresses_are_kept_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "here").exists()
 
 
-def test_the_kubernetes_client_is_not_loaded_for_a_directory(tmp_path: Path) -> None:
+def test_clients_of_other_stores_are_not_loaded_for_a_directory(tmp_path: Path) -> None:
     program = (
         "import sys; from stores.address import open_store; "
         f"open_store('directory:{tmp_path}'); "
-        "sys.exit('kubernetes' in sys.modules or 'aiohttp' in sys.modules)"
+        "sys.exit(any(one in sys.modules for one in ('kubernetes', 'aiohttp', 'aiomqtt')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

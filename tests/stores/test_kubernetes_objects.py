@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import Event, Interrupted, Involved, NodeObject
+from stores.base import (
+    Event,
+    Interrupted,
+    Involved,
+    NodeChanged,
+    NodeObject,
+    NodesListed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
-    from stores.base import ClusterObjects, Store
+    from stores.base import ClusterObjects, NodesEvent, Store
     from tests.parts.controlplane import ControlPlane
 
+T = TypeVar("T")
 EVENTS = "/api/v1/namespaces/kube-system/events"
 POD = Involved("pod", "agent-abcde", "kube-system")
 
@@ -185,10 +193,67 @@ async def test_a_node_that_comes_later_is_seen(
         assert came.version
 
 
-async def _with_patience(
-    nodes: AsyncIterator[NodeObject | Interrupted],
-) -> AsyncGenerator[NodeObject | Interrupted, None]:
+@pytest.mark.apiserver
+async def test_all_nodes_with_a_label_are_followed(
+    control_plane: ControlPlane, objects: ClusterObjects, node: str
+) -> None:
+    def is_about(event: NodesEvent, name: str, **annotations: str) -> bool:
+        assert isinstance(event, NodeChanged)
+        assert event.node is not None
+        return (event.name, event.node.annotations) == (name, annotations)
+
+    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n3"}})
+    async with contextlib.aclosing(_with_patience(objects.watch_nodes(("a", "1")))) as nodes:
+        first = await anext(nodes)
+        assert isinstance(first, NodesListed)
+        assert set(first.nodes) == {node}
+        assert (first.nodes[node].labels, first.nodes[node].annotations) == ({"a": "1"}, {"b": "2"})
+        assert first.nodes[node].version
+        control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n2"}})
+        await objects.set_node("n3", {"a": "2"}, {"noded/heartbeat": "4"})
+        await objects.set_node("n2", {"a": "1"}, {})
+        assert is_about(await anext(nodes), "n2")
+        await objects.set_node("n2", {}, {"noded/heartbeat": "5"})
+        assert is_about(await anext(nodes), "n2", **{"noded/heartbeat": "5"})
+        await objects.set_node("n2", {"a": None}, {})
+        assert await anext(nodes) == NodeChanged("n2", None)
+        await objects.set_node("n2", {"a": "1"}, {})
+        assert is_about(await anext(nodes), "n2", **{"noded/heartbeat": "5"})
+        control_plane.request("DELETE", "/api/v1/nodes/n2")
+        assert await anext(nodes) == NodeChanged("n2", None)
+        control_plane.kill_apiserver()
+        # A connection that is cut is no news; what is there afterwards is listed anew.
+        control_plane.start_apiserver()
+        change = {"metadata": {"labels": {"c": "3"}}}
+        kind = "application/merge-patch+json"
+        assert control_plane.ask("PATCH", f"/api/v1/nodes/{node}", change, kind)[0] == 200
+        event = await anext(nodes)
+        while isinstance(event, Interrupted):
+            event = await anext(nodes)
+        labels: dict[str, str] = {}
+        while labels != {"a": "1", "c": "3"}:
+            if isinstance(event, NodesListed):
+                assert set(event.nodes) == {node}
+                labels = event.nodes[node].labels
+            elif isinstance(event, NodeChanged) and event.node is not None:
+                labels = event.node.labels
+            if labels != {"a": "1", "c": "3"}:
+                event = await anext(nodes)
+
+
+@pytest.mark.apiserver
+async def test_who_may_not_list_nodes_is_told_so(control_plane: ControlPlane) -> None:
+    store = open_store("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
+    assert store.objects is not None
+    async with contextlib.aclosing(_with_patience(store.objects.watch_nodes(("a", "1")))) as nodes:
+        refused = await anext(nodes)
+        assert isinstance(refused, Interrupted)
+        assert "forbidden" in refused.reason
+    await store.close()
+
+
+async def _with_patience(events: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     while True:
         async with asyncio.timeout(10):
-            found = await anext(nodes)
+            found = await anext(events)
         yield found

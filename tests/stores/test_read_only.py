@@ -23,7 +23,7 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
     "forget_beat": lambda store: store.forget_beat("n"),
     "touch": lambda store: store.touch("space", "name"),
 }
-READS = {"url", "get", "list", "watch", "usage", "beats", "writer", "close", "objects"}
+READS = {"url", "get", "list", "watch", "usage", "beats", "writer", "close", "objects", "channel"}
 
 
 def test_every_part_of_a_store_is_read_or_refused() -> None:
@@ -51,6 +51,7 @@ async def test_reading_goes_through(tmp_path: Path) -> None:
     assert await store.writer("space", "name") == await inner.writer("space", "name")
     assert store.usage() is None
     assert store.objects is None
+    assert store.channel is None
     await store.close()
 
 

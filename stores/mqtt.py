@@ -1,0 +1,168 @@
+"""The store that is an MQTT broker: for servers that belong to no Kubernetes cluster.
+
+Nothing of aiomqtt is imported before a store of this kind is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreConflict, StoreForbidden
+from contract.topics import document_filters, document_topic
+from stores.document_names import check_names
+from stores.mqtt_beats import Heartbeats, LastWill
+from stores.mqtt_channel import MqttChannel
+from stores.mqtt_connection import Connection
+from stores.mqtt_documents import Documents, encode, version_of
+from stores.touch import TOUCHED, touched_now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from contract.configuration import Mqtt
+    from stores.base import Beat, Document, EventChannel, Selection, WatchEvent, Writer
+    from stores.mqtt_address import Address
+
+
+class MqttStore:
+    """Documents as retained messages, all over one connection.
+
+    With ``node`` the broker is left a last will: that the agent of this node is gone. ``to_be`` is
+    the beat that it will make.
+    """
+
+    def __init__(
+        self, url: str, address: Address, mqtt: Mqtt, node: str | None, to_be: Beat | None = None
+    ) -> None:
+        self._url = url
+        will = None if node is None else LastWill(node, to_be)
+        self._connection = Connection(
+            address, mqtt, node, (lambda: None) if will is None else will.of_next_connection
+        )
+        self._documents = Documents(self._connection)
+        self._heartbeats = Heartbeats(self._connection, will)
+        self._channel = MqttChannel(self._connection)
+        self._writing: dict[str, asyncio.Lock] = {}
+        self._says_refusals = mqtt.protocol == "5"
+        self._writable: set[str] = set()
+
+    @property
+    def url(self) -> str:
+        """See ``Store``."""
+        return self._url
+
+    @property
+    def objects(self) -> None:
+        """See ``Store``. A broker has neither Events nor Nodes."""
+        return
+
+    @property
+    def channel(self) -> EventChannel:
+        """See ``Store``."""
+        return self._channel
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        return await self._get(document_topic(namespace, name))
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        """See ``Store``."""
+        filters = document_filters(selection.namespace, selection.name, selection.label)
+        found = await self._documents.read(filters)
+        return tuple(
+            one
+            for one in found.values()
+            if selection.label is None or one.labels.get(selection.label[0]) == selection.label[1]
+        )
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """See ``Store``. A broker compares nothing: between the look and the write is a moment."""
+        check_names(document.namespace, document.name)
+        topic = document_topic(document.namespace, document.name)
+        payload = encode(document)
+        async with self._alone(topic):
+            if expected is not None:
+                await self._demand(topic, expected)
+            await self._connection.publish(topic, payload, retain=True)
+            version = version_of(payload)
+            if not self._says_refusals and topic not in self._writable:
+                await self._prove(topic, version)
+        return version
+
+    async def delete(self, namespace: str, name: str) -> None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        topic = document_topic(namespace, name)
+        async with self._alone(topic):
+            await self._connection.publish(topic, b"", retain=True)
+
+    def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """See ``Store``. Of changes that come faster than they are taken the last one is shown."""
+        return self._documents.follow(selection)
+
+    def usage(self, node: str | None = None) -> None:  # noqa: ARG002
+        """See ``Store``. A broker knows nothing of pods."""
+        return
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        await self._heartbeats.beat(beat)
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        return await self._heartbeats.beats(node)
+
+    async def forget_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._heartbeats.forget(node)
+
+    async def touch(self, namespace: str, name: str) -> None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        topic = document_topic(namespace, name)
+        async with self._alone(topic):
+            document = await self._get(topic)
+            if document is not None:
+                annotations = document.annotations | {TOUCHED: touched_now()}
+                touched = msgspec.structs.replace(document, annotations=annotations)
+                await self._connection.publish(topic, encode(touched), retain=True)
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A broker does not tell who wrote."""
+        check_names(namespace, name)
+        return None
+
+    async def close(self) -> None:
+        """See ``Store``."""
+        await self._heartbeats.close()
+        await self._connection.close()
+
+    async def _get(self, topic: str) -> Document | None:
+        return (await self._documents.read((topic,))).get(topic)
+
+    def _alone(self, topic: str) -> asyncio.Lock:
+        """Keeps other writes of this process to the same document out."""
+        return self._writing.setdefault(topic, asyncio.Lock())
+
+    async def _prove(self, topic: str, version: str) -> None:
+        """With MQTT 3.1.1 a broker acknowledges what its access rules make it throw away, too."""
+        document = await self._get(topic)
+        if document is None or document.version != version:
+            raise StoreForbidden(
+                f"publication of {topic}: acknowledged and not there: the broker's access rules do "
+                "not let this client write it or read it (MQTT 5 would say so), unless somebody "
+                "else wrote in this moment"
+            )
+        self._writable.add(topic)
+
+    async def _demand(self, topic: str, expected: str) -> None:
+        current = await self._get(topic)
+        version = "" if current is None else current.version
+        if version != expected:
+            wanted = f"version {expected}" if expected else "nothing"
+            there = f"version {version}" if version else "nothing"
+            raise StoreConflict(f"{topic}: expected {wanted}, found {there}")

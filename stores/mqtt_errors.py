@@ -1,0 +1,92 @@
+"""What a broker's refusals mean, and what the reader can do about them."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import aiomqtt
+from paho.mqtt.reasoncodes import ReasonCode
+
+from contract.errors import StoreError, StoreForbidden, StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from stores.mqtt_address import Address
+
+_NOT_AUTHORIZED = 0x87
+_BAD_PASSWORD = 0x86
+_PROTOCOL = 0x84
+_IDENTIFIER = 0x85
+_FIRST_REFUSAL = 0x80
+
+# Another attempt may be answered otherwise: unspecified, server unavailable or busy, moved, rates.
+_PASSING = {0x80, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
+
+
+def connect_error(address: Address, error: Exception, said: str) -> StoreError:
+    """Why there is no connection; ``said`` is what the connection's log says."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return StoreForbidden(
+            f"{address}: the broker's certificate is not accepted: {error.verify_message}; "
+            "mqtt.ca_file must hold the authority that issued it, and the address a name of it"
+        )
+    if isinstance(error, ssl.SSLError):
+        return StoreForbidden(
+            f"{address}: TLS failed: {error.reason or error}; is this a port for mqtts://, and "
+            "are mqtt.certificate_file and mqtt.key_file what the broker asks for?"
+        )
+    if isinstance(error, socket.gaierror):
+        return StoreUnavailable(f"{address}: the host name is not known: {error.strerror}")
+    if isinstance(error, OSError):
+        return StoreUnavailable(f"{address}: no connection: {error.strerror or error}")
+    if isinstance(error, aiomqtt.MqttCodeError):
+        return _refused_connection(address, error)
+    if "SSL" in said or "ssl" in said:
+        return StoreForbidden(
+            f"{address}: the broker refused the TLS connection: {said}; it may ask for another "
+            "client certificate (mqtt.certificate_file, mqtt.key_file)"
+        )
+    return StoreUnavailable(f"{address}: no connection: {error}")
+
+
+def publish_error(address: Address, answer: ReasonCode) -> StoreError | None:
+    """Why a message was not taken, or ``None`` if it was (also if nobody subscribed)."""
+    if answer.value < _FIRST_REFUSAL:
+        return None
+    if answer.value == _NOT_AUTHORIZED:
+        return StoreForbidden(
+            "the broker's access rules do not let this client write there: it needs "
+            "vigil/v1/nodes/<its node>/# (an agent) or vigil/v1/# (the aggregator)"
+        )
+    if answer.value in _PASSING:
+        return StoreUnavailable(f"{address}: the broker answers {answer}")
+    return StoreRefused(f"{address}: the broker refused: {answer}")
+
+
+def subscribe_error(address: Address, answers: list[ReasonCode]) -> StoreError | None:
+    """Why a subscription was refused, or ``None`` if it was granted."""
+    for answer in answers:
+        if answer.value == _NOT_AUTHORIZED:
+            return StoreForbidden("the broker's access rules do not let this client subscribe")
+        if answer.value >= _FIRST_REFUSAL:
+            kind = StoreUnavailable if answer.value in _PASSING else StoreRefused
+            return kind(f"{address}: the broker refused the subscription: {answer}")
+    return None
+
+
+def _refused_connection(address: Address, error: aiomqtt.MqttCodeError) -> StoreError:
+    code = error.rc.value if isinstance(error.rc, ReasonCode) else None
+    if code in (_BAD_PASSWORD, _NOT_AUTHORIZED):
+        return StoreForbidden(
+            f"{address}: the broker does not let this client in: {error.rc}; look at mqtt.user, "
+            "mqtt.password_file and mqtt.certificate_file"
+        )
+    if code == _PROTOCOL:
+        return StoreRefused(
+            f"{address}: the broker does not speak this version of MQTT; set mqtt.protocol to the "
+            "other one (5, 3.1.1)"
+        )
+    if code == _IDENTIFIER:
+        return StoreRefused(f"{address}: the broker refused the client's identifier")
+    return StoreUnavailable(f"{address}: the broker refused the connection: {error}")

@@ -1,0 +1,83 @@
+"""Tellings as bytes: what a broker carries between nodes and aggregator. Pure.
+
+What cannot be a telling is refused as a whole, so that nothing behind this has to doubt one.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TypeVar
+
+import msgspec
+
+from contract.errors import DocumentError
+from stores.base import Heard, Telling
+
+LARGEST_BYTES = 4 << 20
+"""No telling is larger: a node tells a journal's row alone rather than more than this."""
+
+T = TypeVar("T")
+
+_LARGEST = (1 << 63) - 1
+_NAME_LENGTH = 253
+_JOURNAL_LENGTH = 64
+
+_tellings = msgspec.json.Decoder(Telling)
+_heard = msgspec.json.Decoder(Heard)
+
+
+def encode_telling(telling: Telling) -> bytes:
+    """The payload of ``telling``."""
+    return msgspec.json.encode(telling)
+
+
+def encode_heard(heard: Heard) -> bytes:
+    """The payload of ``heard``."""
+    return msgspec.json.encode(heard)
+
+
+def decode_telling(node: str, payload: bytes) -> Telling:
+    """What ``node`` tells. Raises ``DocumentError``, also for one that speaks of another node."""
+    what = f"telling of {node}"
+    if len(payload) > LARGEST_BYTES:
+        raise DocumentError(what, "$", f"has {len(payload)} bytes, at most {LARGEST_BYTES} fit")
+    telling = _decoded(what, _tellings, payload)
+    _check_names(what, node, telling.node, telling.journal)
+    if not 0 <= telling.after <= telling.upto <= _LARGEST:
+        raise DocumentError(what, "$.upto", f"{telling.after} to {telling.upto} is no range")
+    if not 0 <= telling.lost <= telling.upto - telling.after:
+        raise DocumentError(what, "$.lost", f"{telling.lost} rows do not fit into the range")
+    places = [(event.sequence, event.place) for event in telling.events]
+    if any(not telling.after < sequence <= telling.upto for sequence, _ in places):
+        raise DocumentError(what, "$.events", "one is not in the range that is told of")
+    if any(before >= behind for before, behind in pairwise(places)):
+        raise DocumentError(what, "$.events", "they are not in order")
+    if any(abs(number) > _LARGEST for one in telling.events for number in (one.at_ms, one.place)):
+        raise DocumentError(what, "$.events", "a number is too large")
+    return telling
+
+
+def decode_heard(node: str, payload: bytes) -> Heard:
+    """What the aggregator says to ``node``. Raises ``DocumentError``."""
+    what = f"heard of {node}"
+    if len(payload) > LARGEST_BYTES:
+        raise DocumentError(what, "$", f"has {len(payload)} bytes, at most {LARGEST_BYTES} fit")
+    heard = _decoded(what, _heard, payload)
+    _check_names(what, node, heard.node, heard.journal)
+    if not 0 <= heard.sequence <= _LARGEST:
+        raise DocumentError(what, "$.sequence", f"{heard.sequence} is no sequence")
+    return heard
+
+
+def _decoded(what: str, decoder: msgspec.json.Decoder[T], payload: bytes) -> T:
+    try:
+        return decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(what, "$", f"cannot be read: {error}") from None
+
+
+def _check_names(what: str, node: str, named: str, journal: str) -> None:
+    if named != node:
+        raise DocumentError(what, "$.node", f"is of {named[:_NAME_LENGTH]!r}")
+    if not 0 < len(journal) <= _JOURNAL_LENGTH or not journal.isprintable():
+        raise DocumentError(what, "$.journal", "names no journal")

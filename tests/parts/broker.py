@@ -1,0 +1,195 @@
+"""A real mosquitto with client certificates, rights by topic and a memory of its own.
+
+    with Broker(directory) as broker:
+        store = open_store(broker.tls_url, mqtt=broker.certified("node-1"), node="node-1")
+
+Three ways in, each on a port of its own that stays the same over restarts:
+
+* ``tls_url``: with a client certificate, whose common name is the user;
+* ``password_url``: without TLS, with a user and a password;
+* ``url``: whoever comes may do everything.
+
+With the first two a user ``N`` may read and write ``vigil/v1/nodes/N/#`` and read
+``vigil/v1/config/#``; ``aggregator`` may read and write everything.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+from contract.configuration import Mqtt
+from tests.parts.certificates import make_authority, make_client, make_server
+from tests.parts.processes import Running, free_ports, program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Self
+
+AGGREGATOR = "aggregator"
+
+_RIGHTS = f"""
+pattern readwrite vigil/v1/nodes/%u/#
+pattern read vigil/v1/config/#
+
+user {AGGREGATOR}
+topic readwrite vigil/v1/#
+"""
+_START_SECONDS = 10.0
+
+
+class Broker:
+    """Runs between ``start`` and ``stop``; ``settings`` are more lines of its configuration.
+
+    What is retained survives ``stop``, and of ``kill`` what was saved before: nothing, unless
+    ``settings`` say more than mosquitto's defaults.
+    """
+
+    def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
+        self.directory = directory
+        self._tls_port, self._password_port, self._port = free_ports(3)
+        self._settings = settings
+        self._running: Running | None = None
+        self._passwords: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        make_authority(self.directory)
+        make_server(self.directory)
+        (self.directory / "rights").write_text(_RIGHTS)
+        self._write_passwords()
+        (self.directory / "mosquitto.conf").write_text(self._configuration())
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where everybody may do everything."""
+        return f"mqtt://127.0.0.1:{self._port}"
+
+    @property
+    def password_url(self) -> str:
+        """Where a password is asked."""
+        return f"mqtt://127.0.0.1:{self._password_port}"
+
+    @property
+    def tls_url(self) -> str:
+        """Where a client certificate is asked."""
+        return f"mqtts://127.0.0.1:{self._tls_port}"
+
+    @property
+    def port(self) -> int:
+        """The port of ``url``."""
+        return self._port
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._started.pid
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.directory / "mosquitto.log"
+
+    def certified(self, user: str, protocol: str = "5") -> Mqtt:
+        """How ``user`` comes in at ``tls_url``; makes a certificate the first time."""
+        if not (self.directory / f"{user}.crt").exists():
+            make_client(self.directory, user, "npu-vigil")
+        return Mqtt.model_validate(
+            {
+                "protocol": protocol,
+                "ca_file": self.directory / "ca.crt",
+                "certificate_file": self.directory / f"{user}.crt",
+                "key_file": self.directory / f"{user}.key",
+            }
+        )
+
+    def with_password(self, user: str, protocol: str = "5") -> Mqtt:
+        """How ``user`` comes in at ``password_url``.
+
+        Gets a password the first time, for which a broker that runs is started again.
+        """
+        file = self.directory / f"{user}.password"
+        if user not in self._passwords:
+            self._passwords[user] = f"secret of {user}"
+            file.write_text(self._passwords[user] + "\n")
+            self._write_passwords()
+            if self._running is not None and self._running.status is None:
+                self.stop()
+                self.start()
+        return Mqtt.model_validate({"protocol": protocol, "user": user, "password_file": file})
+
+    def start(self) -> None:
+        """Start it; comes back when it takes connections."""
+        configuration = self.directory / "mosquitto.conf"
+        self._running = Running([program("mosquitto"), "-c", configuration], self.log)
+        self._running.wait_until(self._answers, _START_SECONDS)
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL)."""
+        self._started.kill()
+
+    def stop(self) -> None:
+        """Ask it to end; it saves what is retained and sends the wills of all who are connected."""
+        self._started.stop()
+
+    def freeze(self) -> None:
+        """Stop it where it is: connections stay, nothing answers."""
+        self._started.freeze()
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._started.thaw()
+
+    @property
+    def _started(self) -> Running:
+        assert self._running is not None
+        return self._running
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), 1.0).close()
+        except OSError:
+            return False
+        return True
+
+    def _write_passwords(self) -> None:
+        file = self.directory / "passwords"
+        file.write_text("".join(f"{user}:{word}\n" for user, word in self._passwords.items()))
+        if self._passwords:
+            subprocess.run([program("mosquitto_passwd"), "-U", file], check=True)
+
+    def _configuration(self) -> str:
+        where = self.directory
+        return "\n".join(
+            (
+                "user root",
+                "per_listener_settings true",
+                "persistence true",
+                f"persistence_location {where}/",
+                "log_dest stderr",
+                "log_type error",
+                "log_type warning",
+                "log_type notice",
+                *self._settings,
+                f"listener {self._port} 127.0.0.1",
+                "allow_anonymous true",
+                f"listener {self._password_port} 127.0.0.1",
+                "allow_anonymous false",
+                f"password_file {where}/passwords",
+                f"acl_file {where}/rights",
+                f"listener {self._tls_port} 127.0.0.1",
+                f"cafile {where}/ca.crt",
+                f"certfile {where}/server.crt",
+                f"keyfile {where}/server.key",
+                "require_certificate true",
+                "use_identity_as_username true",
+                f"acl_file {where}/rights",
+                "",
+            )
+        )

@@ -1,0 +1,25 @@
+"""The official client is imported as far as it is needed, and is whole for others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_NEEDED = """
+import sys
+from stores.kubernetes_connection import Connection
+unneeded = {"requests", "oauthlib", "urllib3", "websocket", "kubernetes"} & sys.modules.keys()
+assert not unneeded, unneeded
+"""
+_WHOLE = """
+import kubernetes.aio
+from kubernetes import client
+assert client.ApiClient is not kubernetes.aio.client.ApiClient
+from stores.kubernetes_client import Configuration
+assert Configuration is kubernetes.aio.client.Configuration
+"""
+
+
+def test_only_what_is_needed_is_imported() -> None:
+    for script in (_NEEDED, _NEEDED + _WHOLE, _WHOLE):
+        subprocess.run([sys.executable, "-c", script], check=True)
