@@ -5,17 +5,23 @@ Every option is described in ``docs/configuration.md``.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from contract.configuration import ListenAddress, Section, StoreAddress, load
+from collectors.host_mounts import OF_PODS
+from collectors.kernel_messages import DRIVER_PATTERNS
+from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
 from contract.names import node_name_problem
 from service.files import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+T = TypeVar("T")
 
 
 def _node_name(text: str) -> str:
@@ -78,6 +84,92 @@ class HangDetection(Section):
     detect_duration: int = Field(default=5, ge=1, le=1440)
 
 
+class Storage(Section):
+    """Shared storage clients, and where their faults are told (``spec/noded.md`` 4.3 to 4.5).
+
+    With ``clusterd`` over gRPC, not through the store; with ``ca_file`` over TLS. Files are PEM.
+    """
+
+    period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
+    dpc_file: str = "/user/mind-cluster/dpcstatus/dpc_status_check"
+    dtfs_file: str = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
+    clusterd: ListenAddress | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _files_go_together(self) -> Storage:
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file are given both or not at all")
+        if self.certificate_file is not None and self.ca_file is None:
+            raise ValueError("a certificate is for TLS, which needs ca_file")
+        return self
+
+
+class FileSystems(Section):
+    """When a file system of the host counts as full."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=5.0, ge=0.1, le=60)
+    full_percent: float = Field(default=95.0, gt=0, le=100)
+    full_cleared_percent: float = Field(default=93.0, gt=0, le=100)
+    excluded: tuple[str, ...] = OF_PODS
+
+    @model_validator(mode="after")
+    def _clears(self) -> Self:
+        return _at_most(self, "full_cleared_percent", "full_percent")
+
+
+class HostMemory(Section):
+    """When memory of the host counts as short."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    stalled_percent: float = Field(default=20.0, gt=0, le=100)
+    stalled_cleared_percent: float = Field(default=10.0, gt=0, le=100)
+    available_percent: float = Field(default=3.0, gt=0, le=100)
+    available_cleared_percent: float = Field(default=5.0, gt=0, le=100)
+
+    @model_validator(mode="after")
+    def _clears(self) -> Self:
+        _at_most(self, "stalled_cleared_percent", "stalled_percent")
+        return _at_most(self, "available_percent", "available_cleared_percent")
+
+
+def _at_most(section: T, less: str, more: str) -> T:
+    """What is raised at one threshold and cleared at another must not be both at once."""
+    if getattr(section, less) > getattr(section, more):
+        raise ValueError(f"{less} must not be more than {more}")
+    return section
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+class KernelLog(Section):
+    """How the log of the kernel is read."""
+
+    enabled: bool = True
+    device: str = "/dev/kmsg"
+    hold_seconds: float = Field(default=300.0, ge=1, le=86_400)
+    npu_driver_patterns: tuple[Annotated[str, AfterValidator(_pattern)], ...] = DRIVER_PATTERNS
+
+
+class HostClock(Section):
+    """When the clock of the host counts as set."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    step_seconds: float = Field(default=10.0, ge=0.1, le=86_400)
+
+
 class DriverCalls(Section):
     """How the vendor library is called."""
 
@@ -95,10 +187,10 @@ class Metrics(Section):
 class Heartbeat(Section):
     """The proof that the agent is alive."""
 
-    interval_seconds: float = Field(default=5.0, ge=0.1, le=300)
+    interval_seconds: float = Field(default=5.0, ge=1, le=300)
     absence_seconds: float = Field(default=0.0, ge=0, le=900)
-    annotations: bool = False
-    """Off: each is a write of the Node object, which wakes everybody who watches nodes."""
+    generation: Literal["lease", "annotation", "cm-v5", "cm-v6rc"] = "lease"
+    """Beside our own: each of the others wakes everybody who watches nodes or documents."""
 
 
 class NodeLabels(Section):
@@ -113,6 +205,7 @@ class AgentConfiguration(Section):
     node_name: Annotated[str, AfterValidator(_node_name)]
     store: StoreAddress = "kubernetes:"
     kubeconfig: Path | None = None
+    mqtt: Mqtt = Mqtt()
     driver_root: Path | None = None
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")
@@ -129,11 +222,29 @@ class AgentConfiguration(Section):
     switch: Switch = Switch()
     links: Links = Links()
     hang: HangDetection = HangDetection()
+    storage: Storage = Storage()
+    file_systems: FileSystems = FileSystems()
+    memory: HostMemory = HostMemory()
+    kernel_log: KernelLog = KernelLog()
+    clock: HostClock = HostClock()
     compatibility: Compatibility = Compatibility()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
     heartbeat: Heartbeat = Heartbeat()
     node_labels: NodeLabels = NodeLabels()
+
+    @model_validator(mode="after")
+    def _old_heartbeats_have_a_place(self) -> Self:
+        generation = self.heartbeat.generation
+        if generation == "annotation" and self.store != "kubernetes:":
+            raise ValueError(
+                "heartbeat.generation annotation needs the store kubernetes: only that has Nodes"
+            )
+        if generation.startswith("cm-") and "node-info" not in self.documents:
+            raise ValueError(
+                f"heartbeat.generation {generation} is in node-info, which is not in `documents`"
+            )
+        return self
 
 
 def load_agent(
@@ -155,15 +266,10 @@ def load_agent(
     )
 
 
-def check_agent_file(file: Path) -> None:
-    """Check a file for itself: what it leaves to flags and environment is not missing.
+def check_agent(content: Mapping[str, object], source: str) -> None:
+    """Check the content of a file: what it leaves to flags and environment is not missing.
 
     Raises ``ConfigurationError`` with all problems.
     """
-    check_agent(read_toml(file), str(file))
-
-
-def check_agent(content: Mapping[str, object], source: str) -> None:
-    """The same for the content of a file."""
     file = {"node_name": "any", **content}
     load(AgentConfiguration, file=file, environment={}, command_line={}, source=source)

@@ -12,65 +12,47 @@ import hashlib
 import logging
 import os
 import time
-from importlib import metadata
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.events.events import Events, reporter_of
-from agent.fault_configuration import Edges, FaultConfiguration
-from agent.heartbeat import heartbeat
-from agent.heartbeat.holder import boot_id, this_holder
+from agent.heartbeat.holder import this_holder
 from agent.journal.file import Kind, body_of
-from agent.journal.journal import Journal
 from agent.leaving import Leaving
-from agent.node.node_object import NodeObjectKeeper
 from agent.pages import status
 from agent.pages.http import SOCKET_NAME, application
-from agent.pages.npu_exporter import Cards, keep_names
+from agent.pages.npu_exporter import keep_names
+from agent.parts import Parts
+from agent.picture import cards, picture, version
 from agent.policy.state import believed
 from agent.publishing.device_info import PATIENCE_SECONDS
-from agent.publishing.documents import Desk, Documents
 from agent.publishing.ownership import owned_by, refuse_beside_others
-from agent.state_dir import claimed, remember
-from agent.usage import Usage
-from agent.verdicts import Verdicts, configured_by, restore
-from collectors.base import Places, Surroundings
-from collectors.bmc import Bmc
-from collectors.chip_faults import ChipFaults
-from collectors.hang import Hang
-from collectors.links import Links
-from collectors.network_health import NetworkHealth
-from collectors.switch import Switches
-from collectors.table import COLLECTORS
-from contract import catalogue
+from agent.sources import collectors_of, left_out
+from agent.state_dir import claimed
+from collectors.boot import boot_id
 from contract.errors import StoreError, VigilError
-from contract.fault_configuration import catalogue_of
-from contract.observation import NODE, Gap, SourceBlind
-from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
+from dcmi_shim.discovery import find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
 from service.log import set_up_logging
 from service.notify import keep_told
 from service.pages import serving
-from service.stalls import Stalls
 from service.tasks import leaves, on_stop
 from stores.address import open_store
-from stores.read_only import ReadOnly
+from stores.base import Beat
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from agent.config import AgentConfiguration
     from agent.journal.file import Remembered
+    from agent.pages.status import Status
     from agent.publishing.publisher import Publisher
-    from collectors.base import Collector, Sink
-    from contract.observation import Report, Subject
-    from dcmi_shim.types import ChipNames
-    from stores.base import ClusterObjects, Event, Store
+    from collectors.base import Collector
+    from stores.base import Store
 
 log = logging.getLogger("agent.daemon")
 
+_LAST_WRITE_SECONDS = 0.5
 _LAST_BEAT_SECONDS = 1.0
-_HEARTBEAT_PATIENCE_SECONDS = 30.0
 # Timers may fire early by the resolution of their clock.
 _TIMER_SECONDS = 0.01
 
@@ -81,13 +63,6 @@ class Stopped(Exception):
 
 def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _version() -> str:
-    try:
-        return metadata.version("npu-vigil")
-    except metadata.PackageNotFoundError:
-        return "unpackaged"
 
 
 def run(configuration: AgentConfiguration) -> int:
@@ -117,7 +92,13 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
     )
     for warning in library.warnings:
         log.warning("driver: %s", warning)
-    store = open_store(configuration.store, configuration.kubeconfig)
+    store = open_store(
+        configuration.store,
+        configuration.kubeconfig,
+        mqtt=configuration.mqtt,
+        node=configuration.node_name,
+        to_be=None if configuration.shadow else _beat_to_be(configuration),
+    )
     settings = DriverSettings(
         call_seconds=configuration.driver.call_deadline_seconds,
         probe_seconds=configuration.driver.probe_period_seconds,
@@ -126,146 +107,50 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
     return await agent.run()
 
 
+def _beat_to_be(configuration: AgentConfiguration) -> Beat:
+    holder = this_holder(configuration.state_dir)
+    return Beat(configuration.node_name, holder, configuration.heartbeat.interval_seconds, 0)
+
+
 class Agent:
-    """All parts of the daemon and the wires between them."""
+    """The life of all parts together."""
 
     def __init__(
-        self, configuration: AgentConfiguration, store: Store, driver: Driver, leaving: Leaving
+        self,
+        configuration: AgentConfiguration,
+        store: Store,
+        driver: Driver,
+        leaving: Leaving,
+        wall_clock: Callable[[], int] = _wall_clock,
     ) -> None:
-        if configuration.shadow:
-            log.warning("in shadow: nothing is written, what others write is compared")
-            store = ReadOnly(store)
-        self._configuration = configuration
-        self._store = store
-        self._driver = driver
+        self._parts = Parts(configuration, store, driver, wall_clock)
         self._leaving = leaving
-        self._started_at_ms = _wall_clock()
         self._last_words = "could not start"
         self._was_stopped = False
-        self._progress = Stalls()
-        exporter = configuration.metrics.npu_exporter_names
-        self._settings = {
-            ChipFaults.name: configuration.chip_faults.model_dump(),
-            Bmc.name: configuration.bmc.model_dump(),
-            NetworkHealth.name: {"enabled": exporter},
-            Switches.name: configuration.switch.model_dump(),
-            Links.name: configuration.links.model_dump()
-            | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
-            Hang.name: configuration.hang.model_dump(exclude={"enabled"})
-            | {"detect": configuration.hang.enabled},
-        }
-        self._readings: dict[tuple[Subject, str], float] = {}
-        self._names: dict[int, ChipNames] = {}
-        self._listeners: list[Sink] = []
-        self._gap = asyncio.Event()
-        self._gaps = 0
-        remembered = remember(configuration.state_dir, self._started_at_ms)
-        self._remembered = remembered
-        state = restore(remembered, configuration.node_name, boot_id(), catalogue.shipped())
-        texts = configured_by(remembered)
-        self._verdicts = Verdicts(state, catalogue_of(texts), _wall_clock, self._changed, texts)
-        self._fault_configuration = FaultConfiguration(
-            store,
-            configuration.fault_config_dir,
-            configuration.state_dir,
-            texts,
-            Edges(
-                configure=self._verdicts.configure,
-                post=self._post,
-                wall_clock=_wall_clock,
-            ),
-        )
-        self._journal = Journal(
-            configuration.state_dir,
-            first_sequence=remembered.last_sequence + 1,
-            wall_clock=_wall_clock,
-            on_recovered=self._verdicts.recovered,
-        )
-        self._heartbeat = heartbeat.Heartbeat(
-            store,
-            configuration.node_name,
-            this_holder(configuration.state_dir),
-            configuration.heartbeat.interval_seconds,
-            heartbeat.Edges(
-                stalled=self._progress.stalled,
-                on_permitted=lambda: self._documents.wake(_wall_clock()),
-                progress=self._heartbeat_progress(),
-                wall_clock=_wall_clock,
-            ),
-            annotates=configuration.heartbeat.annotations,
-        )
-        self._documents = Documents(
-            configuration.node_name,
-            configuration.documents,
-            Desk(
-                store,
-                self._verdicts,
-                self._journal,
-                self._progress,
-                _wall_clock,
-                may_publish=lambda: self._heartbeat.may_publish,
-                look_around=self._heartbeat.look_around,
-            ),
-            shadowed=configuration.shadow,
-        )
-        self._device_info = self._documents.device_info
-        self._usage = self._usage_of_chips()
-        self._events = self._events_of(store)
-        self._node_object = self._node_object_of(store)
 
-    def _objects_of(self, store: Store) -> ClusterObjects | None:
-        """What of the cluster is ours to write beside the documents."""
-        owns = "device-info" in self._configuration.documents
-        return store.objects if owns else None
-
-    def _events_of(self, store: Store) -> Events | None:
-        """Who tells Kubernetes of faults: whoever owns the document about them."""
-        objects = self._objects_of(store)
-        if objects is None:
-            return None
-        return Events(
-            objects,
-            reporter_of(self._configuration.node_name, os.environ),
-            self._journal,
-            _wall_clock,
-            may_write=lambda: self._heartbeat.may_publish,
-            inventory=self._driver.inventory,
-        )
-
-    def _node_object_of(self, store: Store) -> NodeObjectKeeper | None:
-        """Who keeps the Node's labels: whoever owns the document about its chips."""
-        objects = self._objects_of(store)
-        if objects is None or not self._configuration.node_labels.enabled:
-            return None
-        return NodeObjectKeeper(
-            objects,
-            self._configuration.node_name,
-            self._driver,
-            lambda: self._heartbeat.may_publish,
-        )
-
-    def _post(self, event: Event) -> None:
-        if self._events is not None:
-            self._events.post(event)
+    def picture(self) -> Status:
+        """What the pages show now."""
+        return picture(self._parts)
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
+        parts = self._parts
         stop = asyncio.Event()
         on_stop(stop.set)
-        self._journal_start(self._remembered)
-        if self._events is not None:
-            self._events.begin(self._remembered, self._verdicts.state, self._verdicts.tables)
-            self._verdicts.listen(self._events.take)
-        self._verdicts.begin(self._journal)
-        self._fault_configuration.begin()
-        shows_cards = self._configuration.metrics.npu_exporter_names
-        cards = self._cards if shows_cards else None
-        pages = application(self._picture, self._documents.records, cards)
+        self._journal_start(parts.remembered)
+        if parts.events is not None:
+            parts.events.begin(parts.remembered, parts.verdicts.state, parts.verdicts.tables)
+            parts.verdicts.listen(parts.events.take)
+        parts.verdicts.begin(parts.journal)
+        parts.fault_configuration.begin()
+        shows_cards = parts.configuration.metrics.npu_exporter_names
+        shown = (lambda: cards(parts)) if shows_cards else None
+        pages = application(self.picture, parts.documents.records, shown)
         try:
             async with serving(
                 pages,
-                self._configuration.listen,
-                self._configuration.state_dir,
+                parts.configuration.listen,
+                parts.configuration.state_dir,
                 socket_name=SOCKET_NAME,
             ):
                 return await self._root_tasks(stop)
@@ -273,6 +158,7 @@ class Agent:
             await self._end()
 
     async def _root_tasks(self, stop: asyncio.Event) -> int:
+        parts = self._parts
         try:
             async with asyncio.TaskGroup() as tasks:
 
@@ -281,35 +167,42 @@ class Agent:
 
                 tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
-                root("driver", self._driver.run())
-                root("fault configuration", self._fault_configuration.run())
-                for kind, publisher in self._documents.publishers.items():
+                root("driver", parts.driver.run())
+                root("memories of collectors", parts.memories.run())
+                root("fault configuration", parts.fault_configuration.run())
+                for kind, publisher in parts.documents.publishers.items():
                     root(f"publisher of {kind}", self._publish(publisher))
-                if self._documents.shadow is None:
+                for kind in parts.documents.storage:
+                    root(f"publisher of {kind}", parts.documents.publish_storage(kind))
+                if parts.fault_service is not None:
+                    root("ClusterD's fault service", parts.fault_service.run())
+                if parts.documents.shadow is None:
                     root("heartbeat", self._beat())
+                    if parts.old_readers.label is not None:
+                        root("label of old readers", parts.old_readers.label.run())
                 else:
-                    root("shadow", self._documents.shadow.run())
-                if self._events is not None:
-                    root("events", self._events.run())
-                if self._node_object is not None:
-                    root("node labels", self._node_object.run())
+                    root("shadow", parts.documents.shadow.run())
+                if parts.events is not None:
+                    root("events", parts.events.run())
+                if parts.node_object is not None:
+                    root("node labels", parts.node_object.run())
+                if parts.teller is not None:
+                    root("episodes", parts.teller.run())
                 root(
                     "service manager",
-                    keep_told(
-                        self._progress.stalled, lambda: self._picture().not_ready, os.environ
-                    ),
+                    keep_told(parts.progress.stalled, lambda: self.picture().not_ready, os.environ),
                 )
-                if self._usage is not None:
-                    root("pods", self._usage.run())
-                if self._configuration.metrics.npu_exporter_names:
-                    root("card names", keep_names(self._driver, self._names))
-                for name, make in COLLECTORS.items():
-                    settings = self._settings.get(name, {})
-                    if settings.pop("enabled", True):
-                        root(name, self._collect(make(**settings)))
-                    elif believed(self._verdicts.state, name):
-                        why = "it is not to be asked; what it said last stays"
-                        self._report([SourceBlind(name, NODE, self._started_at_ms, why)])
+                if parts.serial_number is not None:
+                    root("serial number", parts.serial_number.run())
+                if parts.usage is not None:
+                    root("pods", parts.usage.run())
+                if parts.configuration.metrics.npu_exporter_names:
+                    root("card names", keep_names(parts.driver, parts.names))
+                for name, collector in collectors_of(parts.configuration):
+                    if collector is not None:
+                        root(name, self._collect(collector))
+                    else:
+                        tasks.create_task(self._leave_out(name), name=f"without {name}")
         except BaseExceptionGroup as group:
             causes = list(leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
@@ -323,183 +216,90 @@ class Agent:
         raise AssertionError("root tasks end with an exception")
 
     async def _beat(self) -> NoReturn:
-        owned = owned_by(self._configuration.node_name, self._configuration.documents)
-        await refuse_beside_others(self._store, owned, _wall_clock, self._heartbeat_progress())
-        await self._heartbeat.run()
-
-    def _heartbeat_progress(self) -> Callable[[], None]:
-        if self._configuration.shadow:
-            return lambda: None  # it does not run
-        return self._progress.of("heartbeat", _HEARTBEAT_PATIENCE_SECONDS)
+        parts = self._parts
+        owned = owned_by(parts.configuration.node_name, parts.configuration.documents)
+        await refuse_beside_others(parts.store, owned, parts.wall_clock, parts.heartbeat_progress())
+        await parts.heartbeat.run()
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
+        parts = self._parts
         while True:
-            self._gap.clear()
-            inventory = await self._driver.inventory()
-            if inventory != self._device_info.inventory:
+            parts.gap.clear()
+            inventory = await parts.driver.inventory()
+            if inventory != parts.device_info.inventory:
                 if inventory.virtual:
                     log.error(
                         "device-info is not written: %s", status.unsupported(inventory.virtual)
                     )
-                self._device_info.identify(inventory)
-                now_ms = _wall_clock()
-                self._documents.wake(now_ms)
+                parts.device_info.identify(inventory)
+                now_ms = parts.wall_clock()
+                parts.documents.wake(now_ms)
                 # Who is silent for longer is not waited for; nobody else would say so.
                 seconds = PATIENCE_SECONDS + _TIMER_SECONDS
-                asyncio.get_running_loop().call_later(seconds, self._documents.wake, now_ms)
-            await self._gap.wait()
-
-    def _usage_of_chips(self) -> Usage | None:
-        """What tells which chips pods use, if anything does and somebody wants to know."""
-        shows_cards = self._configuration.metrics.npu_exporter_names
-        if "device-info" not in self._configuration.documents and not shows_cards:
-            return None
-        node = self._configuration.node_name
-        events = self._store.usage(node)
-        if events is None:
-            return None
-        usage = Usage(node, events, self._journal, _wall_clock, self._occupied)
-        usage.remember(self._remembered.usage)
-        self._device_info.in_use = usage.chips
-        self._device_info.awaits_usage = True
-        return usage
-
-    def _occupied(self, now_ms: int) -> None:
-        assert self._usage is not None
-        self._device_info.in_use = self._usage.chips
-        self._device_info.awaits_usage = False
-        self._documents.wake(now_ms)
-
-    def _report(self, reports: Sequence[Report]) -> None:
-        gaps = sum(isinstance(report, Gap) for report in reports)
-        if gaps:
-            self._gaps += gaps
-            self._gap.set()
-        self._verdicts.take(reports)
-        for listener in self._listeners:
-            listener(reports)
-
-    def _show(self, subject: Subject, name: str, value: float | None) -> None:
-        if value is None:
-            self._readings.pop((subject, name), None)
-        else:
-            self._readings[subject, name] = value
+                asyncio.get_running_loop().call_later(seconds, parts.documents.wake, now_ms)
+            await parts.gap.wait()
 
     async def _publish(self, publisher: Publisher) -> NoReturn:
         # What the stored document remembers is to be judged by the tables of this node.
-        await self._fault_configuration.known()
+        await self._parts.fault_configuration.known()
         await publisher.run()
 
     async def _collect(self, collector: Collector) -> NoReturn:
-        await asyncio.gather(self._documents.remembered(), self._fault_configuration.known())
-        await collector.run(self._surroundings(collector))
+        parts = self._parts
+        await asyncio.gather(parts.documents.remembered(), parts.fault_configuration.known())
+        await collector.run(parts.surroundings(collector))
 
-    def _surroundings(self, collector: Collector) -> Surroundings:
-        return Surroundings(
-            report=self._report,
-            wall_clock=_wall_clock,
-            believed=believed(self._verdicts.state, collector.name),
-            driver=self._driver,
-            places=Places(
-                self._configuration.driver_root, self._configuration.trust_driver, os.environ
-            ),
-            show=self._show,
-            listen=self._listeners.append,
-            progress=self._progress.of(
-                collector.name, 3 * (collector.period_seconds + collector.deadline_seconds)
-            ),
-        )
-
-    def _changed(self, event_ms: int) -> None:
-        self._documents.wake(event_ms)
+    async def _leave_out(self, source: str) -> None:
+        parts = self._parts
+        await parts.documents.remembered()
+        reports = left_out(source, believed(parts.verdicts.state, source), parts.started_at_ms)
+        if reports:
+            parts.report(reports)
 
     def _journal_start(self, remembered: Remembered) -> None:
-        configuration = self._configuration.model_dump_json()
+        parts = self._parts
+        configuration = parts.configuration.model_dump_json()
         digest = hashlib.sha256(configuration.encode()).hexdigest()
         rows = []
         if remembered.configuration is None or remembered.configuration.body != configuration:
             rows.append((Kind.CONFIGURATION, configuration))
         start = {
-            "version": _version(),
-            "node": self._configuration.node_name,
+            "version": version(),
+            "node": parts.configuration.node_name,
             "boot_id": boot_id(),
             "configuration_sha256": digest,
         }
         rows.append((Kind.START, body_of(start)))
-        self._journal.append(rows, self._started_at_ms)
+        parts.journal.append(rows, parts.started_at_ms)
 
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
         await stop.wait()
         self._leaving.begin()
+        await self._parts.documents.settled(_LAST_WRITE_SECONDS)
         raise Stopped("a signal asked for it")
 
     async def _end(self) -> None:
         """Journal the end and give everything back, without waiting for the driver."""
+        parts = self._parts
         self._leaving.begin()
-        self._driver.close()
+        parts.driver.close()
         if self._was_stopped:
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_LAST_BEAT_SECONDS):
-                    await self._heartbeat.leave(self._configuration.heartbeat.absence_seconds)
-        self._verdicts.end()
-        self._journal.append([(Kind.STOP, body_of({"reason": self._last_words}))], _wall_clock())
-        if not await self._journal.close():
-            log.error("not everything is in the journal: %s", self._journal.status().trouble)
+                    await parts.heartbeat.leave(parts.configuration.heartbeat.absence_seconds)
+        parts.verdicts.end()
+        parts.memories.keep()
+        parts.journal.append(
+            [(Kind.STOP, body_of({"reason": self._last_words}))], parts.wall_clock()
+        )
+        if not await parts.journal.close():
+            log.error("not everything is in the journal: %s", parts.journal.status().trouble)
         if self._was_stopped:
             self._leaving.status = 0
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
-                await self._store.close()
-
-    def _cards(self) -> Cards:
-        device_info = self._device_info
-        faults = status.fault_statuses(self._verdicts.state, device_info.device_type)
-        pods = () if self._usage is None else self._usage.pods
-        return Cards(device_info.inventory, self._names, faults, self._readings, pods)
-
-    def _picture(self) -> status.Status:
-        root = self._configuration.driver_root or DEFAULT_DRIVER_ROOT
-        state = self._verdicts.state
-        driver = status.driver_status(
-            str(root),
-            self._device_info.inventory,
-            self._driver.trouble,
-            self._driver.polling_reason,
-            self._gaps,
-            self._driver.stuck_calls(),
-        )
-        publications = self._documents.statuses()
-        shadow = None if self._documents.shadow is None else self._documents.shadow.status()
-        chips = status.chip_statuses(state, self._device_info.device_type, self._readings)
-        node, usage = state.of(NODE), self._usage
-        unseen = () if usage is None or usage.blind is None else (usage.blind,)
-        return status.Status(
-            node=self._configuration.node_name,
-            version=_version(),
-            at_ms=_wall_clock(),
-            started_at_ms=self._started_at_ms,
-            revision=state.revision,
-            not_ready=status.not_ready(
-                publications, chips, driver, self._heartbeat.conflict, shadow
-            ),
-            stalled=self._progress.stalled(),
-            chips=chips,
-            faults=status.fault_statuses(state, self._device_info.device_type),
-            answered=node.answered,
-            blind=(*status.blind_sources(node), *unseen),
-            driver=driver,
-            publications=publications,
-            fault_configuration=status.fault_configuration_status(
-                self._fault_configuration.judged, self._fault_configuration.trouble
-            ),
-            heartbeat=status.heartbeat_status(self._heartbeat),
-            journal=self._journal.status(),
-            usage=None if usage is None else usage.status,
-            events=None if self._events is None else self._events.status(),
-            node_object=None if self._node_object is None else self._node_object.status(),
-            shadow=shadow,
-        )
+                await parts.store.close()
 
 
 async def _root(name: str, work: Awaitable[object]) -> None:

@@ -1,8 +1,8 @@
 """The operator's fault configuration: watched, judged, kept, and told of.
 
-It comes from the ConfigMap ``kube-system/mindx-dl-fault-config`` of the store and from a local
-directory; which document of which is in force is decided in ``contract.fault_configuration``.
-Source: ``spec/device-plugin.md`` 3.1.
+It comes from two ConfigMaps of the store and from a local directory; which document of which is in
+force is decided in ``contract.fault_configuration``.
+Source: ``spec/device-plugin.md`` 3.1, ``spec/noded.md`` 3.1.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, NoReturn
 from agent.fault_config_files import keep, read_files, read_kept, watch_files
 from contract.errors import StoreError
 from contract.fault_configuration import (
+    CONFIG_MAPS,
     DOCUMENTS,
-    FAULT_CONFIG_NAME,
-    FAULT_CONFIG_NAMESPACE,
     InForce,
     Judged,
     Place,
-    judge_texts,
+    judge,
 )
 from stores.base import Changed, Event, Interrupted, Involved, Listed, Selection
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.catalogue import Catalogue
-    from contract.fault_configuration import FaultProblem, FaultTexts
+    from contract.fault_configuration import ConfigMap, FaultProblem, FaultTexts
     from stores.base import Document, Store, WatchEvent
 
 log = logging.getLogger("agent.fault_configuration")
@@ -70,19 +69,20 @@ class FaultConfiguration:
         self._directory = directory
         self._state_dir = state_dir
         self._edges = edges
-        self._data: Mapping[str, str] | None = None
-        self._version = ""
+        self._data: dict[ConfigMap, Mapping[str, str] | None] = {}
+        self._versions: dict[ConfigMap, str] = {}
+        self._troubles: dict[ConfigMap, str] = {}
         self._told: frozenset[str] = frozenset()
-        self._store_trouble: str | None = None
         self._on_disk = read_kept(state_dir)
         self._one_by_one = asyncio.Lock()
+        self._unanswered = set(CONFIG_MAPS)
         self._is_known = asyncio.Event()
         self._kept = asyncio.Event()
         self._to_keep = asyncio.Event()
         if self._on_disk is not None:
             self._is_known.set()
         self._files = read_files(directory)
-        self._newest = self._judge(self._on_disk or _all_of_the_config_map(texts))
+        self._newest = self._judge(self._on_disk or _all_of_config_maps(texts))
         self._judged = self._newest
 
     @property
@@ -93,7 +93,8 @@ class FaultConfiguration:
     @property
     def trouble(self) -> str | None:
         """Why a change would not be noticed now."""
-        return self._store_trouble or self._files.trouble
+        troubles = {self._troubles[one]: None for one in CONFIG_MAPS if one in self._troubles}
+        return "; ".join(troubles) or self._files.trouble
 
     def begin(self) -> None:
         """Put in force what is known without the store."""
@@ -107,45 +108,54 @@ class FaultConfiguration:
                 await self._is_known.wait()
 
     async def run(self) -> NoReturn:
-        """Follow the ConfigMap and the directory until cancelled."""
+        """Follow the ConfigMaps and the directory until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_files(), name="fault configuration files")
             tasks.create_task(self._keep_on_disk(), name="fault configuration on disk")
-            await self._follow_store()
+            for config_map in CONFIG_MAPS:
+                tasks.create_task(self._follow_store(config_map), name=config_map.name)
         raise AssertionError("a watch never ends")
 
-    async def _follow_store(self) -> NoReturn:
-        selection = Selection(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME)
+    async def _follow_store(self, config_map: ConfigMap) -> NoReturn:
+        selection = Selection(config_map.namespace, config_map.name)
         while True:
             try:
                 async for event in self._store.watch(selection):
-                    await self._watched(event)
+                    await self._watched(config_map, event)
             except StoreError as error:
-                self._cannot_watch(str(error))
+                self._cannot_watch(config_map, str(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _watched(self, event: WatchEvent) -> None:
+    async def _watched(self, config_map: ConfigMap, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
-            self._cannot_watch(event.reason)
+            self._cannot_watch(config_map, event.reason)
             return
         document: Document | None = None
         if isinstance(event, Listed):
             document = next(iter(event.documents), None)
         elif isinstance(event, Changed):
             document = event.document
-        if self._store_trouble is not None:
-            log.info("the fault configuration is watched again")
-            self._store_trouble = None
-        self._data = {} if document is None else document.data
-        self._version = "" if document is None else document.version
+        if self._troubles.pop(config_map, None) is not None:
+            log.info("%s is watched again", config_map.name)
+        self._data[config_map] = None if document is None else document.data
+        self._versions[config_map] = "" if document is None else document.version
         await self._changed()
-        self._is_known.set()
+        self._answered(config_map)
 
-    def _cannot_watch(self, reason: str) -> None:
-        if self._store_trouble is None:
-            log.warning("the fault configuration cannot be watched: %s; it stays", reason)
-        self._store_trouble = reason
-        self._is_known.set()
+    def _cannot_watch(self, config_map: ConfigMap, reason: str) -> None:
+        if config_map not in self._troubles:
+            log.warning("%s cannot be watched: %s; it stays", config_map.name, reason)
+        self._troubles[config_map] = reason
+        self._answered(config_map)
+
+    def _answered(self, config_map: ConfigMap) -> None:
+        """What it says is in force; that of another one may still be waiting to be judged."""
+        self._unanswered.discard(config_map)
+        if not self._unanswered:
+            self._is_known.set()
+
+    def _all_answered(self) -> bool:
+        return self._data.keys() | self._troubles.keys() == set(CONFIG_MAPS)
 
     async def _follow_files(self) -> None:
         if self._directory is None:
@@ -171,12 +181,12 @@ class FaultConfiguration:
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
-        return judge_texts(self._data, self._files.texts, before, self._files.unreadable)
+        return judge(dict(self._data), self._files.texts, before, self._files.unreadable)
 
     def _must_be_kept(self) -> bool:
         """What nobody but this node's own files has said yet is not kept."""
-        known = self._data is not None or self._on_disk is not None
-        return known and self._on_disk != self._newest.in_force
+        known = bool(self._data) and self._all_answered()
+        return (known or self._on_disk is not None) and self._on_disk != self._newest.in_force
 
     async def _keep_on_disk(self) -> NoReturn:
         complained = False
@@ -221,20 +231,23 @@ class FaultConfiguration:
             log.warning("fault configuration: there are more problems; vigil validate shows them")
         if not problems:
             log.info("fault configuration: nothing is wrong with it any more")
-        if any(problem.place is Place.CONFIG_MAP for problem in new):
-            self._post([one for one in problems.values() if one.place is Place.CONFIG_MAP])
+        for config_map in CONFIG_MAPS:
+            if any(problem.config_map == config_map for problem in new):
+                of_it = [one for one in problems.values() if one.config_map == config_map]
+                self._post(config_map, of_it)
 
-    def _post(self, problems: Sequence[FaultProblem]) -> None:
+    def _post(self, config_map: ConfigMap, problems: Sequence[FaultProblem]) -> None:
         """One Event for all nodes: they find the same, and so give it the same name."""
         lines = (f"{problem.document}: {problem.problem}" for problem in problems)
         message = f"{len(problems)} problem(s): {'; '.join(lines)}"
-        name = hashlib.sha256(f"{self._version} {message}".encode()).hexdigest()[:16]
+        version = self._versions.get(config_map, "")
+        name = hashlib.sha256(f"{version} {message}".encode()).hexdigest()[:16]
         now_ms = self._edges.wall_clock()
         self._edges.post(
             Event(
-                namespace=FAULT_CONFIG_NAMESPACE,
-                name=f"{FAULT_CONFIG_NAME}.{name}",
-                involved=Involved("ConfigMap", FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE),
+                namespace=config_map.namespace,
+                name=f"{config_map.name}.{name}",
+                involved=Involved("ConfigMap", config_map.name, config_map.namespace),
                 normal=False,
                 reason="FaultConfigurationProblem",
                 action="ReadFaultConfiguration",
@@ -253,7 +266,7 @@ def _sources(judged: Judged) -> str:
     )
 
 
-def _all_of_the_config_map(texts: FaultTexts) -> InForce:
+def _all_of_config_maps(texts: FaultTexts) -> InForce:
     """``texts`` of which nobody knows any more where they were found."""
     given = {key for key, member in DOCUMENTS.items() if getattr(texts, member) is not None}
     return InForce(texts, dict.fromkeys(given, Place.CONFIG_MAP))

@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from agent.journal.file import FILE_NAME, Remembered, is_damaged, move_aside, read_remembered
-from contract.errors import ConfigurationError, Problem
+from agent.journal.values import state_of
+from contract.errors import ConfigurationError, JournalError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.state_dir")
 
-_LOCK_NAME = "lock"
+LOCK_NAME = "lock"
 _PATIENCE_SECONDS = 6.0
 _STEP_SECONDS = 0.05
+_ROWS_LOST_WITH_POWER = 1 << 20
 
 
 @contextlib.contextmanager
@@ -33,7 +35,7 @@ def claimed(directory: Path) -> Iterator[None]:
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         log.error("--state-dir %s cannot be used: %s", directory, error.strerror)
         yield
@@ -75,3 +77,17 @@ def remember(directory: Path, now_ms: int) -> Remembered:
                 return Remembered()
         log.error("journal %s cannot be read (%s); starting from audits alone", path, error)
         return Remembered(last_sequence=now_ms)
+
+
+def first_sequence(remembered: Remembered, boot_id: str) -> int:
+    """The sequence to go on with, which no row had that anybody was told of.
+
+    With the host's power the last rows may be gone, which an aggregator has heard. So what another
+    boot of it left, or one that nobody knows, is gone on with behind anything that it can have had.
+    """
+    if remembered.last_sequence == 0:
+        return 1
+    with contextlib.suppress(JournalError):
+        if remembered.snapshot is not None and state_of(remembered.snapshot).boot_id == boot_id:
+            return remembered.last_sequence + 1
+    return remembered.last_sequence + 1 + _ROWS_LOST_WITH_POWER

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dcmi_shim.emulator.install import install
+from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
 
 if TYPE_CHECKING:
@@ -37,6 +38,15 @@ def control_plane(running_control_plane: ControlPlane) -> ControlPlane:
     running_control_plane.recover()
     running_control_plane.clean()
     return running_control_plane
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A real mosquitto with nothing in it."""
+    place = tmp_path / "broker"
+    place.mkdir()
+    with Broker(place) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

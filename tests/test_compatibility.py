@@ -18,7 +18,7 @@ def known_recordings() -> set[str]:
         *(f"device-plugin/{path.stem}" for path in (plugin / "recordings").glob("*.json")),
         *(f"device-plugin/{json.loads(line)['id']}" for line in examples),
         *(f"device-plugin/EX-{number:02}" for number in range(1, 64)),
-        *(f"noded/E{number}" for number in range(1, 18)),
+        *(f"noded/E{number}" for number in range(1, 20)),
         *(f"noded/{path.stem}" for path in (VECTORS / "noded/recordings").glob("*.json")),
         *(f"clusterd/{path.stem}" for path in (VECTORS / "clusterd").glob("*.json")),
     }

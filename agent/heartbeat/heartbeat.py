@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,13 +22,13 @@ from agent.heartbeat.claim import (
     not_seen,
 )
 from contract.errors import StoreError, StoreRefused
-from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from stores.backoff import Backoff
 from stores.base import Beat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from agent.heartbeat.annotations import NodeAnnotations
     from stores.base import Store
 
 log = logging.getLogger("agent.heartbeat")
@@ -66,8 +65,9 @@ class Heartbeat:
         interval_seconds: float,
         edges: Edges,
         *,
-        annotates: bool = False,
+        also: NodeAnnotations | None = None,
     ) -> None:
+        """``also``: the heartbeat on the Node, for readers of old releases."""
         self.node = node
         self.holder = holder
         self.interval_seconds = interval_seconds
@@ -85,9 +85,7 @@ class Heartbeat:
         self._beat_last = False
         self._turns = asyncio.Lock()
         self._stamp_ms = 0
-        self._annotates = annotates
-        self._annotated_seconds = 0
-        self._annotation_trouble: str | None = None
+        self._also = also
 
     @property
     def may_publish(self) -> bool:
@@ -129,14 +127,14 @@ class Heartbeat:
             _BACKOFF_FIRST_SECONDS, min(_BACKOFF_LAST_SECONDS, max(self.interval_seconds, 0.2) / 2)
         )
         while True:
-            began = time.monotonic()
+            began = _now()
             self._edges.progress()
             if await self._turn():
                 backoff.reset()
                 pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
                 await self._rest(began + pause)
             else:
-                await self._rest(time.monotonic() + backoff.next_seconds())
+                await self._rest(_now() + backoff.next_seconds())
 
     async def look_around(self) -> None:
         """Look and beat now, because somebody wrote a document of ours.
@@ -147,24 +145,30 @@ class Heartbeat:
         await self._turn()
 
     async def _rest(self, until: float) -> None:
-        while (left := until - time.monotonic()) > 0:
+        while (left := until - _now()) > 0:
             await asyncio.sleep(min(left, _MARK_SECONDS))
             self._edges.progress()
 
     async def _turn(self) -> bool:
         """Look and beat once; whether the next turn has time until the next interval."""
         async with self._turns:
-            try:
-                async with asyncio.timeout(_REQUEST_SECONDS):
-                    beats = await self._store.beats(self.node)
-            except (StoreError, TimeoutError) as error:
-                return self._not_seen(error)
-            self._seen(beats[0] if beats else None)
-            if self._claim.standing is Standing.OURS and not self._is_withheld():
-                self._beat_last = False
-                return await self._beat()
-            self._works()
-            return True
+            has_time = await self._own_turn()
+            if self._also is not None and self.may_publish and not self._is_withheld():
+                has_time &= await self._also.beat(self._edges.wall_clock() // 1000)
+            return has_time
+
+    async def _own_turn(self) -> bool:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                beats = await self._store.beats(self.node)
+        except (StoreError, TimeoutError) as error:
+            return self._not_seen(error)
+        self._seen(beats[0] if beats else None)
+        if self._claim.standing is Standing.OURS and not self._is_withheld():
+            self._beat_last = False
+            return await self._beat()
+        self._works()
+        return True
 
     async def _beat(self) -> bool:
         now_ms = self._edges.wall_clock()
@@ -177,8 +181,6 @@ class Heartbeat:
         self.beaten_at_ms = now_ms
         self._beat_last = True
         self._works()
-        if self._annotates:
-            await self._annotate(now_ms // 1000)
         return True
 
     def _next(self, now_ms: int, interval_seconds: float) -> Beat:
@@ -196,32 +198,6 @@ class Heartbeat:
         may_beat = self._claim.standing is Standing.OURS and self.withheld is None
         if may_beat and interval_seconds > self.interval_seconds:
             await self._store.beat(self._next(self._edges.wall_clock(), interval_seconds))
-
-    async def _annotate(self, now_seconds: int) -> None:
-        """Beat for readers of old releases as well (``spec/noded.md`` 7.2).
-
-        They look for a change, so two beats of one second differ.
-        """
-        self._annotated_seconds = max(now_seconds, self._annotated_seconds + 1)
-        annotations = {
-            HEARTBEAT_ANNOTATION: str(self._annotated_seconds),
-            INTERVAL_ANNOTATION: str(max(1, round(self.interval_seconds))),
-        }
-        trouble = None
-        try:
-            objects = self._store.objects
-            if objects is None:
-                raise StoreRefused(f"{self._store.url} has no Node objects")
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                await objects.set_node(self.node, {}, annotations)
-        except (StoreError, TimeoutError) as error:
-            self.failures += 1
-            trouble = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-        if trouble is not None and self._annotation_trouble is None:
-            log.error("no heartbeat on the Node: %s; tried with every beat", trouble)
-        elif trouble is None and self._annotation_trouble is not None:
-            log.warning("the heartbeat is on the Node again")
-        self._annotation_trouble = trouble
 
     def _works(self) -> None:
         if self.trouble is not None:
@@ -249,7 +225,7 @@ class Heartbeat:
             self.holder,
             shown,
             self._edges.wall_clock(),
-            time.monotonic(),
+            _now(),
             beats=self._beat_last and not self._edges.stalled(),
         )
         self._tell(before)
@@ -258,7 +234,7 @@ class Heartbeat:
 
     def _not_seen(self, error: StoreError | TimeoutError) -> bool:
         could = self.may_publish
-        self._claim = not_seen(self._claim, time.monotonic())
+        self._claim = not_seen(self._claim, _now())
         self._refused = self._refused or isinstance(error, StoreRefused)
         if self.may_publish and not could:
             self._edges.on_permitted()
@@ -289,3 +265,8 @@ class Heartbeat:
                 self.node,
                 now.other.holder,
             )
+
+
+def _now() -> float:
+    """Seconds of a steady clock."""
+    return asyncio.get_running_loop().time()

@@ -10,8 +10,9 @@ import hashlib
 import os
 from pathlib import Path
 
+from collectors.boot import boot_id
+
 _MACHINE_ID = Path("/etc/machine-id")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DIGEST_BYTES = 6
 
 
@@ -20,11 +21,6 @@ def this_holder(state_dir: Path) -> str:
     parts = (_text(_MACHINE_ID), boot_id(), str(state_dir.resolve()))
     digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
     return f"{os.uname().nodename}_{digest}"
-
-
-def boot_id() -> str:
-    """Which boot of this machine this is; empty where the kernel does not say."""
-    return _text(_BOOT_ID)
 
 
 def identity(holder: str) -> str:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.journal.unheard import SCHEMA as UNHEARD_SCHEMA
+from agent.journal.unheard import delete_unheard, identify, keep_heard, rename
 from contract.errors import JournalError
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ CREATE INDEX IF NOT EXISTS snapshots ON rows (sequence) WHERE kind = 'snapshot';
 CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'configuration';
 CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
 CREATE INDEX IF NOT EXISTS events ON rows (sequence) WHERE kind = 'events';
+CREATE INDEX IF NOT EXISTS public_faults ON rows (sequence) WHERE kind = 'public-faults';
 CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
     WHERE kind = 'fault-configuration';
 """
@@ -83,6 +86,7 @@ class Kind(StrEnum):
     GAP = "gap"
     EVENTS = "events"
     SHADOW = "shadow"
+    PUBLIC_FAULTS = "public-faults"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -104,6 +108,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     ``events`` has the Kubernetes Events that were to be sent when it was written, ``untold`` are
     the inputs and changes behind it.
+    ``public_faults`` says what was told of storage faults and to be told.
     ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
     """
 
@@ -115,6 +120,7 @@ class Remembered(msgspec.Struct, frozen=True):
     events: Row | None = None
     untold: tuple[Row, ...] = ()
     fault_configurations: tuple[Row, ...] = ()
+    public_faults: Row | None = None
 
 
 def is_damaged(error: Exception) -> bool:
@@ -148,13 +154,16 @@ class JournalFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.untold = 0
+        """Rows of changes that were deleted before they were heard."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = _connect(path, synchronous="OFF")
         try:
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]
             if version > SCHEMA_VERSION:
                 raise JournalError(f"{path} has schema version {version}; known is 1")
-            self._connection.executescript(_SCHEMA)
+            self._connection.executescript(_SCHEMA + UNHEARD_SCHEMA)
+            identify(self._connection)
             self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             self._inode = path.stat().st_ino
         except BaseException:
@@ -176,6 +185,10 @@ class JournalFile:
                 connection.execute("ROLLBACK")
             raise
 
+    def rename(self) -> None:
+        """Give the journal another name for who is told of it."""
+        rename(self._connection)
+
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open."""
         try:
@@ -183,32 +196,48 @@ class JournalFile:
         except OSError:
             return False
 
-    def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
+    def prune(self, *, older_than_ms: int, max_bytes: int, heard: int | None = None) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
-        What a start needs (last snapshot and all since, last configuration, which Events were sent)
+        What a start needs (last snapshot and all since, last configuration, which Events were sent,
+        what was told of storage faults)
         stays, and so does what a replay needs that begins with the oldest snapshot: the fault
-        configuration and the usage of that time. Returns whether there may be more to delete.
+        configuration and the usage of that time.
+
+        ``heard``: changes behind it are still to be told to an aggregator. They go when everything
+        else is gone and the file is too large still, and are counted in ``untold``; ``None`` where
+        nobody is told. Returns whether there may be more to delete.
         """
         connection = self._connection
-        pages, free, size = (
-            connection.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        too_large = (pages - free) * size > max_bytes
+        too_large = self._bytes() > max_bytes
+        if heard is not None:
+            keep_heard(connection, heard)
         deleted = connection.execute(
             "DELETE FROM rows WHERE sequence IN ("
             "  SELECT sequence FROM rows AS old"
             "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
             "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
+            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'public-faults')"
             f"  AND NOT ({_true_at_a_snapshot('usage')})"
             f"  AND NOT ({_true_at_a_snapshot('fault-configuration')})"
+            "  AND NOT (kind = 'changes' AND sequence > ?)"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
-            (_PRUNE_ROWS, too_large, older_than_ms),
+            (_NEVER if heard is None else heard, _PRUNE_ROWS, too_large, older_than_ms),
         ).rowcount
-        return deleted == _PRUNE_ROWS
+        unheard = 0
+        if heard is not None and deleted < _PRUNE_ROWS and self._bytes() > max_bytes:
+            unheard = delete_unheard(connection, heard, _PRUNE_ROWS)
+            self.untold += unheard
+        return _PRUNE_ROWS in (deleted, unheard)
+
+    def _bytes(self) -> int:
+        pages, free, size = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
 
     def close(self) -> None:
         """Close the connection; the last one to close moves the WAL into the file."""
@@ -247,6 +276,7 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
     usage = next(iter(rows(latest.format(Kind.USAGE))), None)
     events = next(iter(rows(latest.format(Kind.EVENTS))), None)
+    public_faults = next(iter(rows(latest.format(Kind.PUBLIC_FAULTS))), None)
     untold = rows(
         "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
         (events.sequence if events else last,),
@@ -264,6 +294,7 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         events=events,
         untold=untold,
         fault_configurations=configured,
+        public_faults=public_faults,
     )
 
 

@@ -46,7 +46,10 @@ _TROUBLE = (sqlite3.Error, OSError, JournalError)
 
 
 class JournalStatus(msgspec.Struct, frozen=True):
-    """How the journal is, for metrics and the API. ``trouble`` is ``None`` when it is well."""
+    """How the journal is, for metrics and the API. ``trouble`` is ``None`` when it is well.
+
+    ``changes_untold``: rows of changes that retention deleted before an aggregator heard them.
+    """
 
     trouble: str | None
     trouble_since_ms: int | None
@@ -55,6 +58,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
     rows_held: int
     rows_dropped: int
     unsynced: str | None
+    changes_untold: int = 0
 
 
 class Journal:
@@ -76,6 +80,10 @@ class Journal:
         held_bytes: int = _HELD_BYTES,
     ) -> None:
         self._path = directory / FILE_NAME
+        self.heard: int | None = None
+        """How far an aggregator heard the changes; ``None`` where none is told of them."""
+        self.on_changes: Callable[[int], None] | None = None
+        """Called on the loop when so many rows of changes were committed."""
         self._wall_clock = wall_clock
         self._on_recovered = on_recovered
         self._max_bytes = max_bytes
@@ -94,10 +102,12 @@ class Journal:
         self._queue: deque[Row] = deque()
         self._queued_bytes = 0
         self._dropped = 0
+        self._untold = 0
         self._written = 0
         self._unsynced: str | None = None
         self._dirty = False
         self._closing = False
+        self._renaming = False
         self._threads = [
             threading.Thread(target=target, name=name, daemon=True)
             for target, name in ((self._write_loop, "journal"), (self._sync_loop, "journal-sync"))
@@ -117,6 +127,13 @@ class Journal:
                 self._dropped += 1
             self._condition.notify_all()
         return self._next_sequence - 1
+
+    def rename(self) -> None:
+        """Have it told from its beginning, under another name, which it gets soon."""
+        self.heard = 0
+        with self._condition:
+            self._renaming = True
+            self._condition.notify_all()
 
     @property
     def last_sequence(self) -> int:
@@ -153,6 +170,7 @@ class Journal:
                 rows_held=len(self._queue),
                 rows_dropped=self._dropped,
                 unsynced=self._unsynced,
+                changes_untold=self._untold,
             )
 
     async def close(self) -> bool:
@@ -184,8 +202,10 @@ class Journal:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _rows_committed(self, sequence: int, dropped: int) -> None:
+    def _rows_committed(self, sequence: int, dropped: int, changes: int) -> None:
         self._committed = sequence
+        if changes and self.on_changes is not None:
+            self.on_changes(changes)
         while self._waiters and self._waiters[0][0] <= sequence:
             waiter = self._waiters.popleft()[1]
             if not waiter.done():
@@ -213,7 +233,7 @@ class Journal:
         next_prune = time.monotonic() + _PRUNE_SECONDS
         while True:
             with self._condition:
-                if not self._queue and not self._closing:
+                if not self._queue and not self._closing and not self._renaming:
                     self._condition.wait(max(0.0, next_prune - time.monotonic()))
                 rows = tuple(self._queue)
                 if not rows and self._closing:
@@ -226,9 +246,16 @@ class Journal:
                 if rows:
                     file.write(rows)
                     self._took(rows)
+                if self._renaming:
+                    file.rename()
+                    self._renaming = False
                 if time.monotonic() >= next_prune:
                     oldest_ms = self._wall_clock() - self._max_age_ms
-                    more = file.prune(older_than_ms=oldest_ms, max_bytes=self._max_bytes)
+                    before = file.untold
+                    more = file.prune(
+                        older_than_ms=oldest_ms, max_bytes=self._max_bytes, heard=self.heard
+                    )
+                    self._forgot(file.untold - before)
                     next_prune = time.monotonic() + (0.05 if more else _PRUNE_SECONDS)
             except _TROUBLE as error:
                 self._call(self._begin_trouble, str(error))
@@ -251,7 +278,16 @@ class Journal:
             self._dirty = True
             self._condition.notify_all()
             dropped = self._dropped
-        self._call(self._rows_committed, last, dropped)
+        changes = sum(row.kind is Kind.CHANGES for row in rows)
+        self._call(self._rows_committed, last, dropped, changes)
+
+    def _forgot(self, untold: int) -> None:
+        if untold and not self._untold:
+            log.error(
+                "journal %s: is full; changes that no aggregator has heard are deleted", self._path
+            )
+        with self._condition:
+            self._untold += untold
 
     def _give_up_file(self, file: JournalFile | None, error: Exception) -> None:
         with contextlib.suppress(*_TROUBLE):

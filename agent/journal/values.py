@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_KINDS = frozenset({"chip", "host", "node"})
+_KINDS = frozenset({"chip", "host", "node", "storage"})
 
 
 class Stored(Protocol):

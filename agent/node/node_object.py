@@ -1,4 +1,5 @@
-"""Keeps the labels and annotations of our Node (``spec/device-plugin.md`` 6.2, 6.3).
+"""Keeps the labels and annotations of our Node (``spec/device-plugin.md`` 6.2 and 6.3,
+``spec/noded.md`` 4.2).
 
 They are written once where they differ, and repaired when somebody changes or removes them. A key
 that somebody else goes on writing is left alone. Everything else on the Node, and the status that
@@ -11,37 +12,32 @@ import asyncio
 import logging
 from collections import defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from agent.foreign_writes import MANY, QUIET_MINUTES, ForeignWrites
-from agent.node.labels import SERVER_TYPE, addresses_in, left_behind, wanted
-from contract.errors import DriverCallError, DriverCallStuck, DriverGone, StoreError, StoreRefused
-from contract.families import FAMILIES
+from agent.node.keys import ANNOTATION, LABEL
+from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
+from contract.errors import StoreError, StoreRefused
 from stores.backoff import Backoff
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agent.node.labels import Wanted
-    from dcmi_shim.driver import Driver
-    from dcmi_shim.types import Inventory, NodeFacts
+    from agent.node.chip_keys import ChipKeys
+    from agent.node.keys import Key
+    from agent.node.serial_number import SerialNumber
     from stores.base import ClusterObjects, NodeObject
 
 log = logging.getLogger("agent.node_object")
 
-_REFRESH_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
 _REQUEST_SECONDS = 5.0
 _REFUSED_SECONDS = 60.0
 _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
-
-_Key: TypeAlias = tuple[str, str]
-"""``label`` or ``annotation``, and its name."""
-_LABEL, _ANNOTATION = "label", "annotation"
 
 
 class NodeObjectStatus(msgspec.Struct, frozen=True):
@@ -60,31 +56,28 @@ class NodeObjectKeeper:
         self,
         objects: ClusterObjects,
         node: str,
-        driver: Driver,
         may_write: Callable[[], bool],
-        *,
-        refresh_seconds: float = _REFRESH_SECONDS,
+        chips: ChipKeys | None,
+        serial_number: SerialNumber | None,
     ) -> None:
         self._objects = objects
         self._node = node
-        self._driver = driver
         self._may_write = may_write
-        self._refresh_seconds = refresh_seconds
+        self._chips = chips
+        self._serial_number = serial_number
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._first_look = asyncio.Event()
         self._seen: NodeObject | None = None
-        self._inventory: Inventory | None = None
-        self._wanted: Wanted | None = None
-        self._shown: dict[_Key, str | None] = {}
-        self._written: dict[_Key, tuple[str | None, float]] = {}
-        self._foreign: defaultdict[_Key, ForeignWrites] = defaultdict(ForeignWrites)
-        self._conflicts: set[_Key] = set()
+        self._shown: dict[Key, str | None] = {}
+        self._written: dict[Key, tuple[str | None, float]] = {}
+        self._foreign: defaultdict[Key, ForeignWrites] = defaultdict(ForeignWrites)
+        self._conflicts: set[Key] = set()
         self._writes = 0
         self._foreign_writes = 0
         self._trouble: str | None = None
-        self._refused: dict[str, str] = {}
-        self._problems: tuple[str, ...] = ()
+        if serial_number is not None:
+            serial_number.listen(self._wake.set)
 
     def status(self) -> NodeObjectStatus:
         """How it is now."""
@@ -95,62 +88,9 @@ class NodeObjectKeeper:
         """Keep the Node until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name="node watch")
-            tasks.create_task(self._read_driver(), name="node facts")
+            tasks.create_task(self._follow_chips(), name="node facts")
             tasks.create_task(self._write(), name="node labels")
         raise AssertionError("these tasks never end")
-
-    # What is wanted.
-
-    async def _read_driver(self) -> NoReturn:
-        """Read what the driver says, addresses again and again."""
-        known: tuple[Inventory, NodeFacts] | None = None
-        addresses: dict[int, str] = {}
-        await self._first_look.wait()
-        while True:
-            inventory = await self._driver.inventory()
-            if inventory.family not in FAMILIES:
-                await asyncio.sleep(self._refresh_seconds)
-                continue
-            try:
-                if known is None or known[0] != inventory or self._problems:
-                    facts, problems = await self._driver.facts()
-                    self._tell_problems(problems)
-                    known = inventory, facts
-                await self._ask_addresses(inventory, addresses)
-                if self._seen is not None:
-                    addresses = addresses_in(self._seen, inventory) | addresses
-            except DriverGone:
-                await asyncio.sleep(_AGAIN_SECONDS)
-                continue
-            self._want(inventory, wanted(inventory, known[1], addresses))
-            await asyncio.sleep(self._refresh_seconds)
-
-    async def _ask_addresses(self, inventory: Inventory, addresses: dict[int, str]) -> None:
-        """A chip that has no address now, or does not say it, keeps its last one."""
-        if not FAMILIES[inventory.family].has_network:
-            return
-        for chip in inventory.chips:
-            with suppress(DriverCallError, DriverCallStuck):
-                addresses[chip.physical_id] = await self._driver.address(chip)
-
-    def _want(self, inventory: Inventory, wanted: Wanted) -> None:
-        for key, value in wanted.refused.items():
-            if self._refused.get(key) != value:
-                log.error(
-                    "label %s is left out: Kubernetes takes no label value %r; the driver says so",
-                    key,
-                    value,
-                )
-        self._refused = wanted.refused
-        self._inventory = inventory
-        if wanted != self._wanted:
-            self._wanted = wanted
-            self._wake.set()
-
-    def _tell_problems(self, problems: tuple[str, ...]) -> None:
-        if problems and problems != self._problems:
-            log.warning("labels of the node lack what the driver does not say: %s", problems[0])
-        self._problems = problems
 
     # What is there.
 
@@ -189,7 +129,7 @@ class NodeObjectKeeper:
             self._shown[key] = there
         self._wake.set()
 
-    def _was_changed(self, key: _Key, now: float) -> None:
+    def _was_changed(self, key: Key, now: float) -> None:
         self._foreign_writes += 1
         goes_on = self._foreign[key].saw(now)
         if key in self._conflicts:
@@ -206,16 +146,19 @@ class NodeObjectKeeper:
                 QUIET_MINUTES,
             )
 
-    def _ours(self) -> Iterable[tuple[_Key, str | None]]:
+    async def _follow_chips(self) -> None:
+        if self._chips is not None:
+            await self._first_look.wait()
+            await self._chips.run(lambda: self._seen, self._wake.set)
+
+    def _ours(self) -> Iterable[tuple[Key, str]]:
         """The keys that are ours and what they should say."""
-        if self._wanted is None or self._seen is None:
+        if self._seen is None:
             return
-        for name, value in self._wanted.labels.items():
-            yield (_LABEL, name), value
-        for name, value in self._wanted.annotations.items():
-            yield (_ANNOTATION, name), value
-        if self._wanted.server_type is not None and not self._seen.labels.get(SERVER_TYPE):
-            yield (_LABEL, SERVER_TYPE), self._wanted.server_type
+        if self._chips is not None:
+            yield from self._chips.wanted(self._seen)
+        if self._serial_number is not None and self._serial_number.number is not None:
+            yield (ANNOTATION, SERIAL_NUMBER), self._serial_number.number
 
     # Making it so.
 
@@ -236,7 +179,7 @@ class NodeObjectKeeper:
             try:
                 async with asyncio.timeout(_REQUEST_SECONDS):
                     await self._objects.set_node(
-                        self._node, _of(_LABEL, differences), _of(_ANNOTATION, differences)
+                        self._node, _of(LABEL, differences), _of(ANNOTATION, differences)
                     )
             except (StoreError, TimeoutError) as error:
                 self._written.clear()
@@ -249,12 +192,12 @@ class NodeObjectKeeper:
             self._works()
             self._writes += 1
 
-    def _differences(self) -> tuple[dict[_Key, str | None], float | None]:
+    def _differences(self) -> tuple[dict[Key, str | None], float | None]:
         """What is to be written now, and when to look again at what is not."""
         if self._seen is None or not self._seen.version:
             return {}, None
         now = self._loop.time()
-        found: dict[_Key, str | None] = {}
+        found: dict[Key, str | None] = {}
         due: list[float] = []
         for key, value in (*self._ours(), *self._left_behind()):
             if _value_of(self._seen, key) == value:
@@ -270,12 +213,9 @@ class NodeObjectKeeper:
                 found[key] = value
         return found, min(due, default=None)
 
-    def _left_behind(self) -> Iterable[tuple[_Key, None]]:
-        if self._inventory is None or self._seen is None:
-            return
-        labels, annotations = left_behind(self._seen, self._inventory)
-        yield from (((_LABEL, name), None) for name in labels)
-        yield from (((_ANNOTATION, name), None) for name in annotations)
+    def _left_behind(self) -> Iterable[tuple[Key, None]]:
+        if self._chips is not None and self._seen is not None:
+            yield from ((key, None) for key in self._chips.left_behind(self._seen))
 
     def _failed(self, trouble: str) -> None:
         if self._trouble is None:
@@ -288,10 +228,10 @@ class NodeObjectKeeper:
         self._trouble = None
 
 
-def _value_of(node: NodeObject, key: _Key) -> str | None:
+def _value_of(node: NodeObject, key: Key) -> str | None:
     kind, name = key
-    return (node.labels if kind == _LABEL else node.annotations).get(name)
+    return (node.labels if kind == LABEL else node.annotations).get(name)
 
 
-def _of(kind: str, differences: dict[_Key, str | None]) -> dict[str, str | None]:
+def _of(kind: str, differences: dict[Key, str | None]) -> dict[str, str | None]:
     return {name: value for (what, name), value in differences.items() if what == kind}

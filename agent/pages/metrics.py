@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from agent.episodes.teller import TellerStatus
     from agent.events.events import EventsStatus
     from agent.node.node_object import NodeObjectStatus
     from agent.pages.npu_exporter import Cards
     from agent.pages.status import Status
+    from agent.publishing.fault_service import FaultServiceStatus
     from agent.publishing.publication import Histogram, Publication
     from agent.shadow.ledger import ShadowStatus
 
@@ -48,6 +50,11 @@ class _Picture(Collector):
             used = len(devices.intersection(status.usage.used))
             yield _gauge("npu_vigil_chips_in_use", "Chips that pods have, as last known.", used)
         yield from _driver(status)
+        yield CounterMetricFamily(
+            "npu_vigil_kernel_log_gaps",
+            "Times that records of the kernel's log were lost before they were read.",
+            value=status.kernel_log_gaps,
+        )
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)
         yield from _heartbeat(status)
@@ -56,6 +63,10 @@ class _Picture(Collector):
             yield from _events(status.events)
         if status.node_object is not None:
             yield from _node_object(status.node_object)
+        if status.fault_service is not None:
+            yield from _fault_service(status.fault_service)
+        if status.episodes is not None:
+            yield from _episodes(status.episodes)
         if status.shadow is not None:
             yield from _shadow(status.shadow)
         if self._cards is not None:
@@ -126,6 +137,12 @@ def _chips(status: Status) -> Iterator[Metric]:
         since.add_metric([source.source, about], source.since_ms / 1000)
     yield blind
     yield since
+    if status.bmc_failed_readings is not None:
+        yield CounterMetricFamily(
+            "npu_vigil_bmc_failed_readings",
+            "Lists of the BMC that were not given, incomplete or inconsistent.",
+            value=status.bmc_failed_readings,
+        )
 
 
 def _driver(status: Status) -> Iterator[Metric]:
@@ -267,6 +284,22 @@ def _heartbeat(status: Status) -> Iterator[Metric]:
         heartbeat.withheld is not None,
     )
     yield _gauge(
+        "npu_vigil_heartbeat_trouble",
+        "Whether the store takes no heartbeat, or does not say who else beats.",
+        heartbeat.trouble is not None,
+    )
+    if (old := heartbeat.old) is not None:
+        yield _gauge(
+            "npu_vigil_old_heartbeat_trouble",
+            "Whether the Node takes no heartbeat for readers of old releases.",
+            old.trouble is not None,
+        )
+        yield _gauge(
+            "npu_vigil_old_heartbeat_unread",
+            "Whether the Node lacks the label without which old readers leave heartbeats out.",
+            old.label is not None,
+        )
+    yield _gauge(
         "npu_vigil_heartbeat_conflict",
         "Whether nothing is published because another agent has the node name.",
         heartbeat.conflict is not None,
@@ -290,6 +323,37 @@ def _journal(status: Status) -> Iterator[Metric]:
         "npu_vigil_journal_rows_lost", "Rows the journal lost.", value=journal.rows_dropped
     )
     yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
+    yield CounterMetricFamily(
+        "npu_vigil_journal_changes_untold",
+        "Rows of changes that were deleted before an aggregator heard them.",
+        value=journal.changes_untold,
+    )
+
+
+def _episodes(episodes: TellerStatus) -> Iterator[Metric]:
+    yield _gauge(
+        "npu_vigil_episodes_behind",
+        "Rows of changes in the journal that the aggregator has not heard.",
+        episodes.behind,
+    )
+    yield _gauge(
+        "npu_vigil_episodes_behind_since_seconds",
+        "From when the oldest of them is (Unix time); 0 while there are none.",
+        (episodes.since_ms or 0) / 1000,
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_episodes_told", "Tellings that the broker took.", value=episodes.told
+    )
+    yield CounterMetricFamily(
+        "npu_vigil_episodes_repeats",
+        "Times it was begun to tell again what nobody answered.",
+        value=episodes.repeats,
+    )
+    yield _gauge(
+        "npu_vigil_episodes_trouble",
+        "Whether episodes cannot be told or nobody answers.",
+        episodes.trouble is not None,
+    )
 
 
 def _events(events: EventsStatus) -> Iterator[Metric]:
@@ -333,6 +397,22 @@ def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
     for key in node.conflicts:
         conflict.add_metric([key], 1)
     yield conflict
+
+
+def _fault_service(service: FaultServiceStatus) -> Iterator[Metric]:
+    yield _gauge(
+        "npu_vigil_fault_service_waiting",
+        "Changes of storage faults that ClusterD has not acknowledged yet.",
+        service.waiting,
+    )
+    told = CounterMetricFamily(
+        "npu_vigil_fault_service_told",
+        "Changes of storage faults that ClusterD answered, by what became of them.",
+        labels=["result"],
+    )
+    told.add_metric(["acknowledged"], service.acknowledged)
+    told.add_metric(["refused"], service.refused)
+    yield told
 
 
 def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:

@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.episodes.teller import TellerStatus
 from agent.events.events import EventsStatus
 from agent.journal.journal import JournalStatus
 from agent.node.node_object import NodeObjectStatus
+from agent.node.serial_number import SerialNumberStatus
 from agent.policy.state import Upgrade
+from agent.publishing.fault_service import FaultServiceStatus
 from agent.shadow.ledger import ShadowStatus
 from collectors.chip_faults import HEALTH
 from collectors.links import LINK_UP
 from contract.fault_configuration import DOCUMENTS
-from contract.observation import chip_subject
+from contract.observation import chip_subject, storage_subject
+from contract.storage_faults import RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agent.heartbeat.heartbeat import Heartbeat
+    from agent.heartbeat.old_readers import OldReaders
     from agent.policy.state import State, SubjectState
     from agent.publishing.publication import Publication
     from contract.fault_configuration import Judged
@@ -162,10 +167,24 @@ class FaultConfigurationStatus(msgspec.Struct, frozen=True):
     trouble: str | None
 
 
+class OldHeartbeatStatus(msgspec.Struct, frozen=True):
+    """The heartbeat for readers of old releases.
+
+    ``label`` says what is wrong with the label that they need. How node-info goes that has the
+    heartbeat in it, its publication says; ``beaten_seconds`` and ``trouble`` are those of the Node.
+    """
+
+    generation: str
+    label: str | None
+    beaten_seconds: int | None
+    trouble: str | None
+
+
 class HeartbeatStatus(msgspec.Struct, frozen=True):
     """The heartbeat. ``standing`` says whose the node name is; ``conflict`` who has it instead.
 
-    ``withheld`` says which stalled task keeps the agent from beating.
+    ``withheld`` says which stalled task keeps the agent from beating. ``old`` is what is sent
+    beside it for readers of old releases.
     """
 
     holder: str
@@ -177,6 +196,7 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
     beaten_at_ms: int | None
     trouble: str | None
     withheld: str | None
+    old: OldHeartbeatStatus | None = None
 
 
 class UsageStatus(msgspec.Struct, frozen=True):
@@ -193,8 +213,12 @@ class Status(msgspec.Struct, frozen=True):
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
     and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
     those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
-    annotations of the Node, ``None`` where they are not kept. ``shadow`` is what an agent that runs
-    in shadow compared.
+    annotations of the Node, ``None`` where they are not kept. ``serial_number`` is that of the
+    server, and ``bmc_failed_readings`` counts lists of its BMC that could not be used, ``None``
+    where nobody asks it. ``shadow`` is what an agent that runs in shadow compared;
+    ``fault_service`` is how ClusterD is told of storage faults over gRPC. ``kernel_log_gaps``
+    counts the times records of the kernel's log were lost. ``episodes``: how far an aggregator
+    heard what happened to faults, ``None`` where the store carries none.
     """
 
     node: str
@@ -216,7 +240,12 @@ class Status(msgspec.Struct, frozen=True):
     usage: UsageStatus | None
     events: EventsStatus | None = None
     node_object: NodeObjectStatus | None = None
+    serial_number: SerialNumberStatus | None = None
     shadow: ShadowStatus | None = None
+    fault_service: FaultServiceStatus | None = None
+    bmc_failed_readings: float | None = None
+    kernel_log_gaps: int = 0
+    episodes: TellerStatus | None = None
 
 
 def chip_statuses(
@@ -248,6 +277,15 @@ def blind_sources(known: SubjectState) -> tuple[Blind, ...]:
     return tuple(
         Blind(source, blindness.since_ms, blindness.reason)
         for source, blindness in sorted(known.blind.items())
+    )
+
+
+def blind_storage(state: State) -> tuple[Blind, ...]:
+    """The storage clients of this node whose file gives no answer; each is a source of its own."""
+    return tuple(
+        Blind(f"{source.source} {client}", source.since_ms, source.reason)
+        for client in RESOURCES
+        for source in blind_sources(state.of(storage_subject(client)))
     )
 
 
@@ -347,18 +385,26 @@ def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConf
     )
 
 
-def heartbeat_status(heartbeat: Heartbeat) -> HeartbeatStatus:
-    """How the heartbeat goes."""
+def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
+    """How the heartbeat goes, and that for old readers."""
+    on_node, label = also.annotations, also.label
+    old = OldHeartbeatStatus(
+        generation=also.generation,
+        label=None if label is None else label.problem,
+        beaten_seconds=None if on_node is None else on_node.beaten_seconds,
+        trouble=None if on_node is None else on_node.trouble,
+    )
     return HeartbeatStatus(
         holder=heartbeat.holder,
         interval_seconds=heartbeat.interval_seconds,
         standing=heartbeat.standing.value,
         conflict=heartbeat.conflict,
         beats=heartbeat.beats,
-        failures=heartbeat.failures,
+        failures=heartbeat.failures + (0 if on_node is None else on_node.failures),
         beaten_at_ms=heartbeat.beaten_at_ms,
         trouble=heartbeat.trouble,
         withheld=heartbeat.withheld,
+        old=None if also.generation == "lease" else old,
     )
 
 
@@ -366,14 +412,20 @@ def not_ready(
     publications: Iterable[PublicationStatus],
     chips: Iterable[ChipStatus],
     driver: DriverStatus,
-    conflict: str | None,
+    heartbeat: HeartbeatStatus,
     shadow: ShadowStatus | None = None,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
     A node-info that was never published is none: a node may have no BMC, or one that is blind.
     """
-    reasons = [] if conflict is None else [conflict]
+    reasons = [] if heartbeat.conflict is None else [heartbeat.conflict]
+    if heartbeat.withheld is not None:
+        reasons.append(f"it does not beat: {heartbeat.withheld}")
+    if heartbeat.trouble is not None:
+        reasons.append(f"the heartbeat fails: {heartbeat.trouble}")
+    if heartbeat.old is not None and heartbeat.old.trouble is not None:
+        reasons.append(f"the heartbeat on the Node fails: {heartbeat.old.trouble}")
     if driver.library is None:
         why = "" if driver.trouble is None else f": {driver.trouble}"
         reasons.append(f"the driver has not answered yet{why}")

@@ -98,7 +98,9 @@ def judge(
                 if most_serious([upgrade.level, level]) is not level:
                     verdict = Verdict(upgrade.level, upgrade.because)
         return verdict
-    return tables.judge_switch(code) if subject.kind == "switch" else tables.judge_node(code)
+    if subject.kind == "switch":
+        return tables.judge_switch(code)
+    return tables.judge_public(code) if subject.kind == "storage" else tables.judge_node(code)
 
 
 def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: str) -> ChipState:

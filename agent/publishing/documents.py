@@ -17,22 +17,30 @@ from agent.journal.file import Kind, body_of
 from agent.pages.status import publication_status
 from agent.policy.state import LINK_SOURCE, Acknowledged
 from agent.policy.stepping import Input, is_one_off_waiting
+from agent.publishing.beating_node_info import BeatingNodeInfo
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.node_info import NodeInfoDocument
+from agent.publishing.public_fault import PublicFaultDocument
+from agent.publishing.public_faults import PublicFaults
 from agent.publishing.publisher import Edges, Publisher
 from agent.shadow.reasons import Background
 from agent.shadow.shadow import Edges as ShadowEdges
 from agent.shadow.shadow import Shadow
+from contract.errors import StoreError
 from contract.isolation import chip_of
 from contract.observation import Observation, SourceAnswered, chip_subject
+from contract.storage_faults import RESOURCES
+from stores.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
+    from typing import NoReturn
 
+    from agent.journal.file import Row
     from agent.journal.journal import Journal
     from agent.pages.status import PublicationStatus
     from agent.policy.state import State
-    from agent.publishing.publication import Publication
+    from agent.publishing.beating_node_info import Beating
     from agent.publishing.publisher import Wanted
     from agent.shadow.ledger import Told
     from agent.verdicts import Verdicts
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
 
 _COMMIT_SECONDS = 0.020
 _MEMORY_SECONDS = 1.0
+_LOOK_SECONDS = 2**-7
 _PATIENCE_SECONDS = 30.0
 
 
@@ -89,22 +98,52 @@ class Desk:
 class Documents:
     """All documents of ``node``; those of the kinds in ``owned`` have a publisher.
 
-    With ``shadowed`` none has one, and ``shadow`` compares device-info.
+    With ``shadowed`` none has one, and ``shadow`` compares device-info. Whoever owns node-info also
+    tells of storage faults, ``storage_faults``: with documents of their own, which get a publisher
+    with the first fault, or, ``over_grpc``, through somebody else. ``told`` is what the journal has
+    of it. ``beating`` says how node-info has the heartbeat in it, where it has.
     """
 
     def __init__(
-        self, node: str, owned: Collection[str], desk: Desk, *, shadowed: bool = False
+        self,
+        node: str,
+        owned: Collection[str],
+        desk: Desk,
+        *,
+        shadowed: bool = False,
+        over_grpc: bool = False,
+        told: Row | None = None,
+        beating: Beating | None = None,
     ) -> None:
         self._desk = desk
         self.device_info = DeviceInfoDocument(node, self._state)
+        self._node_info = (
+            NodeInfoDocument(node, self._state)
+            if beating is None
+            else BeatingNodeInfo(node, self._state, beating)
+        )
         documents: dict[str, Made] = {
             "device-info": self.device_info,
-            "node-info": NodeInfoDocument(node, self._state),
+            "node-info": self._node_info,
         }
         self.publishers = {
             kind: self._publisher(kind, document)
             for kind, document in documents.items()
             if kind in owned and not shadowed
+        }
+        self.records = {kind: publisher.record for kind, publisher in self.publishers.items()}
+        """How the publishing of each owned document goes, by its kind."""
+        self.storage_faults = PublicFaults(
+            node, self._chips, desk.journal, desk.wall_clock, queues=over_grpc
+        )
+        self.storage_faults.remember(told)
+        self.tells_of_storage = "node-info" in owned and not shadowed
+        self.storage = {
+            f"{client.lower()}-fault": PublicFaultDocument(
+                client, self.storage_faults, self._state, self._wake_now
+            )
+            for client in RESOURCES
+            if self.tells_of_storage and not over_grpc
         }
         self.shadow = self._shadow() if shadowed else None
         self._left_alone = [made for kind, made in documents.items() if kind not in self.publishers]
@@ -113,9 +152,16 @@ class Documents:
         known = self._state()
         self._has_journal = bool(known.chips or known.others)
         self._sources_began = False
+        if not self._has_journal:
+            self._unread |= self.storage.keys()
+        self._told_revision: int | None = None
 
     def _state(self) -> State:
         return self._desk.verdicts.state
+
+    def _chips(self) -> tuple[int, ...] | None:
+        inventory = self.device_info.inventory
+        return None if inventory is None else tuple(chip.physical_id for chip in inventory.chips)
 
     def _wanted(self, document: Made) -> Wanted | None:
         return document.wanted() if self._desk.may_publish() else None
@@ -137,8 +183,12 @@ class Documents:
                 on_shown=partial(self._is_shown, document),
                 wall_clock=self._desk.wall_clock,
                 progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
+                is_in_the_way=partial(self._is_in_the_way, document),
             ),
         )
+
+    def _is_in_the_way(self, document: Made, shown: Document) -> bool:
+        return document is self._node_info and self._node_info.is_in_the_way(shown)
 
     def _shadow(self) -> Shadow:
         made = self.device_info
@@ -161,13 +211,8 @@ class Documents:
             ),
         )
 
-    @property
-    def records(self) -> dict[str, Publication]:
-        """How the publishing of each owned document goes, by its kind."""
-        return {kind: publisher.record for kind, publisher in self.publishers.items()}
-
     def statuses(self) -> tuple[PublicationStatus, ...]:
-        """The same, for people."""
+        """How the publishing of each owned document goes, for people."""
         return tuple(
             publication_status(kind, publisher.name, self._desk.store.url, publisher.record)
             for kind, publisher in self.publishers.items()
@@ -175,6 +220,8 @@ class Documents:
 
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` may want a write."""
+        if self.tells_of_storage:
+            self.storage_faults.look(self._state())
         for publisher in self.publishers.values():
             publisher.wake(event_ms)
         if self.shadow is not None:
@@ -184,6 +231,38 @@ class Documents:
                 # Nobody will ever acknowledge it: it is over as if it had been published now.
                 # Not within the change that is being told of.
                 asyncio.get_running_loop().call_soon(self._take_acknowledged, document)
+
+    async def settled(self, within_seconds: float) -> None:
+        """Wait until what is known is published, but not for longer."""
+        for _ in range(round(within_seconds / _LOOK_SECONDS)):
+            if all(one.is_settled for one in self.publishers.values()):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _wake_now(self) -> None:
+        self.wake(self._desk.wall_clock())
+
+    async def publish_storage(self, kind: str) -> NoReturn:
+        """Publish the storage faults of ``kind``, from the first one on that there ever was."""
+        document = self.storage[kind]
+        if not self._has_journal:
+            existing = await self._there(document)
+            document.adopt(existing)
+            self._first_read(kind, document, existing)
+            self._wake_now()
+        while not document.is_needed:
+            self.storage_faults.changed.clear()
+            await self.storage_faults.changed.wait()
+        self.publishers[kind] = self._publisher(kind, document)
+        self.records[kind] = self.publishers[kind].record
+        await self.publishers[kind].run()
+
+    async def _there(self, document: Made) -> Document | None:
+        backoff = Backoff()
+        while True:
+            with contextlib.suppress(StoreError):
+                return await self._desk.store.get(document.namespace, document.name)
+            await asyncio.sleep(backoff.next_seconds())
 
     async def remembered(self) -> None:
         """Wait until the stored documents have told what they remember, but not for long.
@@ -205,6 +284,8 @@ class Documents:
     def _first_read(self, kind: str, document: Made, existing: Document | None) -> None:
         now_ms = self._desk.wall_clock()
         reports: tuple[Input, ...] = ()
+        if document is self._node_info:
+            self._node_info.found(existing)
         if not self._has_journal and not self._sources_began:
             reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
         if document is self.device_info:
@@ -257,6 +338,8 @@ class Documents:
     def _acknowledged(
         self, kind: str, made: Made, document: Document | None, revision: int
     ) -> None:
+        if self._is_only_a_beat(made, document, revision):
+            return
         now_ms = self._desk.wall_clock()
         row = {
             "document": made.name,
@@ -268,6 +351,13 @@ class Documents:
         self._desk.journal.append([(Kind.PUBLICATION, body_of(row))], now_ms)
         acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
         self._desk.verdicts.take([acknowledged])
+
+    def _is_only_a_beat(self, made: Made, document: Document | None, revision: int) -> bool:
+        """Whether a write said nothing new but a heartbeat, which nobody needs in the history."""
+        if made is not self._node_info or not isinstance(made, BeatingNodeInfo):
+            return False
+        told, self._told_revision = self._told_revision, revision
+        return document is not None and told == revision
 
     def _is_shown(self, document: Made) -> None:
         """A one-off event of a code that is shown already changes nothing that could be written."""

@@ -10,12 +10,15 @@ import math
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from agent.publishing.publisher import Wanted, absent
 from contract.codes import is_code
 from contract.errors import DocumentError
+from contract.host_codes import FILE_SYSTEM, HOST_CODES
 from contract.levels import NodeLevel
 from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
-from contract.node_info import FaultDevice, decode_node_info, encode_node_info
+from contract.node_info import FaultDevice, Generation, decode_node_info, encode_node_info
 from contract.observation import NODE, Assertion, Observation, Report, host_subject
 from stores.base import Document
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from agent.policy.state import Fault, State, SubjectState
+    from contract.node_info import NodeRecord
 
 log = logging.getLogger("agent.node_info")
 
@@ -67,6 +71,30 @@ def _order(fault: Fault) -> tuple[float, int, int]:
     return place, fault.first_seen_ms, fault.revision
 
 
+def _of_host_checks(part: FaultDevice) -> bool:
+    """Whether ``part`` has codes, and all of them are those of host checks, which no BMC tells."""
+    return bool(part.fault_code) and all(code in HOST_CODES for code in part.fault_code or ())
+
+
+def _not_of_host_checks(part: FaultDevice) -> FaultDevice:
+    """``part`` with the codes that may be the BMC's."""
+    codes = [code for code in part.fault_code or () if code not in HOST_CODES]
+    return replace(part, fault_code=codes)
+
+
+def _is_found_by_host_checks(part: FaultDevice, code: str) -> bool:
+    """Whether a host check says ``code`` of such a part, and takes it back; events have no end."""
+    known = HOST_CODES[code]
+    is_its_part = part.device_id == 0 or known.part == FILE_SYSTEM
+    return part.device_type == known.part and is_its_part and not known.is_event
+
+
+def _with(parts: Iterable[FaultDevice], left: Iterable[FaultDevice]) -> tuple[FaultDevice, ...]:
+    """``parts`` and those of ``left`` that are not among them."""
+    merged = {(part.device_type, part.device_id): part for part in (*left, *parts)}
+    return tuple(merged[key] for key in sorted(merged))
+
+
 def node_status(parts: Iterable[FaultDevice]) -> str:
     """The status of a node with these faulty parts: that of the most serious one."""
     level = min((part.fault_level for part in parts), key=_RANK.__getitem__, default="")
@@ -78,53 +106,83 @@ def time_text(stamp: int, zone: tzinfo | None = None) -> str:
     return datetime.fromtimestamp(stamp).astimezone(zone).isoformat().replace("+00:00", "Z")
 
 
+def generation_of(document: Document) -> Generation | None:
+    """The generation of a stored document; ``None`` for one that nobody can read."""
+    try:
+        return decode_node_info(document.name, document.data).generation
+    except DocumentError:
+        return None
+
+
 class NodeInfoDocument:
     """Makes the document from ``state``.
 
-    Nothing is wanted before the BMC has answered this process: until then what is there stays,
-    whoever wrote it (upstream's defect D-03). While the BMC is blind, nothing is deleted and
-    nothing made younger than the last answer.
+    Before the BMC has answered this process its parts stay as they are, whoever wrote them
+    (upstream's defect D-03): those that are believed, and those that were found in the store.
+    While it is blind, nothing of it is deleted, and what has such parts is made no younger than
+    the last answer. Parts that host checks found come and go all the same.
     """
 
     def __init__(self, node: str, state: Callable[[], State]) -> None:
         self.namespace = NODE_INFO_NAMESPACE
         self.name = node_info_name(node)
         self._state = state
+        self._left: tuple[FaultDevice, ...] = ()
+        """What was in the store at start and may be the BMC's; counts until it answers."""
+        self._others_spoke = False
+        """Whether the document has, or had since the start, what is no part of the BMC's."""
+
+    def found(self, existing: Document | None) -> None:
+        """This is what was in the store at start."""
+        record = self._read(existing)
+        if record is not None:
+            left = map(_not_of_host_checks, record.faults)
+            self._left = tuple(
+                part for part in left if part.fault_code and part.fault_level in _RANK
+            )
+            # So does a heartbeat that nobody sends any more: it would be a node lost for ever.
+            self._others_spoke |= record.beat is not None or any(
+                map(_of_host_checks, record.faults)
+            )
 
     def wanted(self) -> Wanted | None:
         """What is to be published now; ``None`` while too little is known."""
         state = self._state()
         node = state.of(NODE)
-        if BMC_SOURCE not in node.answered:
+        has_answered, is_blind = BMC_SOURCE in node.answered, BMC_SOURCE in node.blind
+        parts = self.known_parts()
+        self._others_spoke |= any(map(_of_host_checks, parts))
+        if not has_answered and not self._others_spoke:
             return None
-        is_blind = BMC_SOURCE in node.blind
-        parts = faulty_parts(state)
         if not parts:
-            return None if is_blind else absent(state.revision)
+            is_known = self._others_spoke or not is_blind
+            return absent(state.revision) if is_known else None
 
         def stamped(stamp: int) -> Document:
             data = encode_node_info(parts, node_status(parts), time_text(stamp))
             return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
 
-        return Wanted(state.revision, parts, stamped, math.inf if is_blind else REFRESH_SECONDS)
+        is_old = (is_blind or not has_answered) and not all(map(_of_host_checks, parts))
+        return Wanted(state.revision, parts, stamped, math.inf if is_old else REFRESH_SECONDS)
+
+    def known_parts(self) -> tuple[FaultDevice, ...]:
+        """The faulty parts as far as anybody knows."""
+        state = self._state()
+        parts = faulty_parts(state)
+        return parts if BMC_SOURCE in state.of(NODE).answered else _with(parts, self._left)
 
     def take_over(self, existing: Document | None) -> tuple[Report, ...]:
         """What the document that is there remembers, for an agent that has no journal.
 
-        The first reading of the BMC then finds out what is not true any more.
+        The first answer of each source then finds out what is not true any more. What a host
+        check tells only once is over, and what none says of such a part is nobody's to take back.
         """
-        if existing is None:
-            return ()
-        try:
-            found = decode_node_info(self.name, existing.data)
-        except DocumentError as error:
-            log.warning("the document that is there makes no sense: %s", error)
-            return ()
-        if found.update_time_ms <= 0:
+        found = self._read(existing)
+        if found is None or found.update_time_ms <= 0:
             return ()
         return tuple(
             Observation(
-                BMC_SOURCE,
+                HOST_CODES[code].source if code in HOST_CODES else BMC_SOURCE,
                 host_subject(part.device_type, part.device_id),
                 code,
                 Assertion.PRESENT,
@@ -132,8 +190,18 @@ class NodeInfoDocument:
             )
             for part in found.faults
             for code in part.fault_code or ()
-            if is_code(code)
+            if is_code(code) and (code not in HOST_CODES or _is_found_by_host_checks(part, code))
         )
+
+    def _read(self, existing: Document | None) -> NodeRecord | None:
+        """The content of a stored document; ``None`` for none, and for one that makes no sense."""
+        if existing is None:
+            return None
+        try:
+            return decode_node_info(self.name, existing.data)
+        except DocumentError as error:
+            log.warning("the document that is there makes no sense: %s", error)
+            return None
 
     def released(self, foreign: Document, now_ms: int) -> tuple[Report, ...]:
         """An operator has no rights here: what is foreign is repaired."""
@@ -155,6 +223,14 @@ class NodeInfoDocument:
         except DocumentError:
             return None
         return stamp if stamp < _YEAR_9999 else None
+
+    def is_in_the_way(self, shown: Document) -> bool:
+        """Whether ClusterD would not take an update of ``shown``.
+
+        It reads the old document before the new one, and where it cannot, it drops both (defect
+        D-27, ``spec/noded.md`` 6.1 and 7.10).
+        """
+        return generation_of(shown) is not Generation.D
 
     def verify(self, document: Document) -> None:
         """Raises ``DocumentError`` if readers would refuse ``document``."""

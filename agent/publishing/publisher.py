@@ -77,6 +77,8 @@ class Edges:
     ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
     ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
     ``on_shown`` says that what is wanted now is what the store shows already: nothing is written.
+    ``is_in_the_way`` says of what is shown that its readers would not take an update of it: it is
+    deleted before the next write.
     """
 
     wanted: Callable[[], Wanted | None]
@@ -90,6 +92,7 @@ class Edges:
     on_shown: Callable[[], None]
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
+    is_in_the_way: Callable[[Document], bool] = lambda _: False
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,11 @@ class Publisher:
         self._is_unseen = False
         self._foreign = ForeignWrites()
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no change waits to be published or is on its way."""
+        return self.record.waiting is None and self._flying is None
 
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` (epoch milliseconds) may want a write."""
@@ -288,7 +296,11 @@ class Publisher:
         if document is None:
             await self._store.delete(self.namespace, self.name)
             return ""
-        expected = "" if self._shown is None else self._shown.version
+        shown = self._shown
+        if shown is not None and self._edges.is_in_the_way(shown):
+            await self._store.delete(self.namespace, self.name)
+            shown = None
+        expected = "" if shown is None else shown.version
         return await self._store.put(document, expected=expected)
 
     async def _read(self) -> _Pause | None:

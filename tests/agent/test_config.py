@@ -77,7 +77,7 @@ def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
     [
         ("VIGIL_DOCUMENTS", "", "is empty; at least one is needed"),
         ("VIGIL_DOCUMENTS", "device-info,nodeinfo", "'device-info' or 'node-info'; given 'nodein"),
-        ("VIGIL_HEARTBEAT_INTERVAL_SECONDS", "0", "greater than or equal to 0.1; given 0.0"),
+        ("VIGIL_HEARTBEAT_INTERVAL_SECONDS", "0", "greater than or equal to 1; given 0.0"),
         ("VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS", "-1", "equal to 10; given -1.0"),
     ],
 )
@@ -179,7 +179,7 @@ def test_documents_that_nobody_knows_are_refused(text: str) -> None:
     assert {problem.where for problem in caught.value.problems} == {"--documents"}
 
 
-@pytest.mark.parametrize("seconds", ["0.1", "5", "300"])
+@pytest.mark.parametrize("seconds", ["1", "5", "300"])
 def test_the_interval_of_the_heartbeat(seconds: str) -> None:
     flag = {"heartbeat.interval_seconds": float(seconds)}
     assert load_agent(None, {"NODE_NAME": "n"}, flag).heartbeat.interval_seconds == float(seconds)
@@ -187,8 +187,43 @@ def test_the_interval_of_the_heartbeat(seconds: str) -> None:
     assert load_agent(None, environment, {}).heartbeat.interval_seconds == float(seconds)
 
 
-@pytest.mark.parametrize("seconds", ["0", "0.09", "301", "-5", "nan", "often"])
+@pytest.mark.parametrize("seconds", ["0", "0.5", "301", "-5", "nan", "often"])
 def test_an_interval_that_is_none(seconds: str) -> None:
     environment = {"NODE_NAME": "n", "VIGIL_HEARTBEAT_INTERVAL_SECONDS": seconds}
     with pytest.raises(ConfigurationError, match="VIGIL_HEARTBEAT_INTERVAL_SECONDS"):
         load_agent(None, environment, {})
+
+
+@pytest.mark.parametrize("generation", ["lease", "annotation", "cm-v5", "cm-v6rc"])
+def test_generations_of_the_heartbeat(tmp_path: Path, generation: str) -> None:
+    node = {"NODE_NAME": "n"}
+    file = written(tmp_path / "agent.toml", f'[heartbeat]\ngeneration = "{generation}"\n')
+    assert load_agent(file, node, {}).heartbeat.generation == generation
+    flag = {"heartbeat.generation": generation}
+    assert load_agent(None, node, flag).heartbeat.generation == generation
+
+
+@pytest.mark.parametrize(
+    ("variables", "what"),
+    [
+        ({"VIGIL_HEARTBEAT_GENERATION": "cm-v6"}, "'cm-v6'"),
+        (
+            {"VIGIL_HEARTBEAT_GENERATION": "cm-v5", "VIGIL_DOCUMENTS": "device-info"},
+            "is in node-info, which is not in `documents`",
+        ),
+        (
+            {"VIGIL_HEARTBEAT_GENERATION": "annotation", "VIGIL_STORE": "directory:/x"},
+            "needs the store kubernetes:",
+        ),
+    ],
+)
+def test_an_old_heartbeat_that_has_no_place(variables: dict[str, str], what: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_agent(None, {"NODE_NAME": "n"} | variables, {})
+    assert what in str(caught.value)
+
+
+def test_an_interval_below_a_second_ends_the_agent_with_2(tmp_path: Path) -> None:
+    done = vigil("agent", "--node-name", "n", "--heartbeat-interval-seconds", "0.5")
+    assert done.returncode == 2
+    assert "--heartbeat-interval-seconds: Input should be greater than or equal to 1" in done.stderr

@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from typing import TYPE_CHECKING
 
 from agent.fault_config_files import KEPT_NAME, Files, keep, read_files, read_kept
 from agent.fault_configuration import Edges, FaultConfiguration
+from contract.catalogue import shipped
 from contract.errors import StoreRefused
-from contract.fault_configuration import DOCUMENTS, FaultTexts, InForce, Place
+from contract.fault_configuration import (
+    CHIP_CONFIG_MAP,
+    DOCUMENTS,
+    NODE_CONFIG_MAP,
+    FaultTexts,
+    InForce,
+    Judged,
+    Place,
+)
 from stores.base import Document, Interrupted
 from stores.directory import DirectoryStore
 
@@ -23,9 +33,18 @@ if TYPE_CHECKING:
     from contract.catalogue import Catalogue
     from stores.base import Event, Selection, Store, WatchEvent
 
-CODES, RULES, SWITCHES = DOCUMENTS
+CHIPS = CHIP_CONFIG_MAP.documents
+CODES, RULES, SWITCHES, NODE_CODES = DOCUMENTS
 CODE = "80E21007"
 NAMESPACE, NAME = "kube-system", "mindx-dl-fault-config"
+
+
+NODE_CODE = "7F0000A1"
+
+
+def node_table(level: str) -> str:
+    """A level table that names one code of the server's parts."""
+    return json.dumps({"FaultTypeCode": {f"{level}Codes": [NODE_CODE]}})
 
 
 def table(level: str) -> str:
@@ -69,7 +88,7 @@ class Follower:
 
     async def put(self, **data: str) -> None:
         keys = dict(
-            zip(("codes", "rules", "switches", "poll"), (*DOCUMENTS, "PollInterval"), strict=True)
+            zip(("codes", "rules", "switches", "poll"), (*CHIPS, "PollInterval"), strict=True)
         )
         await self.store.put(
             Document(NAMESPACE, NAME, {keys[name]: text for name, text in data.items()})
@@ -104,6 +123,32 @@ class Silent:
         await asyncio.Event().wait()
 
 
+class OneLate(DirectoryStore):
+    """A store that tells of one ConfigMap a moment after the other."""
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        if selection.name == CHIP_CONFIG_MAP.name:
+            await asyncio.sleep(0.3)
+        async for event in super().watch(selection):
+            yield event
+
+
+class OneSilent(DirectoryStore):
+    """A store that does not tell of one ConfigMap, and then refuses it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("directory:x", root)
+        self.speaks = asyncio.Event()
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        if selection.name == NODE_CONFIG_MAP.name:
+            await self.speaks.wait()
+            yield Interrupted("forbidden")
+            await asyncio.Event().wait()
+        async for event in super().watch(selection):
+            yield event
+
+
 async def test_the_config_map_is_followed(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
     async with follower.running():
@@ -120,6 +165,57 @@ async def test_the_config_map_is_followed(tmp_path: Path) -> None:
         await follower.store.delete(NAMESPACE, NAME)
         await follower.until("NotHandleFault")
     assert follower.followed.judged.problems == ()
+
+
+async def test_the_config_map_of_the_server_is_followed_too(tmp_path: Path) -> None:
+    """A change of one ConfigMap changes nothing of what is from the other."""
+    follower = Follower(tmp_path)
+    there = NODE_CONFIG_MAP.namespace, NODE_CONFIG_MAP.name
+
+    async def put(data: dict[str, str]) -> None:
+        await follower.store.put(Document(*there, data))
+
+    def levels() -> object:
+        return follower.followed.judged.catalogue.node_levels
+
+    async with follower.running(), asyncio.timeout(10):
+        await follower.put(codes=table("SeparateNPU"))
+        await put({NODE_CODES: node_table("SeparateFault")})
+        await _until(lambda: levels() == {NODE_CODE: "SeparateFault"})
+        await follower.until("SeparateNPU")
+        await put({NODE_CODES: '{"FaultTypeCode":{"SeparateFaultCodes":["1","2"]}}'})
+        await follower.until_problems(NODE_CODES)
+        assert levels() == {NODE_CODE: "SeparateFault"}
+        await follower.put(codes=table("RestartNPU"), poll="soon")
+        await follower.until_problems(NODE_CODES, "PollInterval")
+        await follower.store.delete(*there)
+        await follower.until_problems("PollInterval")
+        assert levels() == shipped().node_levels
+        assert follower.levels[-1] == "RestartNPU"
+    told = [(event.namespace, event.involved.name) for event in follower.posted]
+    assert told == [there, (NAMESPACE, NAME)]
+    assert follower.posted[0].message.startswith("2 problem(s): NodeDConfiguration.json: $.")
+    assert follower.posted[1].message.startswith("1 problem(s): PollInterval: ")
+
+
+async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> None:
+    """One of them may be out of reach: what that could have is as it was."""
+    follower = Follower(tmp_path, OneSilent(tmp_path / "store"))
+    await follower.put(codes=table("SeparateNPU"))
+    async with follower.running():
+        await asyncio.sleep(0.1)
+        assert follower.levels[-1] == "SeparateNPU"
+        assert read_kept(follower.state_dir) is None, "the other one is not known yet"
+        waiting = asyncio.create_task(follower.followed.known())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        assert isinstance(follower.store, OneSilent)
+        follower.store.speaks.set()
+        await asyncio.wait_for(waiting, 0.5)
+        assert follower.followed.trouble == "forbidden"
+        await follower.put(codes=table("RestartNPU"))
+        await follower.until("RestartNPU")
+        assert read_kept(follower.state_dir) is not None
 
 
 async def test_what_was_in_force_is_kept_for_a_start_without_a_store(tmp_path: Path) -> None:
@@ -179,6 +275,25 @@ async def test_the_first_start_waits_for_the_store_but_not_long(tmp_path: Path) 
         async with asyncio.timeout(0.5):
             await refused.followed.known()
         assert refused.followed.trouble == "no right to watch"
+
+
+async def test_what_is_known_at_a_start_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ConfigMaps that come at once are judged one after the other, each in its time."""
+    follower = Follower(tmp_path, OneLate("directory:x", tmp_path / "store"))
+    judge = follower.followed._judge
+
+    def slowly(before: InForce) -> Judged:
+        judged = judge(before)
+        time.sleep(0.2)
+        return judged
+
+    monkeypatch.setattr(follower.followed, "_judge", slowly)
+    await follower.put(codes=table("SeparateNPU"))
+    async with follower.running():
+        await follower.followed.known()
+        assert follower.levels[-1] == "SeparateNPU"
 
 
 async def test_files_are_followed(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ HEARTBEAT = status.HeartbeatStatus(
     trouble=None,
     withheld="no progress: links",
 )
+WELL = msgspec.structs.replace(HEARTBEAT, withheld=None)
+OLD = status.OldHeartbeatStatus("annotation", "label nodeDEnable=on: it is not there", None, "no")
 CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
 
 
@@ -93,7 +95,7 @@ def picture(
         at_ms=NOW_MS,
         started_at_ms=NOW_MS - 5000,
         revision=7,
-        not_ready=status.not_ready(publications, chips, driver, heartbeat.conflict),
+        not_ready=status.not_ready(publications, chips, driver, heartbeat),
         stalled=stalled,
         chips=chips,
         faults=status.fault_statuses(STATE, "Ascend910"),
@@ -122,7 +124,7 @@ class Pages:
     def __init__(self) -> None:
         self.record = published()
         self.stalled: dict[str, float] = {}
-        self.heartbeat = HEARTBEAT
+        self.heartbeat = WELL
         self.application = application(
             lambda: picture(self.record, self.stalled, self.heartbeat),
             {"device-info": self.record, "node-info": Publication()},
@@ -177,7 +179,7 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert samples["npu_vigil_heartbeat_beats_total",] == 4
     assert samples["npu_vigil_heartbeat_failures_total",] == 1
     assert samples["npu_vigil_heartbeat_beaten_seconds",] == NOW_MS / 1000 - 6
-    assert samples["npu_vigil_heartbeat_withheld",] == 1
+    assert samples["npu_vigil_heartbeat_withheld",] == 0
     assert samples["npu_vigil_heartbeat_conflict",] == 0
     within = (of_chips, ("le", "0.03"), ("stage", "total"))
     assert samples["npu_vigil_publication_seconds_bucket", *within] == 1
@@ -202,7 +204,7 @@ async def test_readiness_says_why_not(tmp_path: Path) -> None:
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
         pages.record.conflict_since_ms = NOW_MS
         pages.record.trouble = "no route to host"
-        pages.heartbeat = msgspec.structs.replace(HEARTBEAT, standing="conflict", conflict=CONFLICT)
+        pages.heartbeat = msgspec.structs.replace(WELL, standing="conflict", conflict=CONFLICT)
         code, text = await fetch(tmp_path, "/readyz")
         assert code == 503
         assert msgspec.json.decode(text)["reasons"] == [
@@ -211,6 +213,27 @@ async def test_readiness_says_why_not(tmp_path: Path) -> None:
             "doc cannot be published: no route to host",
         ]
         assert "npu_vigil_heartbeat_conflict 1.0" in (await fetch(tmp_path, "/metrics"))[1]
+
+
+async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        refused = "no heartbeat can be written: forbidden"
+        pages.heartbeat = msgspec.structs.replace(HEARTBEAT, trouble=refused, old=OLD)
+        code, text = await fetch(tmp_path, "/readyz")
+        assert code == 503
+        assert msgspec.json.decode(text)["reasons"] == [
+            "it does not beat: no progress: links",
+            f"the heartbeat fails: {refused}",
+            "the heartbeat on the Node fails: no",
+        ]
+        metrics = (await fetch(tmp_path, "/metrics"))[1]
+        for name in ("heartbeat", "old_heartbeat"):
+            assert f"npu_vigil_{name}_trouble 1.0" in metrics
+        assert "npu_vigil_old_heartbeat_unread 1.0" in metrics
+        assert "npu_vigil_heartbeat_withheld 1.0" in metrics
+        pages.heartbeat = WELL
+        assert "npu_vigil_heartbeat_trouble 0.0" in (await fetch(tmp_path, "/metrics"))[1]
 
 
 async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path) -> None:
@@ -269,4 +292,4 @@ def test_a_chip_that_only_its_tool_told_of_was_not_read() -> None:
     told = State("node-1", "boot", chips={3: ChipState(answered=("links",))})
     driver = status.driver_status("/driver", INVENTORY, None, None, 0, ())
     chips = status.chip_statuses(told, "Ascend910", {})
-    assert status.not_ready((), chips, driver, None) == ("no chip was read yet",)
+    assert status.not_ready((), chips, driver, WELL) == ("no chip was read yet",)

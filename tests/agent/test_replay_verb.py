@@ -94,6 +94,18 @@ def test_a_fault_configuration_is_found_in_files_directories_and_config_maps(
     assert told.fault_code.strip() == CODES
 
 
+def test_the_codes_of_the_servers_parts_are_one_of_them(tmp_path: Path) -> None:
+    text = '{"FaultTypeCode":{"SeparateFaultCodes":["2C000031"]}}'
+    (tmp_path / "any.json").write_text(text)
+    assert read_fault_files([tmp_path / "any.json"]) == (FaultTexts(node=text), ())
+    (tmp_path / "any.json").rename(tmp_path / "NodeDConfiguration.json")
+    assert read_fault_files([tmp_path]) == (FaultTexts(node=text), ())
+    (tmp_path / "any.json").write_text('{"FaultTypeCode":{"SeparateFaultCodes":["1","2"]}}')
+    with pytest.raises(ConfigurationError) as caught:
+        read_fault_files([tmp_path / "any.json"])
+    assert len(caught.value.problems) == 2
+
+
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [

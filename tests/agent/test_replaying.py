@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -17,7 +18,14 @@ from agent.replay.ledger import Span
 from agent.replay.replaying import replay
 from contract.errors import JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
-from contract.observation import Assertion, chip_subject
+from contract.observation import (
+    NODE,
+    Assertion,
+    Observation,
+    SourceAnswered,
+    chip_subject,
+    host_subject,
+)
 from tests.agent.node_history import BEGIN_MS, NodeHistory
 
 if TYPE_CHECKING:
@@ -179,6 +187,25 @@ async def test_another_level_is_told_with_its_reasons_and_how_long(tmp_path: Pat
     (once,) = day_of(found, "2027-01-16", "chip 5").differences
     assert once.replayed_level == "SeparateNPU"
     assert once.seconds == ONE_OFF, "it was acknowledged then, so it is acknowledged here"
+
+
+async def test_another_level_of_the_servers_parts(tmp_path: Path) -> None:
+    node, fan, code = NodeHistory(tmp_path), host_subject("Fan", 1), "06000025"
+    await node.begin()
+    node.take(
+        SourceAnswered("bmc", NODE, node.now_ms),
+        Observation("bmc", fan, code, Assertion.PRESENT, node.now_ms),
+    )
+    await node.wait(hours=1)
+    await node.end()
+    text = json.dumps({"FaultTypeCode": {"SeparateFaultCodes": [code]}})
+    found = played(tmp_path, catalogue_of(FaultTexts(node=text)))
+    (difference,) = day_of(found, "2027-01-15", str(fan)).differences
+    assert (difference.recorded_level, difference.replayed_level, difference.seconds) == (
+        "PreSeparateFault",
+        "SeparateFault",
+        3600,
+    )
 
 
 async def test_a_journal_is_read_while_it_is_written_and_left_as_it_is(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contract.errors import ConfigurationError
-from contract.fault_configuration import DOCUMENTS
+from contract.fault_configuration import CHIP_CONFIG_MAP, DOCUMENTS
 from tests.fault_texts import shipped_texts
 from vigil.validate import FileKind
 from vigil.validating import check_config_map, check_document, kind_of
@@ -23,10 +23,14 @@ CONFIG_MAP = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
     "metadata": {"name": "mindx-dl-fault-config", "namespace": "kube-system"},
-    "data": SHIPPED | {"PollInterval": "300"},
+    "data": {key: SHIPPED[key] for key in CHIP_CONFIG_MAP.documents} | {"PollInterval": "300"},
 }
 KINDS = dict(
-    zip(DOCUMENTS, ("fault-code", "fault-customization", "switch-fault-code"), strict=True)
+    zip(
+        DOCUMENTS,
+        ("fault-code", "fault-customization", "switch-fault-code", "node-fault-code"),
+        strict=True,
+    )
 )
 
 
@@ -102,7 +106,7 @@ def test_a_byte_order_mark_is_named() -> None:
 
 def test_a_whole_config_map_as_kubectl_prints_it() -> None:
     check_config_map(json.dumps(CONFIG_MAP, indent=1), "x")
-    check_config_map(json.dumps({"labels": {}, "data": SHIPPED}), "x")
+    check_config_map(json.dumps({"labels": {}, "data": CONFIG_MAP["data"]}), "x")
     (example,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "installation.md").read_text(), re.DOTALL)
     assert kind_of(example, "-", "x") == "fault-config"
     check_config_map(example, "x")
@@ -133,6 +137,50 @@ def test_what_is_wrong_with_a_config_map(change: dict[str, Any], where: str) -> 
 @pytest.mark.parametrize("text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *nobody", ""])
 def test_what_is_no_config_map(text: str) -> None:
     assert problems(text)
+
+
+NODE_CONFIG_MAP = {
+    "kind": "ConfigMap",
+    "metadata": {"name": "mindx-dl-node-fault-config", "namespace": "mindx-dl"},
+    "data": {"NodeDConfiguration.json": SHIPPED["NodeDConfiguration.json"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({}, []),
+        ({"metadata": {}}, []),
+        ({"metadata": {"name": "mindx-dl-node-fault-config"}}, []),
+        ({"data": {"NodeDConfiguration.json": '{"FaultTypeCode":{}}'}}, []),
+        ({"metadata": {"namespace": "kube-system"}}, ["metadata.namespace"]),
+        ({"metadata": CONFIG_MAP["metadata"]}, ["data['NodeDConfiguration.json'] $"]),
+        (
+            {"data": {"faultCode.json": "{}"}},
+            ["data['NodeDConfiguration.json'] (key)", "data['faultCode.json'] $"],
+        ),
+    ],
+)
+def test_the_config_map_of_the_servers_parts(change: dict[str, Any], where: list[str]) -> None:
+    text = json.dumps(NODE_CONFIG_MAP | change)
+    assert kind_of(text, "-", "x") == "fault-config"
+    if where:
+        assert problems(text) == where
+    else:
+        check_config_map(text, "x")
+
+
+def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: Path) -> None:
+    lists = {"SeparateFaultCodes": ["1", "2C000031"], "NotHandleFaultCodes": ["2c000031", "z"]}
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({"faultTypeCode": lists}))
+    done = vigil(str(file))
+    assert done.returncode == 2
+    assert f"{file}: 3 problem(s)" in done.stderr
+    assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is no code" in done.stderr
+    assert "$.FaultTypeCode.NotHandleFaultCodes[0]: 2C000031 is on another level" in done.stderr
+    file.write_text('{"FaultTypeCode":{}}')
+    assert vigil(str(file)).stdout == f"{file}: ok (node-fault-code)\n"
 
 
 def test_the_command(tmp_path: Path) -> None:

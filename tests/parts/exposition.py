@@ -18,6 +18,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 AGENT, AGGREGATOR = "Agent", "Aggregator"
 ON_KUBERNETES = "Agent on Kubernetes"
 IN_SHADOW = "Agent in shadow"
+AGENT_ON_MQTT, AGGREGATOR_ON_MQTT = "Agent on MQTT", "Aggregator on MQTT"
 EXPORTER = "NPU exporter's names"
 EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
 import signal
 import socket
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 
 _STEP_SECONDS = 0.02
 _LOG_TAIL_BYTES = 3000
+# Below those that the kernel gives to outgoing connections. Each process of the suite begins
+# somewhere else, and none gives out a port twice before it has been round.
+_PORTS = range(10_000, 32_000)
+_START = os.getpid() * 97 % len(_PORTS)
+_ports = itertools.cycle([*_PORTS[_START:], *_PORTS[:_START]])
 
 
 class PartFailed(Exception):
@@ -22,22 +29,31 @@ class PartFailed(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports of 127.0.0.1 that nobody uses now, and nobody is given while the test runs.
+
+    Not the kernel's choice: it would give the port to the next connection of any other test.
+    """
+    found: list[int] = []
+    for port in _ports:
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("ports never end")
 
 
 def program(name: str, first: Path | None = None, otherwise: Path | None = None) -> Path:
-    """The program ``name`` in the folder ``first``, else on ``PATH``, else in ``otherwise``."""
+    """The program ``name`` in the folder ``first``, else on ``PATH``, else in ``otherwise``.
+
+    Debian has some in ``/usr/sbin``, which is not on everybody's ``PATH``.
+    """
     if first is not None and (first / name).is_file():
         return first / name
-    found = shutil.which(name)
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
     if found is not None:
         return Path(found)
     if otherwise is not None and (otherwise / name).is_file():

@@ -10,9 +10,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from collectors.base import Show, Sink, WallClock
+    from collectors.base import Memory, Show, Sink, WallClock
     from contract.observation import Subject
     from dcmi_shim.interface import ChipDriver
+
+
+class Kept:
+    """What a collector remembers, without a disk."""
+
+    def __init__(self, content: bytes | None = None) -> None:
+        self.content = content
+
+    def read(self) -> bytes | None:
+        """See ``Memory``."""
+        return self.content
+
+    def write(self, content: bytes) -> None:
+        """See ``Memory``."""
+        self.content = content
 
 
 def surroundings(
@@ -24,6 +39,7 @@ def surroundings(
     driver_root: Path | None = None,
     environment: Mapping[str, str] | None = None,
     show: Show = lambda subject, name, value: None,
+    memory: Memory | None = None,
     listen: Callable[[Sink], None] = lambda sink: None,
     progress: Callable[[], None] = lambda: None,
 ) -> Surroundings:
@@ -35,6 +51,7 @@ def surroundings(
         driver=driver,
         places=Places(driver_root, True, environment or {}),
         show=show,
+        memory=Kept() if memory is None else memory,
         listen=listen,
         progress=progress,
     )

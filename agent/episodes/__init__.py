@@ -1,0 +1,1 @@
+"""What happened to faults, told to the aggregator from the journal."""

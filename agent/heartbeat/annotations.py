@@ -1,0 +1,58 @@
+"""The heartbeat in annotations of the Node, for Volcano up to 5.0.1 (``spec/noded.md`` 7.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from agent.publishing.beating_node_info import whole_seconds
+from contract.errors import StoreError, StoreRefused
+from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
+
+if TYPE_CHECKING:
+    from stores.base import ClusterObjects
+
+log = logging.getLogger("agent.heartbeat")
+
+_REQUEST_SECONDS = 5.0
+
+
+class NodeAnnotations:
+    """Beats on the Node called ``node``.
+
+    ``beaten_seconds`` is what it says now; ``trouble`` why it cannot.
+    """
+
+    def __init__(self, objects: ClusterObjects, node: str, interval_seconds: float) -> None:
+        self.beaten_seconds: int | None = None
+        self.failures = 0
+        self.trouble: str | None = None
+        self._objects = objects
+        self._node = node
+        self._interval = str(whole_seconds(interval_seconds))
+        self._stamp = 0
+
+    async def beat(self, now_seconds: int) -> bool:
+        """Beat; whether the next attempt has time until the next interval.
+
+        Readers look for a change, so two beats differ. The first of them compared clocks, so a
+        beat follows its clock, also where that is set back.
+        """
+        self._stamp = now_seconds if now_seconds != self._stamp else now_seconds + 1
+        annotations = {HEARTBEAT_ANNOTATION: str(self._stamp), INTERVAL_ANNOTATION: self._interval}
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                await self._objects.set_node(self._node, {}, annotations)
+        except (StoreError, TimeoutError) as error:
+            self.failures += 1
+            reason = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
+            if self.trouble is None:
+                log.error("no heartbeat on the Node: %s; tried until it can", reason)
+            self.trouble = reason
+            return isinstance(error, StoreRefused)
+        self.beaten_seconds = self._stamp
+        if self.trouble is not None:
+            self.trouble = None
+            log.warning("the heartbeat is on the Node again")
+        return True

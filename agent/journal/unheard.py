@@ -1,0 +1,160 @@
+"""Which changes of a journal an aggregator has not heard yet. Blocking, on a connection given.
+
+The journal's own identity is kept with them: a new file is another journal, whose sequences say
+nothing about those of the one before.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = """
+CREATE INDEX IF NOT EXISTS changes ON rows (sequence) WHERE kind = 'changes';
+CREATE TABLE IF NOT EXISTS journal (
+    id TEXT NOT NULL,
+    heard INTEGER NOT NULL DEFAULT 0,
+    lost_upto INTEGER NOT NULL DEFAULT 0,
+    lost_rows INTEGER NOT NULL DEFAULT 0
+) STRICT;
+"""
+"""``heard``: what was heard when it was last written, or less. ``lost_rows`` changes up to
+``lost_upto`` were deleted before they were heard."""
+
+_BUSY_SECONDS = 0.5
+
+
+class UnheardRow(msgspec.Struct, frozen=True):
+    """A row of changes: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
+
+    sequence: int
+    at_ms: int
+    body: str
+    kind: str = "changes"
+
+
+class Unheard(msgspec.Struct, frozen=True):
+    """Some rows behind a sequence, the oldest first, of the journal ``journal``.
+
+    ``heard`` is what the file remembers of what was heard. ``lost`` changes behind that sequence,
+    all at or before ``lost_upto``, are gone. ``more``: there are others behind ``rows``.
+    """
+
+    journal: str
+    heard: int
+    rows: tuple[UnheardRow, ...]
+    lost: int
+    lost_upto: int
+    more: bool
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """How many rows of changes are behind a sequence, and from when the oldest of them is."""
+
+    rows: int = 0
+    since_ms: int | None = None
+
+
+def identify(connection: sqlite3.Connection) -> None:
+    """Give a journal that has none its name."""
+    connection.execute(
+        "INSERT INTO journal (id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM journal)",
+        (os.urandom(16).hex(),),
+    )
+
+
+def rename(connection: sqlite3.Connection) -> None:
+    """Give the journal another name, of which nothing was heard."""
+    name = os.urandom(16).hex()
+    connection.execute(
+        "UPDATE journal SET id = ?, heard = 0, lost_upto = 0, lost_rows = 0", (name,)
+    )
+
+
+def keep_heard(connection: sqlite3.Connection, heard: int) -> None:
+    """Remember how far the journal was heard."""
+    connection.execute("UPDATE journal SET heard = ? WHERE heard IS NOT ?", (heard, heard))
+
+
+def delete_unheard(connection: sqlite3.Connection, heard: int, limit: int) -> int:
+    """Delete the oldest changes behind ``heard`` that no start needs; how many they were."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        condition = (
+            "kind = 'changes' AND sequence > ?"
+            " AND sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+        )
+        sequences = connection.execute(
+            f"SELECT sequence FROM rows WHERE {condition} ORDER BY sequence LIMIT ?", (heard, limit)
+        ).fetchall()
+        if sequences:
+            upto, count = sequences[-1][0], len(sequences)
+            connection.execute(
+                f"DELETE FROM rows WHERE {condition} AND sequence <= ?", (heard, upto)
+            )
+            connection.execute(
+                "UPDATE journal SET lost_upto = ?,"
+                " lost_rows = CASE WHEN lost_upto > ? THEN lost_rows ELSE 0 END + ?",
+                (upto, heard, count),
+            )
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return len(sequences)
+
+
+def read_unheard(path: Path, after: int, *, max_rows: int, max_bytes: int) -> Unheard | None:
+    """The next rows of changes behind ``after``: ``max_rows`` of them, or fewer and one at least.
+
+    ``None`` while there is no journal. Raises ``sqlite3.Error`` or ``OSError``.
+    """
+    with closing(_connect(path)) as connection:
+        connection.execute("BEGIN")
+        found = connection.execute("SELECT id, heard, lost_upto, lost_rows FROM journal").fetchone()
+        if found is None:
+            return None
+        journal, heard, lost_upto, lost_rows = found
+        rows: list[UnheardRow] = []
+        size = 0
+        more = False
+        for sequence, at_ms, body in connection.execute(
+            "SELECT sequence, at_ms, body FROM rows WHERE kind = 'changes' AND sequence > ?"
+            " ORDER BY sequence LIMIT ?",
+            (after, max_rows + 1),
+        ):
+            size += len(body)
+            if len(rows) >= max_rows or (rows and size > max_bytes):
+                more = True
+                break
+            rows.append(UnheardRow(sequence, at_ms, body))
+    lost = lost_rows if lost_upto > after else 0
+    return Unheard(journal, heard, tuple(rows), lost, lost_upto if lost else after, more)
+
+
+def read_behind(path: Path, heard: int) -> Behind:
+    """How much of the journal is behind ``heard``. Raises ``sqlite3.Error`` or ``OSError``."""
+    with closing(_connect(path)) as connection:
+        rows, first = connection.execute(
+            "SELECT count(*), min(sequence) FROM rows WHERE kind = 'changes' AND sequence > ?",
+            (heard,),
+        ).fetchone()
+        if not rows:
+            return Behind()
+        since = connection.execute("SELECT at_ms FROM rows WHERE sequence = ?", (first,)).fetchone()
+    return Behind(rows, since[0])
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Only the journal's own thread makes the file."""
+    address = f"file:{quote(str(path))}?mode=rw"
+    return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)

@@ -1,0 +1,97 @@
+"""The serial number of the server: read from its BMC, for the Node and for pages.
+
+Upstream asks once, a while after the start, and writes what comes as it is (``spec/noded.md`` 4.2,
+D-16). Here the BMC is asked until it answers, and only what can be printed counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from contract.errors import BmcError, ToolError
+from dcmi_shim.ipmi import Ipmi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent.config import AgentConfiguration
+
+log = logging.getLogger("agent.serial_number")
+
+ANNOTATION = "product-serial-number"
+_LONGEST_PAUSE_SECONDS = 60.0
+
+
+class SerialNumberStatus(msgspec.Struct, frozen=True):
+    """What is known of it, for pages. ``number``: ``None`` while the BMC did not tell one."""
+
+    number: str | None
+    trouble: str | None
+
+
+class SerialNumber:
+    """Asks for the number until the BMC tells it; that of a running server does not change."""
+
+    def __init__(self, ipmi: Ipmi, period_seconds: float) -> None:
+        self._ipmi = ipmi
+        self._pause_seconds = period_seconds
+        self._on_found: Callable[[], None] = lambda: None
+        self._trouble: str | None = None
+        self.number: str | None = None
+
+    def listen(self, on_found: Callable[[], None]) -> None:
+        """``on_found`` is called when it becomes known."""
+        self._on_found = on_found
+
+    def status(self) -> SerialNumberStatus:
+        """How it is now."""
+        return SerialNumberStatus(self.number, self._trouble)
+
+    async def run(self) -> NoReturn:
+        """Ask until it is known."""
+        while not await self._is_found():
+            await asyncio.sleep(self._pause_seconds)
+            longest = max(self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+            self._pause_seconds = min(2 * self._pause_seconds, longest)
+        while True:
+            await asyncio.Event().wait()
+
+    async def _is_found(self) -> bool:
+        try:
+            self.number = await self._ipmi.serial_number()
+        except (BmcError, ToolError) as error:
+            self._failed(str(error))
+            return False
+        if self.number is None:
+            self._failed("the BMC tells none: neither serial number nor manufacturer are set")
+            return False
+        log.info("the serial number of the server is %s", self.number)
+        self._trouble = None
+        self._on_found()
+        return True
+
+    def _failed(self, trouble: str) -> None:
+        if self._trouble is None:
+            log.warning("the serial number of the server is not known: %s; asked again", trouble)
+        self._trouble = trouble
+
+
+def serial_number_of(
+    configuration: AgentConfiguration, environment: Mapping[str, str]
+) -> SerialNumber | None:
+    """Who asks for it: whoever owns the document about the server's parts, and may ask its BMC."""
+    bmc = configuration.bmc
+    if "node-info" not in configuration.documents or not bmc.enabled:
+        return None
+    ipmi = Ipmi(
+        Path(bmc.device),
+        environment,
+        bmc.deadline_seconds,
+        trust_driver=configuration.trust_driver,
+    )
+    return SerialNumber(ipmi, bmc.period_seconds)

@@ -1,0 +1,175 @@
+"""Tells ClusterD of storage faults over gRPC, each change until it is acknowledged.
+
+Source: ``spec/noded.md`` 4.5, without the defect D-10 of its section 10: one worker, in order, each
+call with a deadline. A connection lasts as long as there is something to tell: a ClusterD has no
+more than 1024 for all its nodes. gRPC and protobuf are imported here only, when there is something
+to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from agent.publishing.public_faults import HOLD_SECONDS, message_of
+from contract.storage_faults import resource_of
+from stores.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from agent.publishing.public_faults import PublicFaults, Said
+    from contract.public_fault import PublicFault
+
+log = logging.getLogger("agent.fault_service")
+
+_CALL_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS = 1.0
+_LAST_PAUSE_SECONDS = 30.0
+_MARK_SECONDS = 10.0
+_PERMISSION_SECONDS = 0.5
+_TICK_SECONDS = 0.001
+"""Timers may fire early by the resolution of their clock; what is left is not spun away."""
+_TAKEN, _INVALID = 0, 409
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where ClusterD is: ``HOST:PORT``; with ``ca_file`` over TLS, with a certificate of ours where
+    there is one. Files are PEM."""
+
+    target: str
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+
+class FaultServiceStatus(msgspec.Struct, frozen=True):
+    """How telling ClusterD goes. ``refused`` are changes that it called invalid: our error."""
+
+    clusterd: str
+    waiting: int
+    acknowledged: int
+    refused: int
+    trouble: str | None
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the service asks of its daemon. While ``may_tell`` says no, nothing is told."""
+
+    may_tell: Callable[[], bool]
+    wall_clock: Callable[[], int]
+    progress: Callable[[], None]
+
+
+class FaultService:
+    """Tells what waits in ``faults``. ``run`` must be running."""
+
+    def __init__(self, address: Address, faults: PublicFaults, edges: Edges) -> None:
+        self._address = address
+        self._faults = faults
+        self._edges = edges
+        self._backoffs: dict[str, Backoff] = {}
+        self._not_before: dict[str, float] = {}
+        self._recovered_at: dict[str, float] = {}
+        self._acknowledged = 0
+        self._refused = 0
+        self._trouble: str | None = None
+
+    def status(self) -> FaultServiceStatus:
+        """How it is now."""
+        waiting = len(self._faults.ledger.waiting)
+        return FaultServiceStatus(
+            self._address.target, waiting, self._acknowledged, self._refused, self._trouble
+        )
+
+    async def run(self) -> NoReturn:
+        """Tell until cancelled."""
+        now = _now()
+        told = self._faults.ledger.told
+        self._recovered_at = {code: now for code, occurs in told.items() if not occurs}
+        while True:
+            self._edges.progress()
+            self._faults.changed.clear()
+            batch, seconds = self._next()
+            if batch:
+                if self._edges.may_tell():
+                    await self._tell(batch)
+                    continue
+                seconds = _PERMISSION_SECONDS
+            try:
+                async with asyncio.timeout(max(_TICK_SECONDS, min(seconds, _MARK_SECONDS))):
+                    await self._faults.changed.wait()
+            except TimeoutError:
+                continue
+
+    def _next(self) -> tuple[tuple[Said, ...], float]:
+        """What can be told now with one message, or in how many seconds to ask again.
+
+        In order for each fault, and of one resource; a fault is in a message once.
+        """
+        now, seconds = _now(), _MARK_SECONDS
+        batch: dict[str, Said] = {}
+        behind: set[str] = set()
+        for said in self._faults.ledger.waiting:
+            resource = resource_of(said.code)
+            due = self._not_before.get(resource, now)
+            if said.occurs and said.code in self._recovered_at:
+                due = max(due, self._recovered_at[said.code] + HOLD_SECONDS)
+            if due > now:
+                seconds = min(seconds, due - now)
+            elif (
+                said.devices
+                and said.code not in behind
+                and all(resource == resource_of(code) for code in batch)
+            ):
+                batch[said.code] = said
+            behind.add(said.code)
+        return tuple(batch.values()), seconds
+
+    async def _tell(self, batch: tuple[Said, ...]) -> None:
+        resource = resource_of(batch[0].code)
+        message = message_of(
+            self._faults.node, resource, batch, str(uuid.uuid4()), self._edges.wall_clock()
+        )
+        code, why = await self._answer(message)
+        if code not in (_TAKEN, _INVALID):
+            backoff = self._backoffs.setdefault(
+                resource, Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
+            )
+            self._not_before[resource] = _now() + backoff.next_seconds()
+            if self._trouble is None:
+                log.error("ClusterD is not told of storage faults; tried until it is: %s", why)
+            self._trouble = why
+            return
+        self._backoffs.pop(resource, None)
+        self._not_before.pop(resource, None)
+        if self._trouble is not None:
+            log.warning("ClusterD is told of storage faults again")
+            self._trouble = None
+        if code == _INVALID:
+            self._refused += len(batch)
+            log.error("ClusterD calls what it was told of storage faults invalid: %s", why)
+        else:
+            self._acknowledged += len(batch)
+        now = _now()
+        self._recovered_at |= {said.code: now for said in batch if not said.occurs}
+        self._faults.acknowledged(batch)
+
+    async def _answer(self, message: PublicFault) -> tuple[int | None, str]:
+        """The code of the answer, ``None`` where there was none, and what is said about it."""
+        from agent.publishing import fault_service_call
+
+        return await fault_service_call.answer(self._address, message, _CALL_SECONDS)
+
+
+def _now() -> float:
+    """Seconds of a steady clock."""
+    return asyncio.get_running_loop().time()

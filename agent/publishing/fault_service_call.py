@@ -1,0 +1,82 @@
+"""One call of ClusterD's public fault service over a connection of its own.
+
+Whoever imports this imports gRPC and protobuf: some 15 MiB.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from contract.wire import pubfault_pb2 as wire
+
+if TYPE_CHECKING:
+    from agent.publishing.fault_service import Address
+    from contract.public_fault import PublicFault
+
+_METHOD = "/PubFault/SendPublicFault"
+_OPTIONS = [
+    # What an earlier connection met says nothing about this one.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+async def answer(
+    address: Address, message: PublicFault, deadline_seconds: float
+) -> tuple[int | None, str]:
+    """Send ``message``: the code of the answer and its text; ``None`` and why if there is none."""
+    try:
+        async with _channel(address) as channel:
+            call = channel.unary_unary(
+                _METHOD,
+                request_serializer=wire.PublicFaultRequest.SerializeToString,
+                response_deserializer=wire.RespStatus.FromString,
+            )
+            response = await call(request_of(message), timeout=deadline_seconds)
+    except grpc.aio.AioRpcError as error:
+        return None, f"{address.target}: {error.code().name}: {error.details()}"
+    except OSError as error:
+        return None, f"{error.filename}: {error.strerror}"
+    return response.code, f"{address.target}: {response.code} {response.info}".rstrip()
+
+
+def request_of(message: PublicFault) -> wire.PublicFaultRequest:
+    """``message`` as it is sent."""
+    return wire.PublicFaultRequest(
+        id=message.id,
+        timestamp=message.timestamp,
+        version=message.version,
+        resource=message.resource,
+        faults=[
+            wire.Fault(
+                faultId=fault.fault_id,
+                faultType=fault.fault_type,
+                faultCode=fault.fault_code,
+                faultTime=fault.fault_time,
+                assertion=fault.assertion,
+                faultLocation=fault.fault_location,
+                influence=[
+                    wire.PubFaultInfo(
+                        nodeName=about.node_name, nodeSN=about.node_sn, deviceIds=about.device_ids
+                    )
+                    for about in fault.influence or ()
+                ],
+                description=fault.description,
+            )
+            for fault in message.faults or ()
+        ],
+    )
+
+
+def _channel(address: Address) -> grpc.aio.Channel:
+    if address.ca_file is None:
+        return grpc.aio.insecure_channel(address.target, options=_OPTIONS)
+    certificate, key = (
+        None if file is None else file.read_bytes()
+        for file in (address.certificate_file, address.key_file)
+    )
+    credentials = grpc.ssl_channel_credentials(address.ca_file.read_bytes(), key, certificate)
+    return grpc.aio.secure_channel(address.target, credentials, options=_OPTIONS)

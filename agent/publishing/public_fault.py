@@ -1,0 +1,213 @@
+"""The documents with which a node tells of its storage faults, one for each resource.
+
+The schedule is one that a real ClusterD does not misread (``spec/clusterd.md`` 4.3, 4.4): an
+occurrence waits until the recovery before it has had its effect, and what is unchanged is written
+again, soon at first and then ever more rarely, because what the receiver drops (too many messages,
+not up yet) it drops without a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import uuid
+from typing import TYPE_CHECKING
+
+from agent.publishing.public_faults import HOLD_SECONDS, Said, message_of
+from agent.publishing.publisher import Wanted
+from contract.catalogue import shipped
+from contract.errors import DocumentError
+from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
+from contract.observation import Assertion, Observation, storage_subject
+from contract.public_fault import (
+    accepted,
+    decode_public_fault,
+    encode_public_fault,
+)
+from contract.storage_faults import CODES, RESOURCES, fault_id
+from stores.base import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.policy.state import State
+    from agent.publishing.public_faults import PublicFaults
+    from contract.observation import Report
+    from contract.public_fault import PublicFault
+
+log = logging.getLogger("agent.public_fault")
+
+_SOURCE = "storage"
+_REFRESH_FIRST_SECONDS = 15.0
+_REFRESH_LAST_SECONDS = 1800.0
+_TICK_SECONDS = 0.001
+"""Timers may fire early by the resolution of their clock; what is left is not spun away."""
+_REFRESHES = 12
+"""How often recoveries alone are written again: over the first 4 hours."""
+
+
+class PublicFaultDocument:
+    """Makes the document about the storage client ``client`` from ``faults``.
+
+    ``wake`` has the publisher ask again. For a moment after a start what is there stays: it may
+    have been written just before.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        faults: PublicFaults,
+        state: Callable[[], State],
+        wake: Callable[[], None],
+    ) -> None:
+        self.namespace = PUBLIC_FAULT_NAMESPACE
+        self.resource = RESOURCES[client]
+        self.name = public_fault_name(faults.node, self.resource)
+        self._client = client
+        self._faults = faults
+        self._state = state
+        self._wake = wake
+        self._began = _now()
+        self._was_known = bool(self._newest())
+        self._recovered_at: dict[str, float] = {}
+        self._written: tuple[Said, ...] = ()
+        self._times_written = 0
+        self._pause_seconds = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def _newest(self) -> dict[str, Said]:
+        newest = self._faults.ledger.newest
+        return {code: newest[code] for code in CODES[self._client] if code in newest}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether any fault of this client was ever told."""
+        return bool(self._newest())
+
+    def wanted(self) -> Wanted | None:
+        """What is to be published now; ``None`` while what is there must stay."""
+        newest = self._newest()
+        if not newest or any(not said.devices for said in newest.values()):
+            return None
+        if self._was_known and (left := self._began + HOLD_SECONDS - _now()) > 0:
+            self._wake_after(left)
+            return None
+        shown = tuple(said for said in newest.values() if not self._is_held(said))
+        if not shown:
+            return None
+
+        def stamped(stamp: int) -> Document:
+            self._note(shown)
+            message = message_of(
+                self._faults.node, self.resource, shown, str(uuid.uuid4()), stamp * 1000
+            )
+            label = dict([PUBLIC_FAULT_LABEL])
+            return Document(self.namespace, self.name, encode_public_fault(message), label)
+
+        return Wanted(self._state().revision, shown, stamped, self._refresh_seconds(shown))
+
+    def _is_held(self, said: Said) -> bool:
+        """Whether a reader would misread ``said`` now; it is left out then, which says nothing."""
+        told_at = self._recovered_at.get(said.code)
+        if not said.occurs or told_at is None:
+            return False
+        left = told_at + HOLD_SECONDS - _now()
+        if left > 0:
+            self._wake_after(left)
+        return left > 0
+
+    def _wake_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(_TICK_SECONDS, seconds), self._wake)
+
+    def _note(self, shown: tuple[Said, ...]) -> None:
+        """``shown`` is being written."""
+        self._times_written = self._times_written + 1 if shown == self._written else 1
+        self._written = shown
+        now = _now()
+        for said in shown:
+            if said.occurs:
+                self._recovered_at.pop(said.code, None)
+            else:
+                self._recovered_at[said.code] = now
+        doubled = _REFRESH_FIRST_SECONDS * 2 ** (self._times_written - 1)
+        self._pause_seconds = random.uniform(0.75, 1.25) * min(doubled, _REFRESH_LAST_SECONDS)
+
+    def _refresh_seconds(self, shown: tuple[Said, ...]) -> float:
+        if self._times_written > _REFRESHES and not any(said.occurs for said in shown):
+            return math.inf
+        return self._pause_seconds
+
+    def adopt(self, existing: Document | None) -> None:
+        """Take what the document that is there has told as told by this agent."""
+        self._faults.adopt(self._told_by(existing))
+
+    def take_over(self, existing: Document | None) -> tuple[Report, ...]:
+        """What the document that is there remembers, for an agent that has no journal."""
+        subject = storage_subject(self._client)
+        return tuple(
+            Observation(_SOURCE, subject, said.code, Assertion.PRESENT, said.at_ms)
+            for said in self._told_by(existing)
+            if said.occurs
+        )
+
+    def _told_by(self, existing: Document | None) -> list[Said]:
+        if existing is None:
+            return []
+        try:
+            message = self._decoded(existing)
+        except DocumentError as error:
+            log.warning("the document that is there makes no sense: %s", error)
+            return []
+        node = self._faults.node
+        by_id = {fault_id(node, code): code for code in CODES[self._client]}
+        return [
+            Said(
+                by_id[fault.fault_id],
+                fault.assertion == "occur",
+                fault.fault_time,
+                tuple(fault.influence[0].device_ids or ()) if fault.influence else (),
+            )
+            for fault in message.faults or ()
+            if fault.fault_id in by_id
+        ]
+
+    def released(self, foreign: Document, now_ms: int) -> tuple[Report, ...]:
+        """An operator has no rights here: what is foreign is repaired."""
+        del foreign, now_ms
+        return ()
+
+    def named(self, document: Document | None) -> tuple[int, ...] | None:
+        """It isolates nobody."""
+        del document
+        return None
+
+    def stamp_of(self, document: Document) -> int | None:
+        """``timestamp`` of a stored document in seconds; ``None`` when it makes no sense."""
+        try:
+            return self._decoded(document).timestamp // 1000
+        except DocumentError:
+            return None
+
+    def verify(self, document: Document) -> None:
+        """Raises ``DocumentError`` if readers would refuse any of ``document``."""
+        _, problems = accepted(
+            decode_public_fault(self.name, document.data),
+            self.name,
+            codes=shipped().public_levels,
+            resources=(self.resource,),
+        )
+        for problem in problems:
+            raise DocumentError(self.name, problem.where, problem.what)
+
+    def _decoded(self, document: Document) -> PublicFault:
+        self.verify(document)
+        return decode_public_fault(self.name, document.data)
+
+
+def _now() -> float:
+    """Seconds of a steady clock."""
+    return asyncio.get_running_loop().time()
