@@ -6,14 +6,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator import liveness
+from aggregator import liveness, skew
 from aggregator.liveness import Brake, Heard, Verdict
+from aggregator.skew import Skews
 from contract.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from aggregator.moment import Clock
+    from aggregator.moment import Clock, Moment
+    from aggregator.old_listener import Memory, OldListener
     from service.stalls import Stalls
     from stores.base import Store
 
@@ -21,10 +23,14 @@ _log = logging.getLogger(__name__)
 
 _SHOWN = 10
 _SHORTEST_PAUSE_SECONDS = 0.1
+_KEEP_MS = 60_000
 
 
 class Listener:
-    """Lists the beats of each store once per interval; ``changed`` is told who is lost."""
+    """Lists the beats of each store once per interval; ``changed`` is told who is lost.
+
+    ``old`` listen for heartbeats of old releases in the stores of the same URL.
+    """
 
     def __init__(
         self,
@@ -32,46 +38,115 @@ class Listener:
         changed: Callable[[frozenset[str]], None],
         clock: Clock,
         stalls: Stalls,
+        old: Mapping[str, OldListener],
+        memory: Memory,
     ) -> None:
         self._stores = stores
         self._changed = changed
         self._clock = clock
         self._stalls = stalls
-        self.heard = dict.fromkeys(stores, Heard())
+        self._old = old
+        self._memory = memory
+        self._kept_at_ms = 0
+        self._to_keep = asyncio.Event()
+        self._wrong: frozenset[str] = frozenset()
+        self._beats = dict.fromkeys(stores, Heard())
+        self.skews = dict.fromkeys(stores, Skews())
         self.verdict = Verdict()
+
+    @property
+    def heard(self) -> dict[str, Heard]:
+        """What is known of the beats in each place."""
+        return self._beats | {f"nodes in {url}": one.heard for url, one in self._old.items()}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Where beats cannot be listed, and why."""
+        found = {url: one.problem for url, one in self._beats.items() if one.problem}
+        return found | {
+            f"nodes in {url}": one.problem for url, one in self._old.items() if one.problem
+        }
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """Listen until cancelled. ``lost``: who was published lost by the run before."""
         self.verdict = Verdict(dict.fromkeys(lost, liveness.LONG_AGO_MS))
-        async with asyncio.TaskGroup() as tasks:
-            for url, store in self._stores.items():
-                tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
+        self._memory.recall()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for url, store in self._stores.items():
+                    tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
+                for url, old in self._old.items():
+                    tasks.create_task(old.run(), name=f"read nodes of {url}")
+                tasks.create_task(self._keep(), name="memory of old heartbeats")
+        finally:
+            await self._memory.keep()
         raise AssertionError("the tasks never end")
+
+    async def _keep(self) -> NoReturn:
+        while True:
+            await self._to_keep.wait()
+            self._to_keep.clear()
+            await self._memory.keep()
 
     async def _listen(self, url: str, store: Store) -> NoReturn:
         while True:
             began_ms = self._clock().steady_ms
             await self._list(url, store)
-            due_ms = liveness.next_ms(self.heard.values(), began_ms)
-            pause = (due_ms - self._clock().steady_ms) / 1000
+            own = [self._beats[url]]
+            if url in self._old:
+                own.append(self._old[url].heard)
+            if not any(one.pulses for one in own):
+                own = list(self.heard.values())
+            pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
 
     async def _list(self, url: str, store: Store) -> None:
-        was, asked_at_ms = self.heard[url].problem, self._clock().steady_ms
+        was, asked = self._beats[url].problem, self._clock()
         try:
             with self._stalls.busy(f"list beats in {url}"):
                 beats = await store.beats()
         except StoreError as error:
-            self.heard[url] = liveness.failed(self.heard[url], str(error))
+            self._beats[url] = liveness.failed(self._beats[url], str(error))
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
+            self._listen_to_old(url, self._clock())
             return
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
-        now_ms = self._clock().steady_ms
-        before, lost = self.heard[url], self.verdict.lost
-        self.heard[url] = liveness.listed(before, beats, now_ms, lost, now_ms - asked_at_ms)
-        self._judge(now_ms)
+        now = self._clock()
+        before, lost = self._beats[url], self.verdict.lost
+        took_ms = now.steady_ms - asked.steady_ms
+        self.skews[url] = skew.observed(
+            self.skews[url], before.pulses, beats, asked.wall_ms, now.wall_ms
+        )
+        self._beats[url] = liveness.listed(before, beats, now.steady_ms, lost, took_ms)
+        self._listen_to_old(url, now)
+        self._judge(now.steady_ms)
+        self._say_wrong_clocks()
+
+    def _listen_to_old(self, url: str, now: Moment) -> None:
+        old = self._old.get(url)
+        if old is None:
+            return
+        old.listen(now, self._has_own, self.verdict.lost, self._beats[url].problem)
+        if now.steady_ms - self._kept_at_ms > _KEEP_MS:
+            self._kept_at_ms = now.steady_ms
+            self._to_keep.set()
+
+    def _has_own(self, node: str) -> bool:
+        return any(node in one.pulses for one in self._beats.values())
+
+    def _say_wrong_clocks(self) -> None:
+        before, self._wrong = self._wrong, skew.wrong(self.skews.values())
+        if self._wrong - before:
+            _log.warning(
+                "clocks are more than %g s off, by their heartbeats and our clock: %s. Old readers "
+                "compare them",
+                skew.WARNING_MS / 1000,
+                _names(self._wrong - before),
+            )
+        if before - self._wrong:
+            _log.info("clocks are right again: %s", _names(before - self._wrong))
 
     def _judge(self, now_ms: int) -> None:
         before = self.verdict

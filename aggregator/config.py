@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from contract.configuration import ListenAddress, Section, StoreAddress, load
+from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
 from service.files import read_toml
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class AggregatorConfiguration(Section):
     store: Annotated[tuple[StoreAddress, ...], Field(min_length=1)] = ("kubernetes:",)
     publish: tuple[StoreAddress, ...] = ()
     kubeconfig: Path | None = None
+    mqtt: Mqtt = Mqtt()
     state_dir: Path = Path("/var/lib/npu-vigil-aggregator")
     listen: ListenAddress | None = None
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)

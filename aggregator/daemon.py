@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.beats import Listener
+from aggregator.history import History
 from aggregator.http import application
 from aggregator.moment import Clock, system_clock
+from aggregator.old_listener import Memory, OldListener
 from aggregator.pipeline import Pipeline
 from aggregator.publisher import Publisher
 from aggregator.status import (
@@ -33,9 +36,11 @@ from service.tasks import leaves, on_stop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
+    from pathlib import Path
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.intake import Feed
+    from contract.node_info import NodeRecord
     from stores.base import Document, Store, UsageEvent, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -47,16 +52,21 @@ _CLOSE_SECONDS = 2.0
 
 
 class Aggregator:
-    """Reads ``stores``, publishes to ``publish``; both by URL."""
+    """Reads ``stores``, publishes to ``publish``; both by URL.
+
+    Heartbeats of old releases are remembered in ``state_dir``.
+    """
 
     def __init__(
         self,
         stores: Mapping[str, Store],
         publish: Mapping[str, Store],
         *,
+        history: History | None = None,
         touch_period_seconds: float,
         publish_lost: bool = True,
         clock: Clock = system_clock,
+        state_dir: Path | None = None,
     ) -> None:
         self._clock = clock
         self._stores = stores
@@ -74,7 +84,20 @@ class Aggregator:
             )
             for store in publish.values()
         )
-        self.listener = Listener(stores, self._fell_silent, clock, self.stalls)
+        self.history = history
+        old = {
+            url: OldListener(
+                url,
+                store.objects,
+                partial(self._server, number),
+                partial(self._unread, number),
+                clock,
+            )
+            for number, (url, store) in enumerate(stores.items())
+            if store.objects is not None
+        }
+        memory = Memory(state_dir, old.values())
+        self.listener = Listener(stores, self._fell_silent, clock, self.stalls, old, memory)
         self._publish_lost = publish_lost
         self._started_at_ms = clock().wall_ms
         self._wake = asyncio.Event()
@@ -98,6 +121,8 @@ class Aggregator:
                     tasks.create_task(task, name=f"read pods of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
+            if self.history is not None:
+                tasks.create_task(self.history.run(), name="history")
             tasks.create_task(self._merge(tasks), name="merge")
             told = keep_told(self.stalls.stalled, lambda: self.health().not_ready, os.environ)
             tasks.create_task(told, name="service manager")
@@ -138,6 +163,14 @@ class Aggregator:
             elif usage.interrupted is None and was is not None:
                 _log.info("pods of %s can be read again", store.url)
         raise StoreError(f"the watch of pods of {store.url} ended")
+
+    def _server(self, number: int, node: str) -> NodeRecord | None:
+        report = self.pipeline.sources[number].node.reports.get(node)
+        return None if report is None else report.record
+
+    def _unread(self, number: int) -> str | None:
+        feed = self.pipeline.sources[number].nodes
+        return feed.interrupted if feed.listed else feed.interrupted or "it was not listed yet"
 
     def _fell_silent(self, lost: frozenset[str]) -> None:
         if self._publish_lost:
@@ -227,7 +260,14 @@ class Aggregator:
 
     def health(self) -> Health:
         """The cheap part of the picture, for probes."""
-        return Health(self.stalls.stalled(), () if self._not_ready is None else (self._not_ready,))
+        if self._not_ready is None:
+            return Health(self.stalls.stalled(), ())
+        why = (
+            f"{source.url} cannot be read: {source.interrupted}"
+            for source in self.pipeline.sources
+            if source.interrupted is not None
+        )
+        return Health(self.stalls.stalled(), (self._not_ready, *why))
 
     def status(self) -> Status:
         """The picture now."""
@@ -243,6 +283,7 @@ class Aggregator:
             server_faults=tuple(server_fault_statuses(self.pipeline)),
             sources=tuple(source_statuses(self.pipeline)),
             documents=tuple(document_statuses(self.publishers, now.wall_ms)),
+            history=None if self.history is None else self.history.status(),
         )
 
 
@@ -256,15 +297,25 @@ async def _run(configuration: AggregatorConfiguration) -> None:
     from stores.address import open_store
 
     urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
-    stores = {url: open_store(url, configuration.kubeconfig) for url in urls}
+    stores = {
+        url: open_store(url, configuration.kubeconfig, mqtt=configuration.mqtt) for url in urls
+    }
+    channels = {
+        url: channel
+        for url in configuration.read_urls
+        if (channel := stores[url].channel) is not None
+    }
+    history = History(configuration.state_dir, channels, system_clock) if channels else None
     aggregator = Aggregator(
         {url: stores[url] for url in configuration.read_urls},
         {url: stores[url] for url in configuration.publish_urls},
+        history=history,
         touch_period_seconds=configuration.touch_period_seconds,
         publish_lost=configuration.liveness.publish,
+        state_dir=configuration.state_dir,
     )
     try:
-        pages = application(aggregator.health, aggregator.status)
+        pages = application(aggregator.health, aggregator.status, history)
         async with serving(pages, configuration.listen, configuration.state_dir):
             await _until_told(aggregator)
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator import metrics
+from aggregator import history_page, metrics
 from service import pages
 
 if TYPE_CHECKING:
@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from aggregator.history import History
     from aggregator.status import Health, Status
 
 
-def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> web.Application:
+def application(
+    probe: Callable[[], Health], picture: Callable[[], Status], history: History | None
+) -> web.Application:
     """The pages. ``probe`` and ``picture`` are taken anew for each request."""
 
     def showing(parts: Callable[[Status], dict[str, object]]) -> Callable[[], object]:
@@ -27,7 +30,7 @@ def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> w
 
         return show
 
-    return pages.application(
+    application = pages.application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
         exposition=lambda: metrics.exposition(picture()),
@@ -46,3 +49,5 @@ def application(probe: Callable[[], Health], picture: Callable[[], Status]) -> w
             ),
         },
     )
+    application.router.add_get(history_page.PATH, history_page.history_page(history))
+    return application

@@ -180,6 +180,8 @@ def _read_node(document: Document) -> Reading[NodeRecord]:
 def _judge_node(
     record: NodeRecord | None, published: NodeRecord | None, facts: Facts
 ) -> NodeRecord | None:
+    if record is not None and not record.tells_parts:
+        record = None
     if facts.lost:
         return cluster_node.lost_node(published if record is None else record)
     return None if record is None else node_info.pre_separate_node(record, _in_use(facts))

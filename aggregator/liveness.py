@@ -1,8 +1,11 @@
 """Who fell silent. Pure: beats and the observer's steady clock in, verdicts out.
 
 A node is silent when its beat did not change for more than 3 intervals of the observer's time;
-what a beat says about its own time is only compared with what it said before. Sources: design
-section 4, ``spec/noded.md`` 7.10 and 7.11.
+what a beat says about its own time is only compared with what it said before. A node whose
+connection broke, as a broker says by its last will, is silent after one interval without another
+beat. A will that was retained when we began to listen says nothing: a broker that ends lets all
+connections go, and who comes back to it comes at any time. Source: ``spec/noded.md``
+7.10 and 7.11.
 
 The brake: when more than 3 nodes and more than a fifth of those that beat fall silent within one
 threshold, none of them is published lost, for readers would delete jobs across the cluster, and
@@ -32,6 +35,8 @@ _LONGEST_MS = 300_000
 _SHORTEST_PERIOD_MS = 1000
 _EXTRA_LISTINGS = 5
 """So many in a period at most, however many nodes fall silent one after the other."""
+_HEARD_PERIOD_MS = 500
+"""Between two listings of a store that hears beats as they come, when a node falls silent."""
 
 _FEW = 3
 _SHARE = 5
@@ -46,7 +51,8 @@ class Pulse(msgspec.Struct, frozen=True):
     """The last beat of a node as the observer sees it.
 
     ``changed_at_ms`` and ``counts_from_ms`` are steady time: when it last changed, and from when
-    silence counts, which is later if the observer itself could not read.
+    silence counts, which is later if the observer itself could not read. ``broken_at_ms`` is when
+    the connection of the last beat broke, if it did.
     """
 
     holder: str
@@ -54,19 +60,32 @@ class Pulse(msgspec.Struct, frozen=True):
     interval_ms: int
     changed_at_ms: int
     counts_from_ms: int
+    broken_at_ms: int | None = None
 
     @property
     def threshold_ms(self) -> int:
         """Longest silence of a node that is alive."""
         return _MISSED_INTERVALS * self.interval_ms
 
+    @property
+    def silent_at_ms(self) -> int:
+        """The last moment at which it is not silent."""
+        at_ms = self.counts_from_ms + self.threshold_ms
+        if self.broken_at_ms is None:
+            return at_ms
+        return min(at_ms, self.broken_at_ms + self.interval_ms)
+
 
 class Heard(msgspec.Struct, frozen=True):
-    """What the beats in one store were at its last listing, and why there is no later one."""
+    """What the beats in one store were at its last listing, and why there is no later one.
+
+    ``as_they_come``: the store hears them, and a listing costs little.
+    """
 
     pulses: dict[str, Pulse] = {}
     listed_at_ms: int | None = None
     problem: str | None = None
+    as_they_come: bool = False
 
 
 class Brake(msgspec.Struct, frozen=True):
@@ -84,7 +103,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class _State(msgspec.Struct, frozen=True):
-    """``late``: half of the threshold has passed, so at least one beat was missed."""
+    """``late``: half of the threshold has passed or the connection broke: a beat was missed."""
 
     silent: bool
     late: bool
@@ -95,7 +114,8 @@ class _State(msgspec.Struct, frozen=True):
 def interval_ms(seconds: float) -> int:
     """The interval to go by: 5 s where a beat says nothing sensible (``spec/noded.md`` 7.5 V4)."""
     milliseconds = seconds * 1000
-    return int(milliseconds) if 1 <= milliseconds <= _LONGEST_MS else _FALLBACK_MS
+    is_sensible = _SHORTEST_PERIOD_MS <= milliseconds <= _LONGEST_MS
+    return int(milliseconds) if is_sensible else _FALLBACK_MS
 
 
 def period_ms(heard: Iterable[Heard]) -> int:
@@ -107,17 +127,20 @@ def period_ms(heard: Iterable[Heard]) -> int:
 def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
     """When to list beats next: after a period, or as soon as the first node is silent.
 
-    Beats that come in time move that on, so nothing more is listed while all is well.
+    Beats that come in time move that on, so nothing more is listed while all is well. What is found
+    once per period falls silent right after a listing: that one waits for it.
     """
     heard = tuple(heard)
     period = period_ms(heard)
-    silent_at_ms = (
-        pulse.counts_from_ms + pulse.threshold_ms + 1
-        for one in heard
-        for pulse in one.pulses.values()
-    )
+    silent_at_ms = (pulse.silent_at_ms + 1 for one in heard for pulse in one.pulses.values())
     first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
-    return min(now_ms + period, max(first_ms, now_ms + period // _EXTRA_LISTINGS))
+    pause_ms = period // _EXTRA_LISTINGS
+    if any(one.as_they_come for one in heard):
+        pause_ms = min(pause_ms, _HEARD_PERIOD_MS)
+    end_ms = now_ms + period
+    if end_ms < first_ms <= end_ms + pause_ms:
+        return first_ms
+    return min(end_ms, max(first_ms, now_ms + pause_ms))
 
 
 def listed(
@@ -134,25 +157,48 @@ def listed(
         heard.problem is not None or gap_ms > 2 * period + _SHORTEST_PERIOD_MS or took_ms > period
     )
     pulses = {}
+    as_they_come = False
     for beat in beats:
+        if beat.is_broken and not beat.holder:
+            continue  # it went before it ever beat
         interval = interval_ms(beat.interval_seconds)
         known = heard.pulses.get(beat.node)
+        overdue_ms = _MISSED_INTERVALS * interval + 1 if beat.node in lost else 0
+        came_at_ms = now_ms
+        if beat.age_ms is not None:
+            as_they_come = True
+            came_at_ms -= beat.age_ms
+        broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
         if known is None:
-            overdue_ms = _MISSED_INTERVALS * interval + 1 if beat.node in lost else 0
-            changed_at_ms, counts_from_ms = now_ms, now_ms - overdue_ms
+            changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
         elif known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
-            changed_at_ms = counts_from_ms = now_ms
+            changed_at_ms = counts_from_ms = came_at_ms
         else:
             changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
-            if blind and beat.node not in lost:
+            if known.broken_at_ms is not None and (broken_at_ms is not None or beat.node in lost):
+                broken_at_ms = known.broken_at_ms
+            if heard.listed_at_ms is None:
+                counts_from_ms = now_ms - overdue_ms  # the run before knew it
+            elif blind and beat.node not in lost:
                 counts_from_ms = now_ms
-            elif known.interval_ms == interval:
+                broken_at_ms = None if broken_at_ms is None else now_ms
+            elif known.interval_ms == interval and known.broken_at_ms == broken_at_ms:
                 pulses[beat.node] = known
                 continue
         pulses[beat.node] = Pulse(
-            beat.holder, beat.beaten_at_ms, interval, changed_at_ms, counts_from_ms
+            beat.holder, beat.beaten_at_ms, interval, changed_at_ms, counts_from_ms, broken_at_ms
         )
-    return Heard(pulses, now_ms)
+    return Heard(pulses, now_ms, as_they_come=as_they_come)
+
+
+def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> Heard:
+    """What the run before knew: beats, and when each changed by our steady clock."""
+    pulses = {}
+    for beat in beats:
+        at_ms = changed_at_ms[beat.node]
+        interval = interval_ms(beat.interval_seconds)
+        pulses[beat.node] = Pulse(beat.holder, beat.beaten_at_ms, interval, at_ms, at_ms)
+    return Heard(pulses)
 
 
 def failed(heard: Heard, problem: str) -> Heard:
@@ -233,9 +279,9 @@ def _states(heard: Iterable[Heard]) -> dict[str, _State]:
 def _state(pulse: Pulse, listed_at_ms: int) -> _State:
     quiet_ms = listed_at_ms - pulse.counts_from_ms
     return _State(
-        silent=quiet_ms > pulse.threshold_ms,
-        late=quiet_ms * 2 > pulse.threshold_ms,
-        silent_at_ms=pulse.counts_from_ms + pulse.threshold_ms,
+        silent=listed_at_ms > pulse.silent_at_ms,
+        late=pulse.broken_at_ms is not None or quiet_ms * 2 > pulse.threshold_ms,
+        silent_at_ms=pulse.silent_at_ms,
         threshold_ms=pulse.threshold_ms,
     )
 

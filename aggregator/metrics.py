@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from aggregator.history import HistoryStatus
     from aggregator.status import Status
 
 NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted", "unreported")
@@ -39,6 +40,8 @@ class _Picture(Collector):
         yield from _liveness(self._status)
         yield from _stores(self._status)
         yield from _documents(self._status)
+        if self._status.history is not None:
+            yield from _history(self._status.history)
 
 
 def _gauge(
@@ -122,6 +125,16 @@ def _liveness(status: Status) -> Iterator[Metric]:
         (([node], age) for age, node in sorted(ages, reverse=True)[:OLDEST_HEARTBEATS]),
     )
     yield _gauge(
+        "npu_vigil_node_clock_skew_seconds",
+        "By how much a node's clock is ahead of the aggregator's, at least; behind where negative.",
+        ["node"],
+        (
+            ([node.node], node.clock_skew_seconds)
+            for node in status.nodes
+            if node.clock_skew_seconds is not None
+        ),
+    )
+    yield _gauge(
         "npu_vigil_silence_alarm",
         "1 while so many nodes fell silent at once that they are not published lost.",
         [],
@@ -129,7 +142,7 @@ def _liveness(status: Status) -> Iterator[Metric]:
     )
     yield _gauge(
         "npu_vigil_heartbeats_unreadable",
-        "Stores whose heartbeats cannot be listed now.",
+        "Places whose heartbeats, or nodes with old ones, cannot be listed now.",
         [],
         [([], float(len(status.liveness.problems)))],
     )
@@ -219,4 +232,20 @@ def _documents(status: Status) -> Iterator[Metric]:
         "Size of the document's value.",
         labels,
         ((values, d.bytes) for values, d in documents),
+    )
+
+
+def _history(history: HistoryStatus) -> Iterator[Metric]:
+    for name, about, value in (
+        ("events", "Changes of episodes that were taken.", history.events),
+        ("lost_rows", "Rows of journals that were gone before they were told.", history.lost),
+        ("refused_tellings", "Tellings that were not the next ones.", history.refused),
+        ("left_tellings", "Tellings that came while too many waited.", history.left),
+    ):
+        yield _counter(f"npu_vigil_history_{name}", about, [], [([], value)])
+    yield _gauge(
+        "npu_vigil_history_trouble",
+        "1 while the history cannot be kept: nodes are not answered.",
+        [],
+        [([], float(history.trouble is not None))],
     )

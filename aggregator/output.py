@@ -1,8 +1,7 @@
 """One document in one store: is what the store shows ours, and must it be written?
 
 Pure. The store's watch tells of own writes too, earlier or later than the write returns, so a
-document is judged only while no write is in flight. Sources: design section 3 (level-triggered
-publishing), invariant 5, ``spec/consumers.md`` 7.1 M21.
+document is judged only while no write is in flight. Source: ``spec/consumers.md`` 7.1 M21.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from aggregator import skew
+from aggregator.history import HistoryStatus
 from aggregator.intake import newest
 from contract.catalogue import shipped
 from contract.cluster_info import cluster_device_name
@@ -47,7 +49,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
     held back by the silence alarm) or ``unknown`` (it has none). Its age is how long ago it
-    changed. ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
+    changed. ``clock_skew_seconds`` is by how much its clock is ahead of the aggregator's, at least
+    (or behind), as far as heartbeats in the store tell.
+
+    ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
     entry.
     """
 
@@ -62,6 +67,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     heartbeat: str
     heartbeat_age_seconds: float | None
     heartbeat_interval_seconds: float | None
+    clock_skew_seconds: float | None
     switch_status: str | None
     node_status: str | None
     rejected: tuple[RejectedStatus, ...]
@@ -151,7 +157,8 @@ class LivenessStatus(msgspec.Struct, frozen=True):
     """Who fell silent.
 
     ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
-    ``problems``: stores whose heartbeats cannot be listed, and why.
+    ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
+    why. ``wrong_clocks``: nodes whose clock is more than 2 s off.
     """
 
     alarm: bool
@@ -160,6 +167,7 @@ class LivenessStatus(msgspec.Struct, frozen=True):
     lost: tuple[str, ...]
     held: tuple[str, ...]
     problems: dict[str, str]
+    wrong_clocks: tuple[str, ...] = ()
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -182,6 +190,7 @@ class Status(msgspec.Struct, frozen=True):
     server_faults: tuple[ServerFaultStatus, ...]
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
+    history: HistoryStatus | None = None
 
 
 def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
@@ -195,7 +204,8 @@ def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
         alive=len(heard - verdict.lost.keys() - held),
         lost=tuple(sorted(verdict.lost)),
         held=tuple(sorted(held)),
-        problems={url: one.problem for url, one in listener.heard.items() if one.problem},
+        problems=listener.problems,
+        wrong_clocks=tuple(sorted(skew.wrong(listener.skews.values()))),
     )
 
 
@@ -221,11 +231,18 @@ def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterat
             heartbeat = "silent"
         elif node in pulses:
             heartbeat = "alive"
-        yield _node(pipeline, node, heartbeat, pulses.get(node), now)
+        skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
+        least_ms = min(skews, key=abs, default=None)
+        yield _node(pipeline, node, heartbeat, pulses.get(node), least_ms, now)
 
 
 def _node(
-    pipeline: Pipeline, node: str, heartbeat: str, pulse: Pulse | None, now: Moment
+    pipeline: Pipeline,
+    node: str,
+    heartbeat: str,
+    pulse: Pulse | None,
+    skew_ms: float | None,
+    now: Moment,
 ) -> NodeStatus:
     report = newest(pipeline.device.inboxes, node)
     rejected = tuple(
@@ -254,6 +271,7 @@ def _node(
             None if pulse is None else max(0, now.steady_ms - pulse.changed_at_ms) / 1000
         ),
         heartbeat_interval_seconds=None if pulse is None else pulse.interval_ms / 1000,
+        clock_skew_seconds=None if skew_ms is None else skew_ms / 1000,
         switch_status=None if switch is None else switch.record.status,
         node_status=None if server is None else server.record.status,
         rejected=rejected,

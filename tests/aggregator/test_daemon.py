@@ -12,6 +12,7 @@ from stores.base import Beat, Changed, Document
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.contract.test_cluster_device import config
+from tests.parts.processes import free_ports
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -196,6 +197,19 @@ async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: P
     assert str(blocked) in answer["reasons"][0]
     (blocked / "mindx-dl").unlink()
     daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
+
+
+async def test_a_store_that_cannot_be_read_is_why_it_is_not_ready(make: Make) -> None:
+    (port,) = free_ports(1)
+    url = f"mqtt://127.0.0.1:{port}"
+    daemon = make(url, None)
+    daemon.spawn()
+
+    def says_why() -> bool:
+        status, answer = daemon.ask("/readyz")
+        return status == 503 and f"{url} cannot be read: " in str(answer["reasons"])
+
+    daemon.process.wait_until(says_why, seconds=10)
 
 
 async def test_two_stores_are_read_and_both_are_published_to(make: Make, tmp_path: Path) -> None:

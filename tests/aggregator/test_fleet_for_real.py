@@ -80,7 +80,7 @@ async def test_an_outage_of_the_api_server_loses_nobody(
         control_plane.kill_apiserver()
         await asyncio.sleep(12 * INTERVAL)
         page = await told(daemon, lost=[], alarm=False)
-        assert list(page["problems"]) == ["kubernetes:"]
+        assert "kubernetes:" in page["problems"]
         await asyncio.to_thread(control_plane.start_apiserver)
         await told(daemon, problems={})
         for _ in range(50):

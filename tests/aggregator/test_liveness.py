@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from aggregator.liveness import (
@@ -68,12 +69,12 @@ def test_the_acceptance_timeline() -> None:
     assert silent == set(range(121, 130))
 
 
-@pytest.mark.parametrize("seconds", [0, -1, 300.001, 301, float("nan"), float("inf")])
+@pytest.mark.parametrize("seconds", [0, -1, 0.001, 0.999, 300.001, 301, float("nan"), float("inf")])
 def test_a_senseless_interval_is_5_s(seconds: float) -> None:
     assert interval_ms(seconds) == 5000
 
 
-@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (1, 1000), (300, 300_000)])
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(1, 1000), (1.5, 1500), (300, 300_000)])
 def test_a_sensible_interval_counts(seconds: float, milliseconds: int) -> None:
     assert interval_ms(seconds) == milliseconds
 
@@ -185,7 +186,7 @@ def test_beats_are_listed_once_per_shortest_interval() -> None:
     assert period_ms([Heard()]) == 1000
     heard = listed(Heard(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
     assert period_ms([heard, Heard()]) == 7000
-    assert period_ms([listed(Heard(), [beat("n1", 1, 0.2)], 0, ())]) == 1000
+    assert period_ms([listed(Heard(), [beat("n1", 1, 1.0)], 0, ())]) == 1000
 
 
 class Fleet:
@@ -329,8 +330,122 @@ def test_the_first_silent_node_is_noticed_at_once() -> None:
     assert next_ms([heard], 0) == 5000
     heard = listed(heard, [beat("n1", 2), beat("n2", 1)], 5000, ())
     heard = listed(heard, [beat("n1", 3), beat("n2", 1)], 10_000, ())
-    assert next_ms([heard], 10_000) == 15_000
+    assert next_ms([heard], 10_000) == 15_001  # not a listing at 15,000 and one for it
+    assert next_ms([heard], 9000) == 14_000
     heard = listed(heard, [beat("n1", 4), beat("n2", 1)], 14_900, ())
     assert next_ms([heard], 14_900) == 15_900  # 15,001, but five listings in a period at most
     assert next_ms([heard], 13_000) == 15_001
     assert next_ms([heard], 15_900) == 20_900  # n2 is silent already
+
+
+# Stores that hear beats as they come.
+
+
+def heard_beat(at: int, age: float, *, broken: bool = False, interval: float = 5.0) -> Beat:
+    return Beat("n1", "host", interval, at, age_ms=int(age * 1000), is_broken=broken)
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0, 60.0])
+@pytest.mark.parametrize("late", [0.0, 0.3, 0.9])
+def test_a_silent_node_is_found_within_a_second(interval: float, late: float) -> None:
+    """``late``: where in a period of listings its last beat comes."""
+    last = 100.0 + late * interval
+    observer, at_ms = Observer(), 100_000
+    while not observer.verdict.lost:
+        at = at_ms / 1000
+        beaten = 1 if at < last else 2
+        age = at - 99.0 if at < last else at - last
+        observer.list(at, heard_beat(beaten, age, interval=interval))
+        assert at < last + 3 * interval + 1
+        assert not observer.verdict.lost or at > last + 3 * interval, "too early"
+        at_ms = next_ms(observer.heard, at_ms)
+
+
+def test_when_a_beat_came_is_when_it_changed() -> None:
+    heard = listed(Heard(), [heard_beat(1, 3.0)], 10_000, ())
+    assert heard.pulses["n1"].changed_at_ms == 7000
+    heard = listed(heard, [heard_beat(2, 1.5)], 15_000, ())
+    assert heard.pulses["n1"].changed_at_ms == 13_500
+    heard = listed(heard, [heard_beat(2, 6.5)], 20_000, ())
+    assert heard.pulses["n1"].changed_at_ms == 13_500
+
+
+def test_a_broken_connection_is_silent_after_one_interval() -> None:
+    observer = Observer()
+    observer.list(0, heard_beat(1, 0.0))
+    observer.list(4, heard_beat(1, 1.0, broken=True))
+    assert observer.list(8, heard_beat(1, 5.0, broken=True)) == NOBODY
+    assert next_ms(observer.heard, 7_500) == 8_001
+    assert observer.list(8.002, heard_beat(1, 5.002, broken=True)) == LOST
+    assert observer.list(9, heard_beat(2, 0.0)) == NOBODY
+
+
+def test_who_comes_back_in_time_never_was_away() -> None:
+    observer = Observer()
+    observer.list(0, heard_beat(1, 0.0))
+    observer.list(4, heard_beat(1, 1.0, broken=True))
+    for second in range(7, 22):
+        assert observer.list(second, heard_beat(2, second - 6.5)) == NOBODY
+    assert observer.list(22, heard_beat(2, 15.5)) == LOST
+
+
+def test_a_will_that_comes_late_is_no_reprieve() -> None:
+    observer = Observer()
+    for second in range(16):
+        assert observer.list(second, heard_beat(1, float(second))) == NOBODY
+    assert observer.list(16, heard_beat(1, 1.0, broken=True)) == LOST
+
+
+def retained_will(at: int, age: float) -> Beat:
+    return msgspec.structs.replace(heard_beat(at, age, broken=True), is_retained=True)
+
+
+def test_a_will_from_before_we_listened_is_no_news() -> None:
+    """A broker that ended said of everybody that he broke, and they come back one by one."""
+    observer = Observer()
+    for second in range(16):
+        assert observer.list(second, retained_will(1, second)) == NOBODY
+    assert observer.list(16, retained_will(1, 16.0)) == LOST
+    # It was heard, and then the broker ended, for so short a time that no listing failed.
+    observer = Observer()
+    observer.list(0, heard_beat(1, 0.0))
+    observer.list(4, heard_beat(1, 1.0, broken=True))
+    for second in range(5, 16):
+        assert observer.list(second, retained_will(1, second - 3)) == NOBODY
+    assert observer.list(16, retained_will(1, 13.0)) == LOST
+
+
+def test_who_was_lost_by_a_will_stays_lost_when_the_broker_comes_back() -> None:
+    observer = Observer()
+    observer.list(0, heard_beat(1, 0.0))
+    observer.list(1, heard_beat(1, 0.5, broken=True))
+    assert observer.list(6, heard_beat(1, 5.5, broken=True)) == LOST
+    for second in range(7, 30):
+        assert observer.list(second, retained_will(1, second - 0.5)) == LOST
+
+
+def test_who_went_before_it_ever_beat_is_unknown() -> None:
+    observer = Observer()
+    will = Beat("n1", "", 5.0, 0, age_ms=0, is_broken=True)
+    for second in range(100):
+        assert observer.list(second, will) == NOBODY
+    assert observer.heard[0].pulses == {}
+
+
+def test_a_broker_that_lets_all_connections_go_loses_nobody_at_once() -> None:
+    observer = Observer()
+    names = [f"n{number}" for number in range(20)]
+    for second in range(8):
+        broken = second >= 2
+        observer.list(
+            second,
+            *(Beat(name, "h", 5.0, 1, second * 1000, is_broken=broken) for name in names),
+        )
+    assert observer.verdict.lost == {}
+    # Time in which nothing could be heard does not count for wills either.
+    observer = Observer()
+    observer.list(0, heard_beat(1, 0.0))
+    observer.fail()
+    for second in range(20, 26):
+        assert observer.list(second, heard_beat(1, float(second), broken=True)) == NOBODY
+    assert observer.list(26, heard_beat(1, 26.0, broken=True)) == LOST

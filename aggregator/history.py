@@ -1,0 +1,224 @@
+"""Takes what the nodes tell into the history, and tells them what is kept of it.
+
+What comes while the disk is busy is taken together in the next commit. Beyond what memory is
+meant for it is left: whoever told it tells it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections import deque
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import msgspec
+
+from aggregator.history_file import FILE_NAME, HistoryFile, Page, Taken, is_damaged, read_page
+from contract.errors import StoreError
+from stores.backoff import Backoff
+from stores.base import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from aggregator.history_file import Asked
+    from aggregator.moment import Clock
+    from stores.base import EventChannel, Heard, Telling
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_MAX_BYTES = 256 << 20
+_MAX_AGE_MS = 90 * 86_400_000
+_PRUNE_SECONDS = 60.0
+_HELD_TELLINGS = 2_000
+_HELD_EVENTS = 20_000
+_ANSWER_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
+_TROUBLE = (sqlite3.Error, OSError)
+
+
+class HistoryStatus(msgspec.Struct, frozen=True):
+    """How the history is kept. ``trouble`` is ``None`` while it is.
+
+    ``events`` were taken by this process, ``lost`` rows were gone from nodes' journals before they
+    told them, ``refused`` tellings were not the next ones, ``left`` ones came while too many
+    waited.
+    """
+
+    stores: tuple[str, ...]
+    trouble: str | None = None
+    events: int = 0
+    lost: int = 0
+    refused: int = 0
+    left: int = 0
+
+
+class History:
+    """The history in ``directory``, as told over ``channels`` (by store)."""
+
+    def __init__(
+        self,
+        directory: Path,
+        channels: Mapping[str, EventChannel],
+        clock: Clock,
+        *,
+        max_bytes: int = _MAX_BYTES,
+        max_age_ms: int = _MAX_AGE_MS,
+    ) -> None:
+        self._path = directory / FILE_NAME
+        self._channels = channels
+        self._clock = clock
+        self._max_bytes, self._max_age_ms = max_bytes, max_age_ms
+        self._waiting: deque[tuple[str, Telling]] = deque()
+        self._waiting_events = 0
+        self._came = asyncio.Event()
+        self._came.set()  # a file that cannot be opened is said at once
+        self._file: HistoryFile | None = None
+        self._trouble: str | None = None
+        self._events = self._lost = self._refused = self._left = 0
+
+    async def run(self) -> NoReturn:
+        """Take what is told until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for url, channel in self._channels.items():
+                    tasks.create_task(self._listen(url, channel), name=f"tellings of {url}")
+                tasks.create_task(self._keep(), name="history")
+        finally:
+            self._close()
+        raise AssertionError("the tasks never end")
+
+    def status(self) -> HistoryStatus:
+        """How it is now."""
+        return HistoryStatus(
+            stores=tuple(self._channels),
+            trouble=self._trouble,
+            events=self._events,
+            lost=self._lost,
+            refused=self._refused,
+            left=self._left,
+        )
+
+    async def page(self, asked: Asked) -> Page:
+        """A part of the history. Raises ``StoreError`` while it cannot be read."""
+        try:
+            return await asyncio.to_thread(read_page, self._path, asked)
+        except (*_TROUBLE, msgspec.MsgspecError) as error:
+            raise StoreError(f"{self._path} cannot be read: {error}") from error
+
+    async def _listen(self, url: str, channel: EventChannel) -> NoReturn:
+        async for event in channel.tellings():
+            if isinstance(event, Interrupted):
+                continue  # the watch of the store says so; nodes tell again
+            size = max(1, len(event.events))
+            if len(self._waiting) >= _HELD_TELLINGS or self._waiting_events > _HELD_EVENTS:
+                self._left += 1
+                continue
+            self._waiting.append((url, event))
+            self._waiting_events += size
+            self._came.set()
+        raise StoreError(f"the tellings of {url} ended")
+
+    async def _keep(self) -> NoReturn:
+        backoff = Backoff()
+        next_prune_ms = 0
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PRUNE_SECONDS):
+                    await self._came.wait()
+            self._came.clear()
+            tellings = tuple(self._waiting)
+            self._waiting.clear()
+            self._waiting_events = 0
+            try:
+                taken = await self._in_thread(self._take, [one for _, one in tellings])
+                if self._clock().steady_ms >= next_prune_ms:
+                    more = await self._in_thread(self._prune)
+                    pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
+                    next_prune_ms = self._clock().steady_ms + pause_ms
+            except _TROUBLE as error:
+                # Whoever told it is not answered, and tells it again.
+                await self._in_trouble(error, backoff)
+                continue
+            if self._trouble is not None:
+                _log.warning("history %s: is kept again", self._path)
+            self._trouble = None
+            backoff.reset()
+            self._events += taken.events
+            self._lost += taken.lost
+            self._refused += taken.refused
+            await self._answer(tellings, taken.heard)
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        now_ms = self._clock().wall_ms
+        task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, now_ms))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # Nobody closes the file under the thread that writes it.
+            await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
+            raise
+
+    def _take(self, tellings: list[Telling], now_ms: int) -> Taken:
+        if self._file is None:
+            self._file = HistoryFile(self._path)
+        return self._file.take(tellings, now_ms) if tellings else Taken(())
+
+    def _prune(self, now_ms: int) -> bool:
+        assert self._file is not None
+        oldest_ms = now_ms - self._max_age_ms
+        return self._file.prune(older_than_ms=oldest_ms, max_bytes=self._max_bytes)
+
+    async def _answer(
+        self, tellings: tuple[tuple[str, Telling], ...], heard: tuple[Heard, ...]
+    ) -> None:
+        """Say over the way that a node's telling came what is kept of it."""
+        ways = {(one.node, one.journal): url for url, one in tellings}
+        # A node that does not hear this tells again, and is answered again.
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                for one in heard:
+                    await self._channels[ways[one.node, one.journal]].acknowledge(one)
+
+    async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
+        if self._trouble is None:
+            _log.error(
+                "history %s: %s; what nodes tell is not kept, and stays with them until it is",
+                self._path,
+                error,
+            )
+        self._trouble = str(error)
+        await self._in_thread(self._put_away, is_damaged(error))
+        await asyncio.sleep(backoff.next_seconds())
+        self._came.set()
+
+    def _put_away(self, broken: bool, now_ms: int) -> None:
+        self._close()
+        if broken:
+            with contextlib.suppress(OSError):
+                self._move_aside(now_ms)
+
+    def _move_aside(self, now_ms: int) -> None:
+        """Let a new file begin: the nodes tell again what their journals still have.
+
+        Only the newest broken one is kept: disks that break files break many.
+        """
+        for older in self._path.parent.glob(f"{self._path.name}.broken-*"):
+            older.unlink()
+        aside = self._path.with_name(f"{self._path.name}.broken-{now_ms}")
+        for suffix in ("", "-wal", "-shm"):
+            beside = self._path.with_name(self._path.name + suffix)
+            if beside.exists():
+                beside.rename(aside.with_name(aside.name + suffix))
+        _log.error("history %s: is broken; moved to %s", self._path, aside.name)
+
+    def _close(self) -> None:
+        with contextlib.suppress(*_TROUBLE):
+            if self._file is not None:
+                self._file.close()
+        self._file = None

@@ -1,0 +1,64 @@
+"""``GET /api/v1/history``: what happened to faults, newest last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from aggregator.history_file import Asked
+from contract.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aggregator.history import History
+
+PATH = "/api/v1/history"
+_MOST = 10_000
+_LARGEST = (1 << 63) - 1
+_NUMBERS = {"since_ms": (0, _LARGEST), "after": (0, _LARGEST), "limit": (1, _MOST)}
+
+
+class WrongQuestion(ValueError):
+    """The query cannot be understood."""
+
+
+def asked_of(query: dict[str, str]) -> Asked:
+    """What a query asks for. Raises ``WrongQuestion``."""
+    for name in query.keys() - _NUMBERS.keys() - {"node"}:
+        known = ", ".join(["node", *_NUMBERS])
+        raise WrongQuestion(f"{name} is no parameter; known are {known}")
+    values = {name: _number(name, query[name]) for name in _NUMBERS.keys() & query.keys()}
+    return Asked(node=query.get("node") or None, **values)
+
+
+def _number(name: str, text: str) -> int:
+    least, most = _NUMBERS[name]
+    if not text.isascii() or not text.isdecimal() or not least <= int(text[:20]) <= most:
+        raise WrongQuestion(f"{name} is no number from {least} to {most}")
+    return int(text)
+
+
+def history_page(history: History | None) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """The page; without a history it says so."""
+
+    async def show(request: web.Request) -> web.Response:
+        if history is None:
+            return _json({"error": "no store that is read carries episodes (docs/stores.md)"}, 404)
+        try:
+            page = await history.page(asked_of(dict(request.query)))
+        except WrongQuestion as error:
+            return _json({"error": str(error)}, 400)
+        except StoreError as error:
+            return _json({"error": str(error)}, 503)
+        return _json(page)
+
+    return show
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json"
+    )

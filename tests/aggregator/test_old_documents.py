@@ -1,0 +1,76 @@
+"""Node-info of old releases in cluster-info: their faults count, their heartbeats are no change."""
+
+from __future__ import annotations
+
+from contract.names import CLUSTER_NODE_NAME
+from contract.node_info import FaultDevice, NodeBeat, encode_beating_node_info, encode_node_beat
+from stores.base import Deleted, Document
+from tests.aggregator.nodes import moment, node_report
+from tests.aggregator.test_kinds import World
+
+CPU = FaultDevice("CPU", 1, ["00000011"], "SeparateFault")
+
+
+def of(node: str, data: dict[str, str]) -> Document:
+    modern = node_report(node, [], "Healthy")
+    return Document(modern.namespace, modern.name, data, modern.labels)
+
+
+def v6rc(at: int, faults: list[FaultDevice], status: str) -> Document:
+    return of("n1", encode_beating_node_info(faults, status, NodeBeat(at, 5)))
+
+
+def v5(at: int) -> Document:
+    return of("n1", encode_node_beat(NodeBeat(at, 5)))
+
+
+def test_what_a_node_of_generation_c_says_of_its_parts_counts() -> None:
+    world = World(v6rc(1_710_907_679, [CPU], "UnHealthy"))
+    (entry,) = world.servers().values()
+    assert entry["NodeStatus"] == "UnHealthy"
+    assert entry["FaultDevList"][0]["FaultCode"] == ["00000011"]
+    assert entry["UpdateTime"] == 1_710_907_679_000
+    for beat in range(1, 5):
+        changed = world.put(v6rc(1_710_907_679 + 5 * beat, [CPU], "UnHealthy"))
+        assert changed == frozenset(), "a heartbeat alone is written nowhere"
+    assert world.put(v6rc(1_710_907_710, [], "Healthy")) == {CLUSTER_NODE_NAME}
+    assert world.statuses() == {"n1": "Healthy"}
+
+
+def test_a_document_of_generation_b_says_nothing_of_parts() -> None:
+    world = World(v5(1_703_836_707))
+    assert world.servers() == {}
+    assert world.pipeline.sources[0].node.rejected == {}
+    world.lose("n1")
+    assert world.statuses() == {"n1": "UnHealthy"}
+    world.lose()
+    assert world.servers() == {}
+
+
+def test_it_neither_ends_nor_hides_a_fault_that_was_told_before() -> None:
+    world = World(node_report("n1", [CPU], "UnHealthy"))
+    assert world.put(v5(1)) == frozenset()
+    world.lose("n1")
+    assert world.servers()["n1"]["FaultDevList"] is not None
+    world.lose()
+    assert world.statuses() == {"n1": "UnHealthy"}
+    # The operator's way out, also where its NodeD writes it again before anybody looked.
+    gone = v5(1)
+    world.pipeline.observe(world.nodes, Deleted(gone.namespace, gone.name), moment(0))
+    world.put(v5(2))
+    assert world.servers() == {}
+
+
+def test_an_upgrade_goes_through_all_generations_and_back() -> None:
+    """ClusterD loses the first document of another generation: it checks the old one first."""
+    world = World(v5(1))
+    assert world.put(v6rc(6, [CPU], "UnHealthy")) == {CLUSTER_NODE_NAME}
+    broken = of("n1", encode_beating_node_info([], "Healthy", NodeBeat(7, 5)))
+    broken.data["NodeInfo"] = broken.data["NodeInfo"].replace("Healthy", "UnHealth")
+    assert world.put(broken) == frozenset()
+    assert world.statuses() == {"n1": "UnHealthy"}
+    assert world.put(node_report("n1", [], "Healthy")) == {CLUSTER_NODE_NAME}
+    assert world.statuses() == {"n1": "Healthy"}
+    assert world.put(v6rc(11, [CPU], "UnHealthy")) == {CLUSTER_NODE_NAME}
+    assert world.put(v5(16)) == frozenset()
+    assert world.statuses() == {"n1": "UnHealthy"}

@@ -1,0 +1,102 @@
+"""What keeps old heartbeats from being judged: what they are read from cannot be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator import last_seen, liveness
+from aggregator.last_seen import LastSeen
+from aggregator.liveness import Heard, Verdict
+from aggregator.moment import Moment
+from aggregator.old_listener import Memory, OldListener
+from contract.node_info import Generation, NodeBeat, NodeRecord
+from stores.base import Interrupted, NodeObject, NodesListed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LABELLED = NodeObject({"nodeDEnable": "on"}, {}, "1")
+
+
+class World:
+    """A node of generation C, whose node-info is watched; the watch of Nodes is played."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.beat = 1000
+        self.trouble: str | None = None
+        self.verdict = Verdict()
+        objects = None  # it is asked for its watch only
+        self.listener = OldListener("s:", objects, self.record, lambda: self.trouble, self.now)  # type: ignore[arg-type]
+
+    def record(self, _: str) -> NodeRecord:
+        return NodeRecord((), "Healthy", 0, Generation.C, NodeBeat(self.beat, 5))
+
+    def now(self) -> Moment:
+        return Moment(1_000_000 + self.at * 1000, self.at * 1000)
+
+    def listen(self, until: int, *, beats: bool) -> None:
+        """Judge every second."""
+        while self.at < until:
+            self.at += 1
+            self.beat += beats
+            lost = self.verdict.lost
+            self.listener.listen(self.now(), lambda _: False, lost, None)
+            self.verdict = liveness.judge(self.verdict, [self.listener.heard], self.at * 1000)
+
+
+def is_listed(heard: Heard) -> bool:
+    return heard.listed_at_ms is not None
+
+
+def test_while_node_info_cannot_be_read_nobody_falls_silent() -> None:
+    world = World()
+    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    world.listen(5, beats=True)
+    world.trouble = "away"
+    world.listen(100, beats=False)
+    assert world.verdict.lost == {}
+    world.trouble = None
+    world.listen(115, beats=False)
+    assert world.verdict.lost == {}, "and then it has its whole time again"
+    world.listen(117, beats=False)
+    assert set(world.verdict.lost) == {"n1"}
+
+
+def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
+    world = World()
+    world.trouble = "it was not listed yet"
+    world.listener.remember([LastSeen("n1", 1000, 999)])
+    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    world.listen(25, beats=False)
+    assert not is_listed(world.listener.heard), "who was lost before stays so"
+    # It is not waited for for ever: the other stores' heartbeats are to be judged.
+    world.listen(40, beats=False)
+    assert world.listener.heard == Heard(listed_at_ms=40_000)
+    assert [one.heartbeat_seconds for one in world.listener.last_seen()] == [1000]
+    world.trouble = None
+    world.listen(55, beats=False)
+    assert world.verdict.lost == {}
+    world.listen(58, beats=False)
+    assert set(world.verdict.lost) == {"n1"}
+
+
+async def test_who_is_gone_is_forgotten_in_the_file_too(tmp_path: Path) -> None:
+    """Else a later run would know of a heartbeat that changed, and take its silence for a loss."""
+    last_seen.save(tmp_path, last_seen.encode([LastSeen("n1", 1000, 999)]))
+    world = World()
+    memory = Memory(tmp_path, [world.listener])
+    memory.recall()
+    world.listener.nodes.observe(NodesListed({}))
+    world.listen(1, beats=False)
+    await memory.keep()
+    assert last_seen.load(tmp_path) == ()
+
+
+def test_nodes_that_cannot_be_listed_are_the_same() -> None:
+    world = World()
+    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    world.listen(5, beats=True)
+    world.listener.nodes.observe(Interrupted("away"))
+    world.listen(100, beats=False)
+    assert world.verdict.lost == {}
