@@ -12,17 +12,13 @@ from contract.fault_configuration import (
     catalogue_of,
     judge_texts,
 )
-from vigil.validating import kind_of, read_config_map, read_text
+from vigil.validating import DOCUMENT_OF_KIND, kind_of, read_config_map, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from contract.fault_configuration import FaultProblem
-
-_BY_KIND = dict(
-    zip(("fault-code", "fault-customization", "switch-fault-code"), DOCUMENTS, strict=True)
-)
 
 
 def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProblem, ...]]:
@@ -60,10 +56,7 @@ def _documents(path: Path) -> dict[str, str]:
     text = read_text(path, source)
     kind = kind_of(text, path.name, source)
     if kind == "fault-config":
-        data, problems = read_config_map(text, source)
-        if problems:
-            raise ConfigurationError(source, problems)
-        return data
-    if kind not in _BY_KIND:
+        return read_config_map(text, source)
+    if kind not in DOCUMENT_OF_KIND:
         raise ConfigurationError(source, [Problem("(file)", "is no fault configuration")])
-    return {_BY_KIND[kind]: text}
+    return {DOCUMENT_OF_KIND[kind]: text}

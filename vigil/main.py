@@ -12,11 +12,13 @@ from typing import NoReturn
 import typer
 
 from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
+from service.log import last_words
 from vigil import emulator, simulate
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
 from vigil.replay import replay
+from vigil.scan.verb import scan
 from vigil.validate import validate
 
 app = typer.Typer(
@@ -32,6 +34,7 @@ app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
 app.command("replay")(replay)
+app.command("scan")(scan)
 app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
@@ -46,12 +49,12 @@ def main() -> NoReturn:
     try:
         app()
     except ConfigurationError as error:
-        print(f"vigil: {error}", file=sys.stderr)
+        print(last_words(f"vigil: {error}"), file=sys.stderr)
         sys.exit(EXIT_WRONG_USE)
     except (DriverError, StoreError) as error:
-        print(f"vigil: {error}", file=sys.stderr)
+        print(last_words(f"vigil: {error}"), file=sys.stderr)
         sys.exit(EXIT_OUTSIDE)
     except VigilError as error:
-        print(f"vigil: {error}", file=sys.stderr)
+        print(last_words(f"vigil: {error}"), file=sys.stderr)
         sys.exit(EXIT_NOT_WELL)
     sys.exit(0)

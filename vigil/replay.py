@@ -28,8 +28,9 @@ def replay(
         list[Path] | None,
         typer.Option(
             metavar="PATH",
-            help="faultCode.json, faultCustomization.json, SwitchFaultCode.json, a directory with "
-            "them or a file with the ConfigMap; repeatable. What is not given is as shipped. "
+            help="faultCode.json, faultCustomization.json, SwitchFaultCode.json, "
+            "NodeDConfiguration.json, a directory with them or a file with a ConfigMap; "
+            "repeatable. What is not given is as shipped. "
             "Without it: check that the journal leads to the verdicts that it recorded.",
             show_default=False,
         ),

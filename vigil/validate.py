@@ -18,6 +18,7 @@ class FileKind(StrEnum):
     FAULT_CODE = "fault-code"
     FAULT_CUSTOMIZATION = "fault-customization"
     SWITCH_FAULT_CODE = "switch-fault-code"
+    NODE_FAULT_CODE = "node-fault-code"
     FAULT_CONFIG = "fault-config"
 
 
@@ -30,22 +31,20 @@ def validate(
         FileKind | None, typer.Option(help="What it is; default: told by its name and content.")
     ] = None,
 ) -> None:
-    """Check a configuration, a scenario or a fault configuration, as one document or as the whole
+    """Check a configuration, a scenario or a fault configuration, as one document or as a whole
     ConfigMap: all problems at once, exit status 2 if there are any."""
     from contract.configuration import parse_toml
-    from contract.fault_configuration import DOCUMENTS
-    from vigil.validating import check_config_map, check_document, kind_of, read_text
+    from vigil.validating import (
+        DOCUMENT_OF_KIND,
+        check_config_map,
+        check_document,
+        kind_of,
+        read_text,
+    )
 
     source = "standard input" if str(file) == "-" else str(file)
     text = read_text(file, source)
     known = FileKind(kind_of(text, file.name, source)) if kind is None else kind
-    documents = dict(
-        zip(
-            (FileKind.FAULT_CODE, FileKind.FAULT_CUSTOMIZATION, FileKind.SWITCH_FAULT_CODE),
-            DOCUMENTS,
-            strict=True,
-        )
-    )
     match known:
         case FileKind.FAULT_CONFIG:
             check_config_map(text, source)
@@ -62,5 +61,5 @@ def validate(
 
             check_aggregator(parse_toml(text, source), source)
         case _:
-            check_document(documents[known], text, source)
+            check_document(DOCUMENT_OF_KIND[known], text, source)
     print(f"{source}: ok ({known})")

@@ -13,10 +13,14 @@ from aggregator.config import AggregatorConfiguration
 from contract.configuration import parse_toml
 from contract.errors import ConfigurationError, Problem, quoted
 from contract.fault_configuration import (
+    CHIP_CONFIG_MAP,
+    CONFIG_MAPS,
     DOCUMENTS,
     FAULT_CONFIG_NAME,
-    FAULT_CONFIG_NAMESPACE,
+    NODE_CONFIG_MAP,
+    NODE_FAULT_CONFIG_NAME,
     InForce,
+    judge,
     judge_texts,
 )
 from contract.go_decode import folded
@@ -24,11 +28,24 @@ from contract.go_decode import folded
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from contract.fault_configuration import ConfigMap
+
+DOCUMENT_OF_KIND = dict(
+    zip(
+        ("fault-code", "fault-customization", "switch-fault-code", "node-fault-code"),
+        DOCUMENTS,
+        strict=True,
+    )
+)
+"""The key of a document of the fault configuration, by the word of ``FileKind``."""
+
 _NAMES = {  # the first that a name contains
+    "nodedconfiguration": "node-fault-code",
     "switchfaultcode": "switch-fault-code",
     "faultcustomization": "fault-customization",
     "faultcode": "fault-code",
     FAULT_CONFIG_NAME: "fault-config",
+    NODE_FAULT_CONFIG_NAME: "fault-config",
 }
 _YAML_OBJECT = re.compile(r"^(apiVersion|kind|metadata|data):", re.MULTILINE)
 _SWITCH_LISTS = frozenset(
@@ -83,6 +100,8 @@ def _members(text: str) -> dict[str, Any]:
 
 
 def _kind_of_json(members: dict[str, Any], source: str) -> str:
+    if "faulttypecode" in members:
+        return "node-fault-code"
     if members.keys() & _RULES:
         return "fault-customization"
     codes = [code for one in members.values() if isinstance(one, list) for code in one]
@@ -119,21 +138,30 @@ def check_document(key: str, text: str, source: str) -> None:
 
 def check_config_map(text: str, source: str) -> None:
     """Check a whole ConfigMap, as JSON or as YAML. Raises like ``check_document``."""
-    data, problems = read_config_map(text, source)
-    for found in judge_texts(data, {}, InForce()).problems:
+    config_map, data, problems = _read_config_map(text, source)
+    for found in judge({config_map: data}, {}, InForce()).problems:
         where = f"data[{found.document!r}] {found.problem.where}"
         problems.append(Problem(where, found.problem.what))
     if problems:
         raise ConfigurationError(source, problems)
 
 
-def read_config_map(text: str, source: str) -> tuple[dict[str, str], list[Problem]]:
-    """The data of a ConfigMap, as JSON or as YAML, and what keeps the agent from finding it.
+def read_config_map(text: str, source: str) -> dict[str, str]:
+    """The data of a ConfigMap, as JSON or as YAML.
 
-    Raises ``ConfigurationError`` for what is neither.
+    Raises ``ConfigurationError`` for what is neither, or what the agent would not find.
     """
+    _, data, problems = _read_config_map(text, source)
+    if problems:
+        raise ConfigurationError(source, problems)
+    return data
+
+
+def _read_config_map(text: str, source: str) -> tuple[ConfigMap, dict[str, str], list[Problem]]:
+    """Which one it is, its data, and what keeps the agent from finding it."""
     content = _object(text, source)
-    problems = list(_misplaced(content))
+    config_map = _which(content)
+    problems = list(_misplaced(content, config_map))
     data = {}
     given = content.get("data")
     for key, value in given.items() if isinstance(given, dict) else ():
@@ -142,7 +170,18 @@ def read_config_map(text: str, source: str) -> tuple[dict[str, str], list[Proble
         else:
             what = "is no text; in YAML write the document behind a '|', numbers in quotes"
             problems.append(Problem(f"data[{key!r}]", what))
-    return data, problems
+    return config_map, data, problems
+
+
+def _which(content: dict[str, Any]) -> ConfigMap:
+    """The ConfigMap that is meant: by its name, else by what is in it."""
+    metadata, data = content.get("metadata"), content.get("data")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    for one in CONFIG_MAPS:
+        if name == one.name:
+            return one
+    keys = data.keys() if isinstance(data, dict) else set()
+    return NODE_CONFIG_MAP if keys & set(NODE_CONFIG_MAP.documents) else CHIP_CONFIG_MAP
 
 
 def _object(text: str, source: str) -> dict[str, Any]:
@@ -161,20 +200,21 @@ def _object(text: str, source: str) -> dict[str, Any]:
     return content
 
 
-def _misplaced(content: dict[str, Any]) -> list[Problem]:
+def _misplaced(content: dict[str, Any], config_map: ConfigMap) -> list[Problem]:
     """What keeps the agent from finding any of it."""
     problems = []
     if content.get("kind", "ConfigMap") != "ConfigMap":
         problems.append(Problem("kind", f"{_shown(content['kind'])} is not ConfigMap"))
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    for member, right in (("name", FAULT_CONFIG_NAME), ("namespace", FAULT_CONFIG_NAMESPACE)):
+    for member, right in (("name", config_map.name), ("namespace", config_map.namespace)):
         found = metadata.get(member, right)
         if found != right:
-            what = f"{_shown(found)}: only {FAULT_CONFIG_NAMESPACE}/{FAULT_CONFIG_NAME} is read"
+            read = " and ".join(f"{one.namespace}/{one.name}" for one in CONFIG_MAPS)
+            what = f"{_shown(found)} is not {right}: what is read is {read}"
             problems.append(Problem(f"metadata.{member}", what))
     if not isinstance(content.get("data"), dict):
-        known = ", ".join(DOCUMENTS)
+        known = ", ".join(config_map.documents)
         problems.append(Problem("data", f"has no documents; there may be {known}"))
     if content.get("binaryData"):
         problems.append(Problem("binaryData", "is not read; put the texts into data"))

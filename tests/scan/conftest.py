@@ -1,0 +1,70 @@
+"""A machine to look at: an emulated server, and ``vigil scan`` as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Scanned:
+    """What one run of ``vigil scan --json`` said."""
+
+    def __init__(self, status: int, printed: str, seconds: float) -> None:
+        self.status = status
+        self.seconds = seconds
+        self.report: dict[str, Any] = json.loads(printed)
+        assert self.report["exit_status"] == status
+
+    def check(self, name: str) -> dict[str, Any]:
+        """The check of this name, which there is once."""
+        (check,) = [one for one in self.report["checks"] if one["name"] == name]
+        return dict(check)
+
+    def problems(self) -> set[str]:
+        """The names of what is wrong; each says what to do."""
+        wrong = [one for one in self.report["checks"] if one["state"] == "problem"]
+        assert all(one["advice"] and one["found"] for one in wrong)
+        return {one["name"] for one in wrong}
+
+
+class Server(Node):
+    """A node that is scanned."""
+
+    def arguments(self) -> list[str]:
+        """What ``vigil agent`` and ``vigil scan`` are told alike."""
+        return [
+            *("--node-name", self.name, *self.place.options),
+            *("--driver-root", str(self.driver_root), "--trust-driver"),
+            *("--state-dir", str(self.state_dir)),
+        ]
+
+    def scan(self, *more: str) -> Scanned:
+        """Look at it."""
+        begin = time.monotonic()
+        command = [sys.executable, "-m", "vigil", "scan", *self.arguments(), *more, "--json"]
+        result = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert not result.stderr, result.stderr
+        return Scanned(result.returncode, result.stdout, time.monotonic() - begin)
+
+
+@pytest.fixture
+def server(tmp_path: Path, built: Path) -> Iterator[Server]:
+    """A server with a BMC on a directory store; its agent is not started."""
+    server = Server(tmp_path, built, Folder(tmp_path / "store"))
+    server.give_bmc(tmp_path)
+    yield server
+    server.close()

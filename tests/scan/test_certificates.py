@@ -1,0 +1,42 @@
+"""Whatever lies where a certificate should be: its end, or a ``ValueError``."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.parts.certificates import make_authority
+from vigil.scan.certificates import end_of_der
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A real one, in DER."""
+    place: Path = tmp_path_factory.mktemp("authority")
+    make_authority(place)
+    return ssl.PEM_cert_to_DER_cert((place / "ca.crt").read_text())
+
+
+@given(data=st.data())
+def test_a_certificate_with_wrong_bytes(certificate: bytes, data: st.DataObject) -> None:
+    broken = bytearray(certificate)
+    places = st.integers(0, len(broken) - 1)
+    for _ in range(data.draw(st.integers(1, 4))):
+        broken[data.draw(places)] = data.draw(st.integers(0, 255))
+    with suppress(ValueError):
+        assert isinstance(end_of_der(bytes(broken)), datetime)
+
+
+@given(st.binary(max_size=200))
+def test_noise(noise: bytes) -> None:
+    with suppress(ValueError):
+        assert isinstance(end_of_der(noise), datetime)

@@ -1,0 +1,68 @@
+"""The options of ``vigil agent``, which ``vigil scan`` takes as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NodeName = Annotated[
+    str | None, typer.Option(help="Name of this node (also NODE_NAME).", show_default=False)
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="kubernetes: (default), directory:PATH, mqtt:// or mqtts://HOST."
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="How to reach the API server.")
+]
+DriverRoot = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The driver; default /usr/local/Ascend/driver."),
+]
+TrustDriver = Annotated[
+    bool | None,
+    typer.Option(
+        "--trust-driver", help="Load a driver that does not belong to root (development)."
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Journal and socket; default /var/lib/npu-vigil."),
+]
+FaultConfigDir = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Fault configuration as files, where no ConfigMap has it."),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
+]
+Documents = Annotated[
+    str | None,
+    typer.Option(metavar="KINDS", help="What to publish: device-info,node-info (default)."),
+]
+Shadow = Annotated[
+    bool | None,
+    typer.Option(
+        "--shadow", help="Write nothing; compare what the Device Plugin writes with ours."
+    ),
+]
+HeartbeatIntervalSeconds = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="How often the agent says that it is alive; default 5."),
+]
+HeartbeatGeneration = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GENERATION",
+        help="Readers of old releases: lease (none), annotation, cm-v5 or cm-v6rc.",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
+]

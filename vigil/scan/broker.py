@@ -1,0 +1,182 @@
+"""The MQTT broker: there, trusted, lets us in, and lets this node write and read its own topics.
+
+The last will of a running agent is not touched: this connection has a name of its own and no will.
+What is published goes to the node's echo topic and is kept by nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from contract.errors import StoreError
+from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
+from contract.topics import document_topic, heard_topic
+from stores.address import shown
+from stores.mqtt_address import parse_address
+from stores.mqtt_client import tls_of
+from stores.mqtt_connection import Connection, Sink
+from stores.mqtt_documents import Documents
+from vigil.scan.certificates import end_of_der, end_of_pem
+from vigil.scan.documents import WRITERS, look_at_fault_configuration
+from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+from vigil.scan.waiting import in_thread
+
+if TYPE_CHECKING:
+    from agent.config import AgentConfiguration
+    from stores.base import Document
+    from stores.mqtt_address import Address
+    from vigil.scan.findings import Check
+
+BROKER, TLS, OWN_CERTIFICATE, LOGIN, TOPICS = (
+    "broker",
+    "broker-tls",
+    "client-certificate",
+    "broker-login",
+    "broker-topics",
+)
+_CONNECT_SECONDS = 5.0
+_LOGIN_SECONDS = 12.0
+_TOPICS_SECONDS = 25.0
+_SOON = timedelta(days=14)
+
+
+async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Each step to the broker by itself: what fails is found where it fails."""
+    try:
+        address = parse_address(configuration.store)
+    except ValueError as error:
+        advice = "write mqtts://HOST:PORT or mqtt://HOST:PORT"
+        found = f"{shown(configuration.store)} {error}"
+        return (problem(BROKER, found, advice, ExitStatus.CONFIGURATION),)
+    checks = [_own_certificate(configuration)]
+    there = await _tcp(address)
+    checks.insert(0, there)
+    encrypted = await _tls(address, configuration)
+    checks.insert(1, encrypted)
+    if ExitStatus.OUTSIDE in (there.means, encrypted.means):
+        left_out = [not_applicable(name, "no connection") for name in (LOGIN, TOPICS)]
+        judged = await look_at_fault_configuration(configuration, None)
+        return (*checks, *left_out, _writers(), judged)
+    connection = Connection(address, configuration.mqtt, configuration.node_name)
+
+    async def read(namespace: str, name: str) -> Document | None:
+        topic = document_topic(namespace, name)
+        return (await Documents(connection).read((topic,))).get(topic)
+
+    try:
+        checks.append(await _login(connection))
+        is_in = checks[-1].means is ExitStatus.WELL
+        if is_in:
+            checks.append(await _topics(connection, configuration.node_name))
+        else:
+            checks.append(not_applicable(TOPICS, "the broker does not let us in"))
+        judged = await look_at_fault_configuration(configuration, read if is_in else None)
+        return (*checks, _writers(), judged)
+    finally:
+        await connection.close()
+
+
+def _writers() -> Check:
+    return not_applicable(WRITERS, "a broker does not tell who wrote what it retains")
+
+
+async def _tcp(address: Address) -> Check:
+    def connect() -> None:
+        socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
+
+    try:
+        await in_thread(connect, 2 * _CONNECT_SECONDS)
+    except (OSError, TimeoutError) as error:
+        why = getattr(error, "strerror", None) or str(error) or "no answer"
+        advice = "is the broker started, its listener on this address, and a firewall between?"
+        return problem(BROKER, f"{address}: {why}", advice, ExitStatus.OUTSIDE)
+    return ok(BROKER, f"{address} takes connections")
+
+
+async def _tls(address: Address, configuration: AgentConfiguration) -> Check:
+    if not address.is_tls:
+        found = "mqtt:// is not encrypted; passwords and faults can be read on the way"
+        return not_applicable(TLS, found)
+    mqtt = configuration.mqtt
+
+    def shake_hands() -> bytes:
+        context = tls_of(mqtt)
+        plain = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+        with plain, context.wrap_socket(plain, server_hostname=address.host) as encrypted:
+            return encrypted.getpeercert(binary_form=True) or b""
+
+    try:
+        end = end_of_der(await in_thread(shake_hands, 3 * _CONNECT_SECONDS))
+    except ssl.SSLCertVerificationError as error:
+        advice = (
+            "mqtt.ca_file must hold the authority that issued the broker's certificate, and the "
+            "certificate must name the host of --store"
+        )
+        found = f"the broker's certificate is not accepted: {error.verify_message}"
+        return problem(TLS, found, advice, ExitStatus.OUTSIDE)
+    except (OSError, ValueError, TimeoutError) as error:
+        advice = "is this the port for TLS? see openssl s_client -connect, and mqtt.* files"
+        found = f"TLS failed: {getattr(error, 'reason', None) or error or 'no answer'}"
+        return problem(TLS, found, advice, ExitStatus.OUTSIDE)
+    return _ends(TLS, f"the broker's certificate is good for {address.host}", end)
+
+
+def _own_certificate(configuration: AgentConfiguration) -> Check:
+    file = configuration.mqtt.certificate_file
+    if file is None:
+        return not_applicable(OWN_CERTIFICATE, "mqtt.certificate_file is not given")
+    try:
+        end = end_of_pem(file.read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        advice = "give the certificate as PEM, readable for the agent"
+        return problem(OWN_CERTIFICATE, f"{file} {why}", advice, ExitStatus.OUTSIDE)
+    return _ends(OWN_CERTIFICATE, str(file), end)
+
+
+def _ends(name: str, found: str, end: datetime) -> Check:
+    left = end - datetime.now(UTC)
+    found = f"{found} until {end:%Y-%m-%d} ({left.days} days)"
+    facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": left.days}
+    if left < timedelta():
+        return problem(name, f"{found}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)
+    if left < _SOON:
+        return problem(name, f"{found}: it ends soon", "renew it before", facts=facts)
+    return ok(name, found, facts=facts)
+
+
+async def _login(connection: Connection) -> Check:
+    try:
+        async with asyncio.timeout(_LOGIN_SECONDS):
+            await connection.session()
+    except (StoreError, TimeoutError) as error:
+        found = str(error) or f"no answer within {_LOGIN_SECONDS:g} s"
+        advice = "look at mqtt.user, mqtt.password_file, mqtt.certificate_file, the broker's log"
+        return problem(LOGIN, found, advice, ExitStatus.OUTSIDE)
+    return ok(LOGIN, "the broker lets us in")
+
+
+async def _topics(connection: Connection, node: str) -> Check:
+    """Publish to the node's echo topic behind a subscription to each of what it reads."""
+    sink = Sink()
+    try:
+        async with asyncio.timeout(_TOPICS_SECONDS):
+            session = await connection.session()
+            for topic in (
+                document_topic(DEVICE_INFO_NAMESPACE, device_info_name(node)),
+                heard_topic(node),
+            ):
+                async with session.subscribed((topic,), sink):
+                    await session.list_now(topic)
+    except (StoreError, TimeoutError) as error:
+        found = str(error) or f"no answer within {_TOPICS_SECONDS:g} s"
+        advice = (
+            f"let the client read and write vigil/v1/nodes/{node}/# and read vigil/v1/config/#: "
+            "see systemd/mosquitto for rights by the name in the certificate"
+        )
+        return problem(TOPICS, found, advice, ExitStatus.OUTSIDE)
+    return ok(TOPICS, f"vigil/v1/nodes/{node}/# can be written and read")

@@ -1,0 +1,52 @@
+"""How long certificates are good for, which the standard library does not tell of a file."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import UTC, datetime
+
+_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE, _EXPLICIT_VERSION = 0x30, 0xA0
+_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
+_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
+_BEFORE_VALIDITY = 3
+"""Members of the certificate in front of it: serial number, algorithm, issuer (RFC 5280, 4.1)."""
+
+
+def end_of_pem(text: str) -> datetime:
+    """When the first certificate in a PEM file ends. Raises ``ValueError`` where there is none."""
+    found = _BLOCK.search(text)
+    if found is None:
+        raise ValueError("has no certificate in it")
+    return end_of_der(base64.b64decode("".join(found[1].split()), validate=True))
+
+
+def end_of_der(content: bytes) -> datetime:
+    """When a certificate ends. Raises ``ValueError`` for what is none."""
+    try:
+        _, body, _ = _element(_element(content, _SEQUENCE)[1], _SEQUENCE)
+        tag, _, rest = _element(body)
+        if tag == _EXPLICIT_VERSION:
+            body = rest
+        for _ in range(_BEFORE_VALIDITY):
+            body = _element(body)[2]
+        _, validity, _ = _element(body, _SEQUENCE)
+        tag, end, _ = _element(_element(validity)[2])
+        return datetime.strptime(end.decode("ascii"), _FORMATS[tag]).replace(tzinfo=UTC)
+    except (IndexError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError("is no certificate") from error
+
+
+def _element(content: bytes, wanted: int | None = None) -> tuple[int, bytes, bytes]:
+    """Tag and content of the first DER element, and what follows it."""
+    tag, length, start = content[0], content[1], 2
+    if wanted is not None and tag != wanted:
+        raise ValueError("is no certificate")
+    if length & 0x80:
+        size = length & 0x7F
+        length = int.from_bytes(content[2 : 2 + size], "big")
+        start += size
+    if start + length > len(content):
+        raise ValueError("is cut off")
+    return tag, content[start : start + length], content[start + length :]

@@ -1,0 +1,98 @@
+"""The API server: there, with namespaces, and with the rights that the agent needs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from contract.errors import ConfigurationError, StoreError
+from contract.names import DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE
+from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+
+if TYPE_CHECKING:
+    from agent.config import AgentConfiguration
+    from stores.kubernetes_access import Access
+    from vigil.scan.findings import Check
+
+SERVER, NAMESPACES, RIGHTS = "api-server", "namespaces", "rights"
+_SECONDS = 15.0
+_PROBE = "npu-vigil-scan"
+"""A name that no document has; nothing of this name is ever made."""
+
+
+async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """What of the API server the agent could use."""
+    # The client costs 0.4 s, which who uses another store does not pay.
+    from stores.address import kubeconfig_files
+    from stores.kubernetes_access import Access
+
+    try:
+        access = Access(kubeconfig_files(configuration.kubeconfig))
+    except ConfigurationError as error:
+        found = "; ".join(str(one) for one in error.problems)
+        return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.CONFIGURATION))
+    try:
+        async with asyncio.timeout(_SECONDS):
+            server = ok(SERVER, f"Kubernetes {await access.version()}")
+    except ConfigurationError as error:
+        found = "; ".join(str(one) for one in error.problems)
+        advice = "see kubectl --kubeconfig ... version"
+        return _left_out(problem(SERVER, found, advice, ExitStatus.CONFIGURATION))
+    except (StoreError, TimeoutError) as error:
+        found = str(error) or f"no answer within {_SECONDS:g} s"
+        advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
+        return _left_out(problem(SERVER, found, advice, ExitStatus.OUTSIDE))
+    else:
+        return (server, await _namespaces(access), await _rights(access, configuration))
+    finally:
+        await access.close()
+
+
+def _left_out(check: Check) -> tuple[Check, ...]:
+    return (check, *(not_applicable(name, "no API server") for name in (NAMESPACES, RIGHTS)))
+
+
+async def _namespaces(access: Access) -> Check:
+    missing, unknown = [], []
+    try:
+        async with asyncio.timeout(_SECONDS):
+            for namespace in (DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE):
+                there = await access.has_namespace(namespace, _PROBE)
+                if there is None:
+                    unknown.append(namespace)
+                elif not there:
+                    missing.append(namespace)
+    except (StoreError, TimeoutError) as error:
+        found = str(error) or f"no answer within {_SECONDS:g} s"
+        return problem(NAMESPACES, found, "scan again when the API server answers")
+    if missing:
+        advice = "; ".join(f"kubectl create namespace {one}" for one in missing)
+        return problem(
+            NAMESPACES, f"missing: {', '.join(missing)}", advice, facts={"missing": missing}
+        )
+    if unknown:
+        # Whoever may not create a document there cannot tell, and does not need it.
+        return not_applicable(NAMESPACES, f"not told, for want of rights: {', '.join(unknown)}")
+    return ok(NAMESPACES, f"{DEVICE_INFO_NAMESPACE} and {NODE_INFO_NAMESPACE} are there")
+
+
+async def _rights(access: Access, configuration: AgentConfiguration) -> Check:
+    from vigil.scan.rights import rights_of
+
+    wanted = rights_of(configuration)
+    try:
+        async with asyncio.timeout(_SECONDS):
+            missing = await access.missing(wanted)
+    except (StoreError, TimeoutError) as error:
+        found = str(error) or f"no answer within {_SECONDS:g} s"
+        return problem(RIGHTS, found, "scan again when the API server answers")
+    if missing:
+        listed = [f"{right} ({wanted[right]})" for right in missing]
+        advice = (
+            "apply the roles of daemonset/base; what a missing right is for does not happen, and "
+            "everything else does"
+        )
+        return problem(RIGHTS, f"missing: {'; '.join(listed)}", advice, facts={"missing": listed})
+    return ok(
+        RIGHTS, f"all {len(wanted)} that this configuration needs", facts={"rights": len(wanted)}
+    )

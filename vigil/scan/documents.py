@@ -1,0 +1,90 @@
+"""What the store holds: other writers of our documents, and the fault configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from agent.fault_config_files import read_files
+from agent.publishing.ownership import owned_by, refuse_beside_others
+from contract.errors import ConfigurationError, StoreError, StoreRefused
+from contract.fault_configuration import (
+    CONFIG_MAPS,
+    DOCUMENTS,
+    InForce,
+    judge,
+)
+from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+from vigil.scan.waiting import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from agent.config import AgentConfiguration
+    from contract.fault_configuration import ConfigMap
+    from stores.base import Document, Store
+    from vigil.scan.findings import Check
+
+WRITERS, FAULT_CONFIGURATION = "other-writers", "fault-configuration"
+_SECONDS = 10.0
+
+Read: TypeAlias = "Callable[[str, str], Awaitable[Document | None]]"
+"""Reads a document by namespace and name, as ``Store.get``."""
+
+
+async def look_at_writers(configuration: AgentConfiguration, store: Store) -> Check:
+    """Whether a Device Plugin or NodeD writes what this agent is to write."""
+    if configuration.shadow:
+        return not_applicable(WRITERS, "in shadow nothing is written, others are expected")
+    owned = owned_by(configuration.node_name, configuration.documents)
+    try:
+        async with asyncio.timeout(_SECONDS):
+            for one in owned:
+                await store.writer(one.namespace, one.name)
+            await refuse_beside_others(
+                store, owned, lambda: time.time_ns() // 1_000_000, lambda: None
+            )
+    except ConfigurationError as error:
+        found = "; ".join(str(one) for one in error.problems)
+        advice = "one of the two must stop, see above: an agent that owns it would not start"
+        return problem(WRITERS, found, advice, ExitStatus.CONFIGURATION)
+    except StoreRefused as error:
+        return not_applicable(WRITERS, f"who writes is not told: {error}")
+    except (StoreError, TimeoutError) as error:
+        found = str(error) or f"the store does not say within {_SECONDS:g} s who writes"
+        return problem(WRITERS, found, "scan again when the store answers", ExitStatus.OUTSIDE)
+    return ok(WRITERS, f"nobody else writes {' or '.join(one.kind for one in owned)}")
+
+
+async def look_at_fault_configuration(
+    configuration: AgentConfiguration, read: Read | None
+) -> Check:
+    """What is wrong in the operator's tables and rules, in the store and in files."""
+    given: dict[ConfigMap, Mapping[str, str] | None] = {}
+    unread = "the store is not asked" if read is None else ""
+    for config_map in CONFIG_MAPS if read is not None else ():
+        assert read is not None
+        try:
+            async with asyncio.timeout(_SECONDS):
+                document = await read(config_map.namespace, config_map.name)
+            given[config_map] = None if document is None else document.data
+        except (StoreError, TimeoutError) as error:
+            unread = str(error) or f"no answer within {_SECONDS:g} s"
+    try:
+        files = await in_thread(lambda: read_files(configuration.fault_config_dir), _SECONDS)
+    except TimeoutError:
+        found = f"{configuration.fault_config_dir} hangs: no answer within {_SECONDS:g} s"
+        return problem(FAULT_CONFIGURATION, found, "put the files on a local disk")
+    judged = judge(given, files.texts, InForce(), files.unreadable)
+    sources = {key: str(judged.in_force.place_of(key)) for key in DOCUMENTS}
+    found = ", ".join(f"{key} from {place}" for key, place in sources.items())
+    if judged.problems:
+        texts = [str(one) for one in judged.problems]
+        advice = "correct it (vigil validate FILE); what is wrong has no effect, the rest has"
+        return problem(
+            FAULT_CONFIGURATION, "; ".join(texts), advice, facts={"problems": texts, **sources}
+        )
+    if unread:
+        return not_applicable(FAULT_CONFIGURATION, f"{found}; of the store nobody knows: {unread}")
+    return ok(FAULT_CONFIGURATION, found, facts={**sources})

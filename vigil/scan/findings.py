@@ -1,0 +1,88 @@
+"""What was found of one thing, and what it means for the whole."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+Facts: TypeAlias = dict[str, object]
+"""Figures and names by what they are."""
+
+
+class State(StrEnum):
+    """How a thing is."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    NOT_APPLICABLE = "not-applicable"
+
+
+class ExitStatus(IntEnum):
+    """What ``vigil scan`` ends with; the most serious of what was found.
+
+    ``NOT_WELL``: the agent can work, but something that it is to watch or use does not.
+    ``OUTSIDE``: the driver or the store cannot be used, so it can publish nothing.
+    ``CONFIGURATION``: it would not even start.
+    """
+
+    WELL = 0
+    NOT_WELL = 1
+    CONFIGURATION = 2
+    OUTSIDE = 3
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What was found of one thing: ``name`` is for programs, ``found`` and ``advice`` for people.
+
+    ``facts`` has figures and names out of ``found``. ``means`` is what a problem means for the exit
+    status.
+    """
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+    facts: Facts = {}
+    means: ExitStatus = ExitStatus.WELL
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Everything that was found. ``node`` is ``None`` where the configuration does not say it."""
+
+    node: str | None
+    exit_status: ExitStatus
+    checks: tuple[Check, ...]
+
+
+def ok(name: str, found: str, advice: str = "", facts: Facts | None = None) -> Check:
+    """All is well; ``advice`` may still say what would be better."""
+    return Check(name, State.OK, found, advice, facts or {})
+
+
+def problem(
+    name: str,
+    found: str,
+    advice: str,
+    means: ExitStatus = ExitStatus.NOT_WELL,
+    facts: Facts | None = None,
+) -> Check:
+    """Something is wrong, and ``advice`` is what to do."""
+    return Check(name, State.PROBLEM, found, advice, facts or {}, means)
+
+
+def not_applicable(name: str, why: str) -> Check:
+    """It was not looked at, or there is nothing to look at."""
+    return Check(name, State.NOT_APPLICABLE, why)
+
+
+def report(node: str | None, checks: tuple[Check, ...]) -> Report:
+    """All checks and what they mean together.
+
+    A wrong configuration beats an outside part, since what was asked may have been the wrong one.
+    """
+    found = {check.means for check in checks}
+    order = (ExitStatus.CONFIGURATION, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
+    status = next((one for one in order if one in found), ExitStatus.WELL)
+    return Report(node, status, checks)

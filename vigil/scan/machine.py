@@ -1,0 +1,104 @@
+"""This machine: who we are, the kernel's log and modules, the clock."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectors.clock import is_synchronised
+from vigil.scan.findings import not_applicable, ok, problem
+from vigil.scan.waiting import in_thread
+
+if TYPE_CHECKING:
+    from agent.config import AgentConfiguration
+    from vigil.scan.findings import Check
+
+USER, KERNEL_LOG, MODULES, CLOCK = "user", "kernel-log", "kernel-modules", "clock"
+_DEVICE_SECONDS = 5.0
+_LONGEST_RECORD = 8192
+_MODULES = ("ipmi_msghandler", "ipmi_si", "ipmi_devintf")
+_LOADED = Path("/sys/module")
+
+
+def look_at_user(configuration: AgentConfiguration) -> Check:
+    """Whether the driver will talk to us."""
+    user = os.geteuid()
+    if user == 0:
+        return ok(USER, "root", facts={"uid": 0})
+    found = f"user {user}, not root"
+    if configuration.trust_driver:
+        return ok(
+            USER, f"{found}; --trust-driver says that this is development", facts={"uid": user}
+        )
+    advice = "run it as root, as the unit and the DaemonSet do: the driver answers nobody else"
+    return problem(USER, found, advice, facts={"uid": user})
+
+
+async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
+    """Whether the kernel's log can be read; a record of it is."""
+    if not configuration.kernel_log.enabled:
+        return not_applicable(KERNEL_LOG, "kernel_log.enabled is false")
+    path = Path(configuration.kernel_log.device)
+
+    def read() -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.read(descriptor, _LONGEST_RECORD)
+        finally:
+            os.close(descriptor)
+
+    try:
+        await in_thread(read, _DEVICE_SECONDS)
+    except TimeoutError:
+        return problem(KERNEL_LOG, f"{path} hangs", "the kernel does not answer; see the console")
+    except BlockingIOError:
+        return ok(KERNEL_LOG, f"{path} can be read, and is empty")
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            return ok(KERNEL_LOG, f"{path} can be read; it was overrun meanwhile")
+        found = f"{path} cannot be read: {error.strerror}"
+        advice = "in a container: give it the device /dev/kmsg"
+        if error.errno in (errno.EPERM, errno.EACCES):
+            advice = (
+                "run as root with the capability CAP_SYSLOG, as unit and DaemonSet have it, in a "
+                "container also with the device /dev/kmsg"
+            )
+        return problem(KERNEL_LOG, found, advice)
+    return ok(KERNEL_LOG, f"{path} can be read")
+
+
+def look_at_modules(configuration: AgentConfiguration) -> Check:
+    """A hint for a BMC that cannot be reached; a driver built into the kernel is no module."""
+    if not configuration.bmc.enabled:
+        return not_applicable(MODULES, "bmc.enabled is false, no other is asked for")
+    loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
+    missing = [name for name in _MODULES if name not in loaded]
+    found = f"loaded: {', '.join(loaded) or 'none'}"
+    if not missing:
+        return ok(MODULES, found, facts={"loaded": loaded})
+    advice = (
+        f"modprobe {' '.join(missing)} makes {configuration.bmc.device} on a server with a BMC; "
+        "write them to /etc/modules-load.d/ipmi.conf to have them after a restart"
+    )
+    found = f"{found}; not loaded: {', '.join(missing)}"
+    return ok(MODULES, found, advice, facts={"loaded": loaded, "missing": missing})
+
+
+def look_at_clock(configuration: AgentConfiguration) -> Check:
+    """Whether the kernel says that something keeps the clock right.
+
+    Nothing of ours compares the clocks of two hosts; readers of the old heartbeats do.
+    """
+    synchronised = is_synchronised()
+    if synchronised is None:
+        return not_applicable(CLOCK, "the kernel does not say how its clock is")
+    if not synchronised:
+        found = "nothing keeps the clock right: the kernel calls it unsynchronised"
+        advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
+        if configuration.heartbeat.generation == "lease":
+            return ok(CLOCK, found, advice, facts={"synchronised": False})
+        advice = f"{advice}, and readers of old heartbeats compare the clocks of hosts"
+        return problem(CLOCK, found, advice, facts={"synchronised": False})
+    return ok(CLOCK, "synchronised", facts={"synchronised": True})

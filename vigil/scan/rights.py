@@ -1,0 +1,77 @@
+"""Which rights an agent needs in a cluster, and what for (docs/installation.md has the same)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contract.fault_configuration import CONFIG_MAPS
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    HEARTBEAT_NAMESPACE,
+    NODE_INFO_NAMESPACE,
+    device_info_name,
+    heartbeat_name,
+    node_info_name,
+)
+from stores.kubernetes_access import Right
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent.config import AgentConfiguration
+
+_EVERYWHERE = ""
+_CORE = ""
+_LEASES = "coordination.k8s.io"
+
+
+def rights_of(configuration: AgentConfiguration) -> dict[Right, str]:
+    """Every right that an agent with this configuration asks for, and what for."""
+    return dict(_rights(configuration))
+
+
+def _rights(configuration: AgentConfiguration) -> Iterator[tuple[Right, str]]:
+    node, documents = configuration.node_name, configuration.documents
+    writes = not configuration.shadow
+    for config_map in CONFIG_MAPS:
+        for verb in ("list", "watch"):
+            right = Right(config_map.namespace, _CORE, "configmaps", verb, config_map.name)
+            yield right, "the fault configuration"
+    if "device-info" in documents:
+        name = device_info_name(node)
+        yield from _document(DEVICE_INFO_NAMESPACE, name, "device-info", writes, ("update",))
+        for verb in ("list", "watch"):
+            yield Right(_EVERYWHERE, _CORE, "pods", verb), "chips in use"
+        if writes:
+            yield Right(DEVICE_INFO_NAMESPACE, _CORE, "events", "create"), "Events about chips"
+            purpose = "Events about the node's fault configuration"
+            yield Right(NODE_INFO_NAMESPACE, _CORE, "events", "create"), purpose
+    if "node-info" in documents and writes:
+        name = node_info_name(node)
+        yield from _document(NODE_INFO_NAMESPACE, name, "node-info", writes, ("update", "delete"))
+    if not writes:
+        return
+    beat = heartbeat_name(node)
+    yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", "create"), "the heartbeat"
+    for verb in ("get", "patch"):
+        yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", verb, beat), "the heartbeat"
+    serial_number = "node-info" in documents and configuration.bmc.enabled
+    keeps = configuration.node_labels.enabled and ("device-info" in documents or serial_number)
+    generation = configuration.heartbeat.generation
+    if keeps or generation != "lease":
+        for verb in ("list", "watch"):
+            yield Right(_EVERYWHERE, _CORE, "nodes", verb, node), "what its Node says"
+    if keeps or generation == "annotation":
+        purpose = "labels and annotations of the Node"
+        yield Right(_EVERYWHERE, _CORE, "nodes/status", "patch", node), purpose
+
+
+def _document(
+    namespace: str, name: str, kind: str, writes: bool, changes: tuple[str, ...]
+) -> Iterator[tuple[Right, str]]:
+    reads = ("get", "list", "watch") if writes else ("list", "watch")
+    for verb in (*reads, *(changes if writes else ())):
+        yield Right(namespace, _CORE, "configmaps", verb, name), kind
+    if writes:
+        # Who creates has no name yet, by which it could be allowed.
+        yield Right(namespace, _CORE, "configmaps", "create"), kind

@@ -1,0 +1,109 @@
+"""All checks: side by side where they do not need each other, told in one order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from contract.errors import ConfigurationError, VigilError
+from stores.address import open_store
+from vigil.scan.chips import look_at_driver
+from vigil.scan.cluster import look_at_cluster
+from vigil.scan.configuration import look_at_configuration
+from vigil.scan.documents import look_at_fault_configuration, look_at_writers
+from vigil.scan.findings import ExitStatus, problem, report
+from vigil.scan.folder import look_at_directory
+from vigil.scan.machine import look_at_clock, look_at_kernel_log, look_at_modules, look_at_user
+from vigil.scan.place import look_at_place
+from vigil.scan.storage import look_at_storage
+from vigil.scan.tools import look_at_bmc, look_at_links, look_at_switches
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from agent.config import AgentConfiguration
+    from vigil.scan.findings import Check, Report
+
+_AREA_SECONDS = 120.0
+"""Each step has a deadline of its own; this is for what none of them foresees."""
+
+
+async def scan(
+    file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
+) -> Report:
+    """Look at everything that an agent with this configuration would use. Changes nothing."""
+    configuration, checks = look_at_configuration(file, environment, command_line)
+    if configuration is None:
+        return report(None, checks)
+    areas: dict[str, Callable[[AgentConfiguration], Awaitable[tuple[Check, ...]]]] = {
+        "machine": _machine,
+        "place": look_at_place,
+        "hardware": _hardware,
+        "bmc": look_at_bmc,
+        "storage": look_at_storage,
+        "store": _store,
+    }
+    found = await asyncio.gather(
+        *(_bounded(name, look(configuration)) for name, look in areas.items())
+    )
+    return report(configuration.node_name, (*checks, *(one for area in found for one in area)))
+
+
+async def _bounded(name: str, looking: Awaitable[tuple[Check, ...]]) -> tuple[Check, ...]:
+    advice = "please tell the authors of NPU Vigil; the other checks are not concerned"
+    try:
+        async with asyncio.timeout(_AREA_SECONDS):
+            return await looking
+    except TimeoutError:
+        return (problem(name, f"no answer within {_AREA_SECONDS:g} s", advice),)
+    except (VigilError, OSError) as error:
+        return (problem(name, f"{type(error).__name__}: {error}", advice),)
+
+
+async def _machine(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    return (
+        look_at_user(configuration),
+        await look_at_kernel_log(configuration),
+        look_at_modules(configuration),
+        look_at_clock(configuration),
+    )
+
+
+async def _hardware(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    driver = await look_at_driver(configuration)
+    switches, links = await asyncio.gather(
+        look_at_switches(configuration, driver.inventory),
+        look_at_links(configuration, driver.inventory),
+    )
+    return (*driver.checks, switches, links)
+
+
+async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    if configuration.store.startswith(("mqtt://", "mqtts://")):
+        from vigil.scan.broker import look_at_broker
+
+        return await look_at_broker(configuration)
+    if configuration.store.startswith("directory:"):
+        checks: tuple[Check, ...] = (
+            await look_at_directory(configuration.store, configuration.node_name),
+        )
+    else:
+        checks = await look_at_cluster(configuration)
+    is_usable = all(check.means < ExitStatus.CONFIGURATION for check in checks)
+    if not is_usable:
+        return (*checks, await look_at_fault_configuration(configuration, None))
+    try:
+        store = open_store(configuration.store, configuration.kubeconfig)
+    except ConfigurationError as error:
+        found = "; ".join(str(one) for one in error.problems)
+        wrong = problem("store", found, "correct --store", ExitStatus.CONFIGURATION)
+        return (*checks, wrong, await look_at_fault_configuration(configuration, None))
+    try:
+        return (
+            *checks,
+            await look_at_writers(configuration, store),
+            await look_at_fault_configuration(configuration, store.get),
+        )
+    finally:
+        await store.close()

@@ -1,0 +1,172 @@
+"""What is asked beside the driver: the switch library, ``hccn_tool`` and the BMC."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectors.switch import WITH_SWITCHES
+from contract.errors import (
+    BmcError,
+    DriverError,
+    ToolError,
+    ToolMissing,
+    ToolSilent,
+)
+from contract.families import FAMILIES
+from dcmi_shim.discovery import find_library
+from dcmi_shim.hccn import A5_PORTS, LINK, HccnTool
+from dcmi_shim.ipmi import Ipmi
+from dcmi_shim.ipmi_tool import NAME as IPMITOOL
+from dcmi_shim.switch_driver import SwitchDriver
+from dcmi_shim.tool import check_tool, tool_environment
+from dcmi_shim.vendor import LINGQU
+from vigil.scan.findings import not_applicable, ok, problem
+from vigil.scan.waiting import in_thread
+
+if TYPE_CHECKING:
+    from agent.config import AgentConfiguration
+    from dcmi_shim.types import Chip, Inventory
+    from vigil.scan.findings import Check
+
+SWITCHES, LINKS, BMC, BMC_TOOL = "switch-library", "hccn_tool", "bmc", "ipmitool"
+_SWITCH_SECONDS = 15.0
+_LINKS_SECONDS = 30.0
+_BMC_SECONDS = 20.0
+_DEVICE_SECONDS = 5.0
+_A5 = "Ascend910A5"
+
+
+async def look_at_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+    """Whether the switch library of a server that has switches lists their faults."""
+    if inventory is None:
+        return not_applicable(SWITCHES, "the driver does not say whether there are switches")
+    if inventory.family != WITH_SWITCHES:
+        return not_applicable(SWITCHES, f"{inventory.family} servers have no switches on board")
+    driver = SwitchDriver(
+        lambda: find_library(
+            configuration.driver_root,
+            trust_driver=configuration.trust_driver,
+            environment=os.environ,
+            vendor=LINGQU,
+        ),
+        lambda: time.time_ns() // 1_000_000,
+    )
+    work = asyncio.create_task(driver.run(), name="switch driver")
+    try:
+        async with asyncio.timeout(_SWITCH_SECONDS):
+            faults = await driver.faults()
+    except (DriverError, TimeoutError) as error:
+        found = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
+        advice = (
+            "install the switch library that belongs to the driver; one that is starting may take "
+            "90 s, so scan again"
+        )
+        return problem(SWITCHES, found, advice)
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+        driver.close()
+    return ok(SWITCHES, f"it answers and lists {len(faults)} faults", facts={"faults": len(faults)})
+
+
+async def look_at_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+    """Whether ``hccn_tool`` answers, asked about the first chip of each card."""
+    if inventory is None:
+        return not_applicable(LINKS, "without the driver no chip is known to ask about")
+    family = FAMILIES.get(inventory.family)
+    if family is None or not family.has_network:
+        return not_applicable(LINKS, f"{inventory.family} chips have no network of their own")
+    tool = HccnTool(
+        configuration.driver_root,
+        trust_driver=configuration.trust_driver,
+        environment=os.environ,
+    )
+    cards: dict[int, Chip] = {}
+    for chip in inventory.chips:
+        cards.setdefault(chip.card_id, chip)
+    down, failed = [], []
+    seconds = configuration.links.deadline_seconds
+    end = asyncio.get_running_loop().time() + _LINKS_SECONDS
+    for chip in cards.values():
+        left = end - asyncio.get_running_loop().time()
+        if left <= 0:
+            failed.append(f"no time was left to ask about {chip}")
+            break
+        try:
+            if not await _is_up(tool, inventory.family, chip, min(seconds, left)):
+                down.append(family.device_name(chip.physical_id))
+        except ToolMissing as error:
+            advice = (
+                "install the driver's tools, or name its place with --driver-root; until then "
+                "links are blind"
+            )
+            return problem(LINKS, str(error), advice)
+        except ToolSilent as error:
+            failed.append(f"it hangs: {error}")
+        except ToolError as error:
+            failed.append(str(error))
+    facts: dict[str, object] = {"cards": len(cards), "down": down, "failed": failed}
+    if failed:
+        advice = f"run {tool.path} by hand as root; nobody else may run it at the same time"
+        return problem(LINKS, "; ".join(failed), advice, facts=facts)
+    links = f"down: {', '.join(down)}" if down else "all up"
+    return ok(LINKS, f"{tool.path} answers about {len(cards)} cards; links {links}", facts=facts)
+
+
+async def _is_up(tool: HccnTool, family: str, chip: Chip, seconds: float) -> bool:
+    if family == _A5:
+        return all(port.up for port in await tool.ask_a5(A5_PORTS, chip.logic_id, seconds))
+    return await tool.ask(LINK, chip.physical_id, seconds)
+
+
+async def look_at_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Whether the BMC tells its alarms by the way that the agent would take."""
+    settings = configuration.bmc
+    if not settings.enabled:
+        return tuple(not_applicable(name, "bmc.enabled is false") for name in (BMC, BMC_TOOL))
+    device = Path(settings.device)
+    has_device = await in_thread(device.exists, _DEVICE_SECONDS)
+    tool = _bmc_tool(device if has_device else None, trust=configuration.trust_driver)
+    ipmi = Ipmi(
+        device, os.environ, settings.deadline_seconds, trust_driver=configuration.trust_driver
+    )
+    way = str(device) if has_device else IPMITOOL
+    try:
+        async with asyncio.timeout(_BMC_SECONDS):
+            alarms = await ipmi.alarms(None)
+            serial = await ipmi.serial_number()
+    except (BmcError, ToolError, TimeoutError) as error:
+        found = str(error) or f"the list of alarms is not complete within {_BMC_SECONDS:g} s"
+        advice = (
+            "modprobe ipmi_si ipmi_devintf, or install ipmitool; where the server has no BMC: "
+            "bmc.enabled = false"
+        )
+        if has_device:
+            advice = "run as root; a BMC that does not answer may need a restart of its own"
+        return (problem(BMC, f"by {way}: {found}", advice, facts={"way": way}), tool)
+    found = f"{len(alarms)} active alarms, serial number {serial or 'unknown'}, read by {way}"
+    return (
+        ok(BMC, found, facts={"way": way, "alarms": len(alarms), "serial_number": serial}),
+        tool,
+    )
+
+
+def _bmc_tool(device: Path | None, *, trust: bool) -> Check:
+    path = shutil.which(IPMITOOL, path=tool_environment(os.environ)["PATH"])
+    if path is None:
+        if device is not None:
+            return not_applicable(BMC_TOOL, f"there is none, and {device} needs none")
+        advice = "install ipmitool, or load the kernel modules ipmi_si and ipmi_devintf"
+        return problem(BMC_TOOL, "there is neither a device of the BMC nor ipmitool", advice)
+    try:
+        check_tool(Path(path), trust_driver=trust)
+    except ToolMissing as error:
+        if device is not None:
+            return not_applicable(BMC_TOOL, f"{error}; {device} needs none")
+        return problem(BMC_TOOL, str(error), "let root own it and its directories")
+    return ok(BMC_TOOL, path if device is None else f"{path}, not needed beside {device}")

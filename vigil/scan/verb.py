@@ -1,0 +1,67 @@
+"""``vigil scan``: whether everything that the agent needs is there and works."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+
+
+def scan(
+    node_name: options.NodeName = None,
+    store: options.Store = None,
+    kubeconfig: options.Kubeconfig = None,
+    driver_root: options.DriverRoot = None,
+    trust_driver: options.TrustDriver = None,
+    state_dir: options.StateDir = None,
+    fault_config_dir: options.FaultConfigDir = None,
+    listen: options.Listen = None,
+    documents: options.Documents = None,
+    shadow: options.Shadow = None,
+    heartbeat_interval_seconds: options.HeartbeatIntervalSeconds = None,
+    heartbeat_generation: options.HeartbeatGeneration = None,
+    config: options.Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Look once at everything that the agent would use, change nothing, and say what to do.
+
+    Give it the options of ``vigil agent``. Exit status: 0 all is well, 1 something is not, 2 the
+    configuration is wrong, 3 the driver or the store cannot be used.
+    """
+    import asyncio
+    import logging
+    import os
+    import sys
+
+    import msgspec
+
+    from vigil.scan.run import scan as look
+    from vigil.scan.show import lines
+
+    # What the parts used say while they look is in what they find.
+    logging.disable(logging.CRITICAL)
+    given = {
+        "node_name": node_name,
+        "store": store,
+        "kubeconfig": kubeconfig,
+        "driver_root": driver_root,
+        "trust_driver": trust_driver,
+        "state_dir": state_dir,
+        "fault_config_dir": fault_config_dir,
+        "listen": listen,
+        "documents": documents,
+        "shadow": shadow,
+        "heartbeat.interval_seconds": heartbeat_interval_seconds,
+        "heartbeat.generation": heartbeat_generation,
+    }
+    loop = asyncio.new_event_loop()
+    report = loop.run_until_complete(look(config, os.environ, given))
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    else:
+        print("\n".join(lines(report)))
+    sys.stdout.flush()
+    # Threads that hang in the kernel would be waited for by any other end.
+    os._exit(report.exit_status)
