@@ -1,10 +1,12 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, kube-apiserver, kustomize. A part that is missing is installed (as root,
-# from Debian's packages) or built once (the API server, about 4 minutes; kustomize, 15 seconds). Where
-# that may not be done, says the command that does it and ends with 2.
+# promtool, systemd-analyze, mosquitto, kube-apiserver, kustomize. A part that is missing is installed
+# (as root, from Debian's packages) or built once (the API server, about 4 minutes; kustomize, 15
+# seconds). Where that may not be done, says the command that does it and ends with 2.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
+# Where Debian has mosquitto, and not everybody looks.
+PATH=$PATH:/usr/sbin
 
 has() { # the program $1, where the tests look for it
     [ -x "${KUBEBUILDER_ASSETS:-/nonexistent}/$1" ] || command -v "$1" >/dev/null
@@ -26,6 +28,8 @@ command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi
 command -v systemd-analyze >/dev/null || packages+=(systemd)
+command -v mosquitto >/dev/null || packages+=(mosquitto)
+command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)
 if [ ${#build[@]} -gt 0 ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi
 
 if [ ${#packages[@]} -gt 0 ]; then
@@ -36,8 +40,9 @@ if [ ${#packages[@]} -gt 0 ]; then
     fi
     echo "tests/setup.sh: installing ${packages[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    # Run level 1: packages do not start their services, each test session starts its own.
-    export RUNLEVEL=1
+    # Packages do not start their services, each test session starts its own: run level 1 is for
+    # scripts of old, the other for systemctl.
+    export RUNLEVEL=1 SYSTEMD_OFFLINE=1
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
-DOCUMENTS = [("kube-system", "mindx-dl-deviceinfo-"), ("mindx-dl", "mindx-dl-nodeinfo-")]
+DOCUMENTS = [
+    ("kube-system", "mindx-dl-deviceinfo-"),
+    ("mindx-dl", "mindx-dl-nodeinfo-"),
+    ("mindx-dl", "npu-vigil-dpc-fault-"),
+    ("mindx-dl", "npu-vigil-dtfs-fault-"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
+from contract.fault_configuration import CONFIG_MAPS
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster
@@ -62,7 +63,7 @@ def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
     node = Node(tmp_path / "node", built, Granted(plane))
     node.give_bmc(tmp_path / "node")
     node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
-    node.options = ["--heartbeat-annotations"]
+    node.options = ["--heartbeat-generation", "annotation"]
     yield node
     node.close()
 
@@ -139,6 +140,10 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
         return read("mindx-dl-nodeinfo-node-1", "NodeInfo")
 
     pods.make(plane, "train", "node-1", "Ascend910-0")
+    for config_map in CONFIG_MAPS:
+        metadata = {"name": config_map.name, "namespace": config_map.namespace}
+        data = dict.fromkeys(config_map.documents, "is no JSON")
+        plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     node.start()
     node.until(lambda now: len(now.free) == 7, "all chips but the one in use are free", 20)
     node.emulator.occur(3, "80E3A201")

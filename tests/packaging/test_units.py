@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import check_agent_file
+from agent.config import check_agent
 from aggregator.config import load_aggregator
+from service.files import read_toml
 
 ROOT = Path(__file__).parent.parent.parent
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
 
 
+@pytest.mark.parametrize("with_drop_ins", [False, True], ids=["alone", "with-drop-ins"])
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+def test_systemd_takes_the_unit(unit: Path, with_drop_ins: bool, tmp_path: Path) -> None:
     program = tmp_path / "opt/npu-vigil/bin/vigil"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
@@ -30,6 +32,8 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
             shutil.copytree(library, tmp_path / "usr/lib/systemd/system", symlinks=True)
             break
     shutil.copy(unit, place)
+    if with_drop_ins:
+        shutil.copytree(unit.with_name(f"{unit.name}.d"), place / f"{unit.name}.d")
     result = subprocess.run(
         ["systemd-analyze", "verify", f"--root={tmp_path}", f"/etc/systemd/system/{unit.name}"],
         capture_output=True,
@@ -50,9 +54,40 @@ def test_a_wrong_setting_is_found(unit: Path, tmp_path: Path) -> None:
     assert "sometimes" in result.stderr
 
 
-def test_the_shipped_configurations_are_right() -> None:
-    check_agent_file(ROOT / "systemd/agent.toml")
-    load_aggregator(ROOT / "systemd/aggregator.toml", {}, {})
+def test_a_wrong_drop_in_is_found(tmp_path: Path) -> None:
+    unit = ROOT / "systemd/npu-vigil-aggregator.service"
+    shutil.copy(unit, tmp_path)
+    folder = tmp_path / f"{unit.name}.d"
+    folder.mkdir()
+    drop_in = ROOT / "systemd" / folder.name / "mqtt.conf"
+    (folder / "mqtt.conf").write_text(drop_in.read_text().replace("LoadCredential=", "Load="))
+    result = subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / unit.name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "mqtt.conf:3: Unknown key" in result.stderr
+
+
+# The agent needs root, devices and the kernel's log; the aggregator nothing of it.
+@pytest.mark.parametrize(("unit", "exposure"), [("agent", 67), ("aggregator", 20)])
+def test_no_unit_is_more_open_than_it_must_be(unit: str, exposure: int) -> None:
+    file = ROOT / f"systemd/npu-vigil-{unit}.service"
+    command = ["systemd-analyze", "security", "--offline=true", f"--threshold={exposure}"]
+    result = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-300:]
+
+
+@pytest.mark.parametrize("name", ["agent", "agent-mqtt", "agent-shared"])
+def test_the_configurations_of_the_agent_are_right(name: str) -> None:
+    file = ROOT / f"systemd/{name}.toml"
+    check_agent(read_toml(file), str(file))
+
+
+@pytest.mark.parametrize("name", ["aggregator", "aggregator-mqtt"])
+def test_the_configurations_of_the_aggregator_are_right(name: str) -> None:
+    load_aggregator(ROOT / f"systemd/{name}.toml", {}, {})
 
 
 def test_the_image_takes_in_every_package() -> None:

@@ -1,0 +1,190 @@
+"""Servers without Kubernetes: what ``systemd/`` ships, with a real broker, agent, aggregator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.configuration import Mqtt
+from contract.errors import StoreForbidden, StoreUnavailable
+from stores.address import open_store
+from stores.base import Document
+from tests.parts.processes import Running, free_ports, program
+from tests.scan.conftest import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SYSTEMD = Path(__file__).parents[2] / "systemd"
+FAULT = "80E01801"
+
+
+def make(place: Path, *what: str) -> subprocess.CompletedProcess[str]:
+    """Run ``make-certificates``."""
+    command = [str(SYSTEMD / "make-certificates"), str(place), *what]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
+    """Certificates for everybody, as the guide makes them."""
+    place = tmp_path / "pki"
+    for what in (
+        ("authority",),
+        ("broker", "localhost", "127.0.0.1"),
+        ("node", "node-1"),
+        ("node", "node-2"),
+        ("aggregator",),
+        ("reader",),
+    ):
+        made = make(place, *what)
+        assert (made.returncode, made.stderr) == (0, "")
+    return place
+
+
+@pytest.fixture
+def url(tmp_path: Path, pki: Path) -> Iterator[str]:
+    """A mosquitto on the shipped configuration, but for where things are."""
+    (port,) = free_ports(1)
+    text = (SYSTEMD / "mosquitto/npu-vigil.conf").read_text()
+    rights = tmp_path / "rights"
+    rights.write_text((SYSTEMD / "mosquitto/rights").read_text())
+    text = text.replace("listener 8883", f"listener {port} 127.0.0.1")
+    text = text.replace("/etc/mosquitto/npu-vigil/rights", str(rights))
+    text = text.replace("/etc/mosquitto/npu-vigil", str(pki))
+    configuration = tmp_path / "mosquitto.conf"
+    configuration.write_text(f"user root\n{text}")
+    log = tmp_path / "mosquitto.log"
+    broker = Running([program("mosquitto"), "-c", configuration], log)
+    try:
+        broker.wait_until(lambda: "running" in log.read_text(), 10)
+        yield f"mqtts://127.0.0.1:{port}"
+    finally:
+        broker.stop()
+
+
+def shipped(name: str, tmp_path: Path, pki: Path, url: str, key: str) -> Path:
+    """A configuration of ``systemd/``, but for where things are."""
+    text = (SYSTEMD / name).read_text()
+    for there, here in (
+        ("mqtts://broker.example:8883", url),
+        ("/etc/npu-vigil/pki/agent", str(pki / key)),
+        ("/run/credentials/npu-vigil-aggregator.service/mqtt", str(pki / key)),
+        ("/etc/npu-vigil/pki", str(pki)),
+        ("/var/lib", str(tmp_path / "lib")),
+        (":9820", ":0"),
+        (":9821", ":0"),
+    ):
+        text = text.replace(there, here)
+    file = tmp_path / name
+    file.write_text(text)
+    return file
+
+
+def certified(pki: Path, user: str) -> Mqtt:
+    """How ``user`` comes in."""
+    files = {"certificate_file": pki / f"{user}.crt", "key_file": pki / f"{user}.key"}
+    return Mqtt.model_validate({"ca_file": pki / "authority.crt", **files})
+
+
+@pytest.fixture
+def server(tmp_path: Path, built: Path, pki: Path, url: str) -> Iterator[Server]:
+    """A server whose agent has the shipped configuration."""
+    file = shipped("agent-mqtt.toml", tmp_path, pki, url, "node-1")
+
+    class Configured:
+        options = ("--config", str(file))
+
+    server = Server(tmp_path / "node", built, Configured())  # type: ignore[arg-type]
+    server.give_bmc(tmp_path / "node")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def aggregator(tmp_path: Path, pki: Path, url: str) -> Iterator[Running]:
+    """An aggregator with the shipped configuration."""
+    file = shipped("aggregator-mqtt.toml", tmp_path, pki, url, "npu-vigil-aggregator")
+    running = Running(
+        [sys.executable, "-m", "vigil", "aggregator", "--config", file], tmp_path / "aggregator.log"
+    )
+    yield running
+    running.stop()
+
+
+def test_a_fault_on_a_server_reaches_the_readers(
+    server: Server, aggregator: Running, tmp_path: Path, url: str
+) -> None:
+    scanned = server.scan()
+    assert scanned.problems() <= {"kernel-log"}, "before the agent runs"
+    server.start()
+    server.up()
+    server.emulator.occur(3, FAULT)
+    store = tmp_path / "lib/npu-vigil-aggregator/store"
+    cluster = store / "mindx-dl/cluster-info-device-0.json"
+
+    def told() -> bool:
+        return cluster.exists() and FAULT in json.loads(cluster.read_text())["data"][cluster.stem]
+
+    server.wait(told, "the fault is in the directory", 20)
+    assert server.scan().problems() <= {"kernel-log"}, "beside the agent"
+    assert aggregator.status is None
+
+
+async def test_rights_are_by_the_name_in_the_certificate(pki: Path, url: str) -> None:
+    mine = Document("kube-system", "mindx-dl-deviceinfo-node-1", {"text": "mine"})
+    owner = open_store(url, mqtt=certified(pki, "node-1"), node="node-1")
+    other = open_store(url, mqtt=certified(pki, "node-2"), node="node-2")
+    aggregator = open_store(url, mqtt=certified(pki, "npu-vigil-aggregator"))
+    try:
+        await owner.put(mine)
+        with pytest.raises(StoreForbidden):
+            await other.put(mine)
+        found = await aggregator.get("kube-system", "mindx-dl-deviceinfo-node-1")
+        assert found is not None
+        assert found.data == mine.data
+        with pytest.raises(StoreForbidden):
+            await owner.put(Document("mindx-dl", "cluster-info-node-cm", {"text": "no"}))
+    finally:
+        for store in (owner, other, aggregator):
+            await store.close()
+
+
+async def test_nobody_comes_in_without_a_certificate(pki: Path, url: str) -> None:
+    store = open_store(url, mqtt=Mqtt.model_validate({"ca_file": pki / "authority.crt"}))
+    try:
+        with pytest.raises((StoreForbidden, StoreUnavailable)):
+            await store.get("mindx-dl", "cluster-info-node-cm")
+    finally:
+        await store.close()
+
+
+def test_certificates_are_not_made_twice_or_for_names_with_a_meaning(pki: Path) -> None:
+    before = (pki / "node-1.crt").read_bytes()
+    for what in (
+        ("node", "node-1"),
+        ("node", "npu-vigil-aggregator"),
+        ("node", "authority"),
+        ("node", "../node-3"),
+        ("authority",),
+        ("broker",),
+        ("friend",),
+    ):
+        made = make(pki, *what)
+        assert (made.returncode, made.stdout) == (2, ""), what
+        assert made.stderr.startswith("make-certificates: ")
+    assert (pki / "node-1.crt").read_bytes() == before
+    assert (pki / "node-1.key").stat().st_mode & 0o777 == 0o600
+    assert sorted(file.name for file in pki.glob("*.key")) == [
+        "authority.key",
+        "broker.key",
+        "node-1.key",
+        "node-2.key",
+        "npu-vigil-aggregator.key",
+        "npu-vigil-reader.key",
+    ]
