@@ -38,6 +38,7 @@ class RecordedCluster:
     the ``agent`` or an ``operator``; with ``None`` and its name when it is gone."""
 
     url = "recording"
+    channel = None
 
     def __init__(
         self, on_change: Callable[[str, Document | None, str], None] = lambda *_: None

@@ -1,240 +1,221 @@
-"""Plays a recording of the real NodeD: BMC, collector's beliefs, policy, document and publisher.
+"""Plays a recording of the real NodeD: the real agent in virtual time, on a recorded BMC.
 
-It runs in virtual time. The BMC is asked every ten seconds, in pages, and answers at once.
+Everything of the agent runs, also what is about its chips, which are well. Its BMC is asked in the
+period that ships, unless a recording is about what happens between two polls.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
-import struct
+import shutil
 import time
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+import pytest
 
-from agent.journal.file import Kind, Remembered, Row
-from agent.policy.state import Acknowledged, State, believed
-from agent.policy.stepping import Input, step
-from agent.publishing.node_info import NodeInfoDocument
-from agent.publishing.publisher import Edges, Publisher
-from agent.verdicts import restore
-from collectors.bmc import BmcBeliefs
-from contract.catalogue import shipped
+from agent.config import AgentConfiguration, BmcAlarms, Storage
+from collectors.table import COLLECTORS
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
-from dcmi_shim.ipmi_alarms import reading
-from stores.base import Document
-from tests.replay.cluster import RecordedCluster
-from tests.vectors import VECTORS
+from stores.base import Document, NodeObject
+from tests.replay.bmc import NoRecordedTool, RecordedBmc, RecordedDevice
+from tests.replay.noded import SERIAL_NUMBER, standing
+from tests.replay.player import Player, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from dcmi_shim.ipmi_alarms import Alarm
-    from stores.base import Store
+    from agent.pages.status import Status
 
-PERIOD_SECONDS = 10.0
 STARTED_MS = 1_795_262_000_000
-_MANUFACTURER = bytes.fromhex("db0700")
+_DIED = "SIGKILL"
+DPC_FILE, DTFS_FILE = "dpc_status_check", "dtfs_status_check"
+_OF_THE_HOST = ("file-systems", "memory", "kernel-log", "clock")
+ELSEWHERE = frozenset({"daemonset", "pod", "fault-service", "http-get", "http-post"})
+"""What is done to others, or asked: it changes nothing for ours."""
 
 
-def recorded_node(name: str) -> dict[str, Any]:
-    """The recording called ``name``."""
-    text = (VECTORS / f"noded/recordings/{name}.json").read_text()
-    recording: dict[str, Any] = json.loads(text)
-    return recording
+@dataclass(frozen=True)
+class Seen:
+    """What the store had of node-info from ``at_ms`` on, and who did it: agent or operator."""
+
+    at_ms: int
+    by: str
+    document: Document | None
 
 
-class RecordedBmc:
-    """A BMC whose alarms are those of the recording."""
-
-    def __init__(self) -> None:
-        self.alarms: list[list[Any]] = []
-        self.page = 10
-        self.trouble: str | None = None
-
-    def do(self, action: dict[str, Any]) -> None:
-        self.alarms = action.get("alarms", self.alarms)
-        self.page = action.get("events_per_reply", self.page)
-        if "present" in action:
-            self.trouble = None if action["present"] else "there is no /dev/ipmi0"
-        if "on" in action:
-            self.trouble = "no answer within 10 s" if action["on"] else None
-
-    def read(self, before: tuple[Alarm, ...] | None) -> tuple[Alarm, ...]:
-        """One complete reading, request by request."""
-        asking = reading(before)
-        request = next(asking)
-        while True:
-            try:
-                request = asking.send(self._reply(request.data))
-            except StopIteration as done:
-                return cast("tuple[Alarm, ...]", done.value)
-
-    def _reply(self, request: bytes) -> bytes:
-        index, severities = int.from_bytes(request[5:7], "little"), request[7]
-        asked_for = [alarm for alarm in self.alarms if 1 << alarm[3] & severities]
-        page = asked_for[index : index + self.page]
-        events = b"".join(
-            struct.pack("<IIBBB4x", int(code, 16), 0, severity, kind, number)
-            for code, kind, number, severity in page
-        )
-        return _MANUFACTURER + struct.pack("<HBx", len(asked_for), len(page)) + events
-
-
-class NodePlayer:
+class NodePlayer(Player):
     """The agent of one node, its BMC and its cluster."""
 
-    def __init__(self, node: str) -> None:
-        self.cluster = RecordedCluster()
+    def __init__(self, recording: dict[str, Any], place: Path) -> None:
+        super().__init__(recording | {"profile": "a2", "started_ms": STARTED_MS}, place)
+        start = next(step for step in recording["steps"] if step["do"] == "start-agent")
+        self.node: str = start["node_name"]
+        self.cluster.objects.node = NodeObject({}, {})
         self.bmc = RecordedBmc()
-        self._node = node
-        self._loop = asyncio.get_running_loop()
-        self._begin = self._loop.time()
-        self._journal: bytes | None = None
-        self._state = State(node, "boot")
-        self._life: asyncio.Task[None] | None = None
-        self._publisher: Publisher | None = None
-
-    def at_ms(self) -> int:
-        return round((self._loop.time() - self._begin) * 1000)
-
-    def wall_clock(self) -> int:
-        return STARTED_MS + self.at_ms()
+        if recording["name"].startswith("bmc-absent-unmodified"):
+            self.bmc.do({"do": "bmc", "present": False})
+        self.period_seconds = BmcAlarms().period_seconds
+        self.shown: list[Seen] = []
 
     @property
     def document(self) -> Document | None:
         """What the store has."""
-        return self.cluster.documents.get((NODE_INFO_NAMESPACE, node_info_name(self._node)))
+        return self.cluster.documents.get((NODE_INFO_NAMESPACE, node_info_name(self.node)))
+
+    @property
+    def serial_number(self) -> str | None:
+        """The server's serial number on the Node."""
+        return self.cluster.objects.node.annotations.get(SERIAL_NUMBER)
+
+    @property
+    def public_faults(self) -> list[str]:
+        """The codes of storage faults that the documents about them say to stand."""
+        return standing(
+            json.loads(document.data["PublicFault"])
+            for (_, name), document in sorted(self.cluster.documents.items())
+            if "PublicFault" in document.data and name.endswith(self.node)
+        )
+
+    @contextlib.contextmanager
+    def replaced(self) -> Iterator[None]:
+        """Within the block agents have the recording's edges."""
+        with super().replaced(), pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dcmi_shim.ipmi.IpmiDevice", partial(RecordedDevice, self.bmc))
+            patch.setattr("dcmi_shim.ipmi.IpmiTool", NoRecordedTool)
+            patch.setattr("agent.sources.COLLECTORS", _of_recordings())
+            yield
 
     async def until(self, at_ms: float) -> None:
         """Let time pass until then."""
-        await asyncio.sleep(max(0.0, at_ms / 1000 - (self._loop.time() - self._begin)))
+        await self._until(at_ms / 1000)
 
-    async def do(self, action: dict[str, Any]) -> None:
+    async def do(self, step: dict[str, Any]) -> None:
         """Do a step of the recording now."""
-        match action["do"]:
-            case "bmc" | "bmc-hang":
-                self.bmc.do(action)
-            case "api-server":
-                self.cluster.do(action["action"])
-            case "configmap":
-                self._edit(action)
-            case "start-agent" | "restart-agent":
-                self.start()
+        match step["do"]:
+            case "bmc" | "bmc-hang" | "bmc-error":
+                self.bmc.do(step)
+            case "restart-agent":
+                await self._start()
             case "stop-agent":
-                await self.stop()
-            case other:
-                raise AssertionError(f"the recorded node cannot {other}")
+                if self._life is not None:
+                    await (self._kill() if step["signal"] == _DIED else self._end())
+            case "node":
+                self._change_node(step)
+            case name if name in ELSEWHERE:
+                pass
+            case _:
+                await self._do(step)
 
-    def start(self) -> None:
-        """Begin a life of the agent, with what its journal remembers."""
-        assert self._life is None
-        remembered = Remembered()
-        if self._journal is not None:
-            row = Row(1, self.wall_clock(), Kind.SNAPSHOT, self._journal.decode())
-            remembered = Remembered(snapshot=row, last_sequence=1)
-        self._state = restore(remembered, self._node, "boot", shipped())
-        self._life = asyncio.create_task(self._live(), name="agent")
+    async def all_steps(self) -> None:
+        """Do all steps at their times, and go on until the end of the recording."""
+        for step in self._recording["steps"]:
+            await self.until(step["at_ms"])
+            await self.do(step)
+        await self.until(self._recording["end_ms"])
 
-    async def stop(self) -> None:
-        """Kill the agent: its journal has all that it took in."""
-        if self._life is not None:
-            self._life.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._life
-            self._life = None
-            self._journal = msgspec.json.encode(self._state)
+    async def end(self) -> None:
+        """End the agent, if it runs."""
+        await self._end()
 
     def forget(self) -> None:
-        """The journal is lost."""
-        self._journal = None
+        """The journal of an agent that does not run is lost."""
+        assert self._life is None
+        shutil.rmtree(self._place / "state")
 
-    async def _live(self) -> None:
-        document = NodeInfoDocument(self._node, lambda: self._state)
-        was_read = asyncio.Event()
+    def at_ms(self) -> int:
+        """The time since the first step."""
+        return self._at_ms()
 
-        def first_read(existing: Document | None) -> None:
-            if not self._state.chips and not self._state.others:
-                self._take(document.take_over(existing))
-            was_read.set()
+    def known_codes(self) -> set[str]:
+        """The codes of the server that the agent knows of."""
+        faults = self._picture().faults
+        return {fault.code for fault in faults if fault.subject.startswith("host")}
 
-        async def committed() -> None:
-            await asyncio.sleep(2**-9)
+    def failed_readings(self) -> float:
+        """How many readings of the BMC the agent counted as failed."""
+        return self._picture().bmc_failed_readings or 0
 
-        self._publisher = Publisher(
-            cast("Store", self.cluster),
-            document.namespace,
-            document.name,
-            Edges(
-                wanted=document.wanted,
-                stamp_of=document.stamp_of,
-                verify=document.verify,
-                before_write=committed,
-                before_repair=lambda: asyncio.sleep(0),
-                on_first_read=first_read,
-                on_foreign=lambda _: False,
-                on_acknowledged=lambda _, revision: self._take(
-                    [Acknowledged(document.name, revision, self.wall_clock())]
-                ),
-                on_shown=lambda: None,
-                wall_clock=self.wall_clock,
-                progress=lambda: None,
+    def blind(self) -> dict[str, str]:
+        """What the agent says of its blind sources."""
+        return {one.source: one.reason for one in self._picture().blind}
+
+    def _picture(self) -> Status:
+        assert self.agent is not None
+        return self.agent.picture()
+
+    def _configuration(self) -> AgentConfiguration:
+        usual = super()._configuration()
+        return AgentConfiguration(
+            node_name=self.node,
+            state_dir=usual.state_dir,
+            driver_root=usual.driver_root,
+            trust_driver=os.geteuid() != 0,
+            fault_config_dir=usual.fault_config_dir,
+            bmc=BmcAlarms(period_seconds=self.period_seconds),
+            storage=Storage(
+                dpc_file=str(self._place / DPC_FILE), dtfs_file=str(self._place / DTFS_FILE)
             ),
         )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._publisher.run())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await was_read.wait()
-            tasks.create_task(self._collect())
 
-    async def _collect(self) -> None:
-        beliefs = BmcBeliefs("bmc", believed(self._state, "bmc"))
-        before: tuple[Alarm, ...] | None = None
-        while True:
-            now_ms = self.wall_clock()
-            if self.bmc.trouble is None:
-                before = self.bmc.read(before)
-                self._take(beliefs.listed(before, now_ms))
-            else:
-                self._take(beliefs.failed(self.bmc.trouble, now_ms))
-            await asyncio.sleep(PERIOD_SECONDS)
+    def _change_node(self, step: dict[str, Any]) -> None:
+        meta = step["patch"]["metadata"] if step["action"] == "patch" else step
+        self.cluster.objects.change_node({}, meta.get("annotations") or {})
 
-    def _take(self, inputs: Sequence[Input]) -> None:
-        assert self._publisher is not None
-        before = self._state
-        self._state, _ = step(before, inputs, self.wall_clock(), shipped())
-        if self._state is not before:
-            self._publisher.wake(self.wall_clock())
-
-    def _edit(self, action: dict[str, Any]) -> None:
-        """What somebody does to the ConfigMap by hand."""
-        there = self.document
-        match action["action"]:
-            case "create":
-                labels = action.get("labels", {"mx-consumer-cim": "true"})
-                name = node_info_name(self._node)
-                there = Document(NODE_INFO_NAMESPACE, name, action["data"], labels)
+    def _edit(self, step: dict[str, Any]) -> None:
+        """What somebody does to a ConfigMap by hand."""
+        namespace, name = step["namespace"], step["name"]
+        there = self.cluster.documents.get((namespace, name))
+        match step["action"]:
+            case "create" | "update":
+                self.cluster.change(Document(namespace, name, step["data"], step.get("labels", {})))
             case "delete":
-                there = None
+                self.cluster.remove(namespace, name)
             case "patch":
                 assert there is not None
-                meta = action["patch"].get("metadata", {})
-                data = _merged(there.data, action["patch"].get("data", {}))
-                labels = _merged(there.labels, meta.get("labels", {}))
-                there = Document(there.namespace, there.name, data, labels)
-        if there is None:
-            self.cluster.remove(NODE_INFO_NAMESPACE, node_info_name(self._node))
-        else:
-            self.cluster.change(there)
+                meta = step["patch"].get("metadata", {})
+                data = merged(there.data, step["patch"].get("data", {}))
+                labels = merged(there.labels, meta.get("labels", {}))
+                self.cluster.change(Document(namespace, name, data, labels))
+
+    def _file(self, step: dict[str, Any]) -> None:
+        """A file of the host that the agent reads; those of snapshots it does not."""
+        name = Path(step["path"]).name
+        if name == "NodeDConfiguration.json":
+            super()._file({"name": name, "content": step["text"]})
+        elif name in (DPC_FILE, DTFS_FILE):
+            put_file(self._place / name, step)
+
+    def _changed(self, name: str, document: Document | None, by: str) -> None:
+        if name == node_info_name(self.node):
+            self.shown.append(Seen(self._at_ms(), by, document))
 
 
-def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
-    merged = {key: value for key, value in old.items() if patch.get(key, "") is not None}
-    return merged | {key: value for key, value in patch.items() if value is not None}
+def _of_recordings() -> dict[str, Any]:
+    """All sources but those that look at the real host."""
+    return {name: make for name, make in COLLECTORS.items() if name not in _OF_THE_HOST}
+
+
+def put_file(file: Path, step: dict[str, Any]) -> None:
+    """Do a step of a recording that puts a status file there or takes it away."""
+    real = file.with_name("real")
+    for old in (file, real):
+        old.unlink(missing_ok=True)
+    if step["text"] is None:
+        return
+    target = real if "symlink_to" in step else file
+    target.write_bytes(step["text"].encode())
+    target.chmod(int(step.get("mode", "0400"), 8))
+    if target is real:
+        file.symlink_to(real)
+    if "owner_uid" in step:
+        if os.geteuid() != 0:
+            pytest.skip("only root may give a file to somebody else")
+        os.lchown(file, step["owner_uid"], -1)
 
 
 _ZONES = {None: "UTC0", "Asia/Shanghai": "CST-8"}
@@ -242,7 +223,7 @@ _ZONES = {None: "UTC0", "Asia/Shanghai": "CST-8"}
 
 
 @contextlib.contextmanager
-def time_zone(name: str | None) -> Any:
+def time_zone(name: str | None) -> Iterator[None]:
     """Local time is that of ``name`` within the block."""
     before = os.environ.get("TZ")
     os.environ["TZ"] = _ZONES[name]

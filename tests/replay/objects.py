@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from contract.errors import StoreRefused
 from stores.base import Interrupted, NodeObject
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class RecordedObjects:
-    """The ``ClusterObjects`` of a recorded cluster; ``request`` fails while it is away."""
+    """The ``ClusterObjects`` of a recorded cluster; ``request`` fails while it is away.
+
+    A ``node`` without a version is none.
+    """
 
     def __init__(self, request: Callable[[], Awaitable[None]], is_up: Callable[[], bool]) -> None:
         self.events: dict[str, Event] = {}
@@ -30,7 +34,7 @@ class RecordedObjects:
         self.node = NodeObject(
             _merged(self.node.labels, labels),
             _merged(self.node.annotations, annotations),
-            str(int(self.node.version) + 1),
+            str(int(self.node.version or 0) + 1),
         )
         if self._is_up():
             self._tell(self.node)
@@ -49,12 +53,14 @@ class RecordedObjects:
 
     async def get_node(self, node: str) -> NodeObject:
         await self._request()
+        self._check()
         return self.node
 
     async def set_node(
         self, node: str, labels: dict[str, str], annotations: dict[str, str]
     ) -> None:
         await self._request()
+        self._check()
         self.change_node({**labels}, {**annotations})
 
     async def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
@@ -66,6 +72,10 @@ class RecordedObjects:
                 yield await told.get()
         finally:
             self._watches.remove(told)
+
+    def _check(self) -> None:
+        if not self.node.version:
+            raise StoreRefused("there is no such Node")
 
     def _tell(self, node: NodeObject | Interrupted) -> None:
         for told in self._watches:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stores.base import Event, Involved
 from tests.parts import pods
+from tests.replay.noded import SERIAL_NUMBER
 
 if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
@@ -21,13 +22,29 @@ def do(plane: ControlPlane, step: dict[str, Any], node: str) -> None:
             pods.delete(plane, step["name"])
         case "pod", _:
             pods.make(plane, step["name"], node, annotations=dict(step["annotations"]))
+        case "node", "create":
+            metadata = {"name": node, "annotations": step.get("annotations") or {}}
+            plane.ask("POST", "/api/v1/nodes", {"metadata": metadata})
+        case "node", "patch":
+            plane.request("PATCH", f"/api/v1/nodes/{node}", step["patch"])
         case "node", _:
             metadata = {key: step[key] for key in ("labels", "annotations") if key in step}
             plane.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": metadata})
         case "api-server", "stop":
             plane.stop_apiserver()
+        case "api-server", "pause":
+            plane.pause_apiserver()
+        case "api-server", "resume":
+            plane.resume_apiserver()
         case "api-server", _:
             plane.start_apiserver()
+
+
+def serial_number_on(plane: ControlPlane, node: str) -> str | None:
+    """The annotation of the Node with the server's serial number; a missing Node has none."""
+    _, found = plane.ask("GET", f"/api/v1/nodes/{node}")
+    value: str | None = found["metadata"].get("annotations", {}).get(SERIAL_NUMBER)
+    return value
 
 
 def events_of(plane: ControlPlane, node: str) -> list[Event]:

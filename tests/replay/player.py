@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from agent.config import AgentConfiguration, BmcAlarms
+from agent.config import (
+    AgentConfiguration,
+    BmcAlarms,
+    FileSystems,
+    HostClock,
+    HostMemory,
+    KernelLog,
+    Storage,
+)
 from agent.daemon import Agent
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document, PodUsage
@@ -117,14 +125,13 @@ class Player:
         steady = SimpleNamespace(monotonic=self._loop.time)
         chance = _Chance(_SEED)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("agent.daemon._wall_clock", self._wall_clock)
-            patch.setattr("agent.daemon.Journal", RecordedJournal)
+            patch.setattr("agent.parts.Journal", RecordedJournal)
             patch.setattr("agent.daemon.on_stop", self._take_stop)
             patch.setattr("agent.daemon.serving", _no_pages)
             patch.setattr("asyncio.to_thread", _at_once)
             patch.setattr("agent.publishing.device_info.time", steady)
-            patch.setattr("agent.heartbeat.heartbeat.time", steady)
             patch.setattr("agent.heartbeat.heartbeat.random", chance)
+            patch.setattr("agent.publishing.public_fault.random", chance)
             patch.setattr("stores.backoff.random", chance)
             patch.setattr("collectors.links.HccnTool", self._tool.here)
             patch.setattr("collectors.switch.SwitchDriver", self._switches.here)
@@ -184,7 +191,18 @@ class Player:
             return
         self._driver.subscribe()
         self.played.lives += 1
-        configuration = AgentConfiguration(
+        (self._place / "state").mkdir(exist_ok=True)
+        self.agent = Agent(
+            self._configuration(),
+            cast("Store", self.cluster),
+            cast("Driver", self._driver),
+            cast("Leaving", SimpleNamespace(begin=lambda: None)),
+            self._wall_clock,
+        )
+        self._life = asyncio.create_task(self.agent.run(), name="agent")
+
+    def _configuration(self) -> AgentConfiguration:
+        return AgentConfiguration(
             node_name=NODE,
             state_dir=self._place / "state",
             driver_root=self._place / "driver",
@@ -193,15 +211,16 @@ class Player:
             bmc=BmcAlarms(enabled=False),
             fault_config_dir=self._place / "fault-config",
             shadow=self._in_shadow,
+            # What the machine that plays suffers from happened to no recording.
+            storage=Storage(
+                dpc_file=str(self._place / "dpc_status_check"),
+                dtfs_file=str(self._place / "dtfs_status_check"),
+            ),
+            file_systems=FileSystems(enabled=False),
+            memory=HostMemory(enabled=False),
+            kernel_log=KernelLog(enabled=False),
+            clock=HostClock(enabled=False),
         )
-        (self._place / "state").mkdir(exist_ok=True)
-        self.agent = Agent(
-            configuration,
-            cast("Store", self.cluster),
-            cast("Driver", self._driver),
-            cast("Leaving", SimpleNamespace(begin=lambda: None)),
-        )
-        self._life = asyncio.create_task(self.agent.run(), name="agent")
 
     async def _end(self) -> None:
         if self._life is not None:
@@ -231,8 +250,8 @@ class Player:
         data, labels = step["data"], step.get("labels", dict([REPORT_LABEL]))
         if step["action"] == "edit":
             there = self.cluster.documents[DEVICE_INFO_NAMESPACE, name]
-            data = _merged(there.data, data)
-            labels = _merged(there.labels, labels)
+            data = merged(there.data, data)
+            labels = merged(there.labels, labels)
         self.cluster.change(Document(DEVICE_INFO_NAMESPACE, name, data, labels))
 
     def _pod(self, step: dict[str, Any]) -> None:
@@ -265,9 +284,9 @@ class _Chance(random.Random):
         return round(super().uniform(a, b) * 1024) / 1024
 
 
-async def _at_once(function: Callable[..., object], *arguments: object) -> object:
+async def _at_once(function: Callable[..., object], *arguments: object, **named: object) -> object:
     """Instead of a thread, whose work would take no time."""
-    return function(*arguments)
+    return function(*arguments, **named)
 
 
 @contextlib.asynccontextmanager
@@ -275,6 +294,7 @@ async def _no_pages(*_: object, **__: object) -> AsyncIterator[None]:
     yield
 
 
-def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
+def merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
+    """``old`` with a merge patch applied: ``None`` removes a key."""
     merged = {key: value for key, value in old.items() if patch.get(key, "") is not None}
     return merged | {key: value for key, value in patch.items() if value is not None}

@@ -2,62 +2,78 @@
 
 from __future__ import annotations
 
-import json
+from collections import defaultdict
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.node_info import decode_node_info
-from tests.compatibility import ABSENT, check, different
-from tests.replay.node import NodePlayer, recorded_node, time_zone
-from tests.vectors import VECTORS
+from tests.compatibility import check, different
+from tests.replay.node import NodePlayer, time_zone
+from tests.replay.noded import (
+    RECORDED_PERIOD_SECONDS,
+    RECORDINGS,
+    WITH_RECORDED_PERIOD,
+    public_faults_upstream,
+    recorded_node,
+    serial_upstream,
+    snapshots_upstream,
+    tree_of,
+    upstream_at,
+)
 
-RECORDINGS = sorted(path.stem for path in (VECTORS / "noded/recordings").glob("*.json"))
+if TYPE_CHECKING:
+    from pathlib import Path
 
+    from tests.compatibility import Difference
 
-def parsed(data: dict[str, str], labels: dict[str, str]) -> Any:
-    """The document as one tree, without what varies from run to run.
-
-    That is the time, of which the offset stays, the order of the devices, and with it the check
-    code, which ``decode_node_info`` has proved right.
-    """
-    tree: dict[str, Any] = {"labels": labels} | dict(sorted(data.items()))
-    tree["updateTime"] = f"a time{data['updateTime'][19:]}"
-    if data["NodeInfo"] == "{}":
-        return tree  # an operator's nonsense
-    assert decode_node_info("recording", data).update_time_ms
-    tree["NodeInfo"] = outer = json.loads(data["NodeInfo"])
-    outer["CheckCode"] = "right"
-    outer["NodeInfo"]["FaultDevList"].sort(key=lambda one: (one["DeviceType"], one["DeviceId"]))
-    return tree
-
-
-def upstream_at(recording: dict[str, Any], at_ms: int) -> Any:
-    """What the store had at ``at_ms`` with the real program."""
-    shown = [row for row in recording["observed"] if row["at_ms"] <= at_ms]
-    if not shown or "data" not in shown[-1]:
-        return ABSENT
-    return parsed(shown[-1]["data"], shown[-1]["labels"])
+OK = 200
+NOT_PLAYED = {"flags-and-node-name-refused"}
+"""No agent runs in it: ``test_noded_flags.py``."""
 
 
 @pytest.mark.looptime(resolution=2**-20)
-@pytest.mark.parametrize("name", RECORDINGS)
-async def test_recording(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in RECORDINGS if name not in NOT_PLAYED])
+async def test_recording(name: str, tmp_path: Path) -> None:
     recording = recorded_node(name)
     start = next(do for do in recording["steps"] if do["do"] == "start-agent")
     moments = [do["at_ms"] for do in recording["steps"]] + [recording["end_ms"]]
-    with time_zone(start.get("environment", {}).get("TZ")):
-        player = NodePlayer(start["node_name"])
+    player = NodePlayer(recording, tmp_path)
+    if name in WITH_RECORDED_PERIOD:
+        player.period_seconds = RECORDED_PERIOD_SECONDS
+    rested = []
+    found: defaultdict[int, list[Difference]] = defaultdict(list)
+    with time_zone(start.get("environment", {}).get("TZ")), player.replaced():
         for do, (at_ms, next_ms) in zip(recording["steps"], pairwise(moments), strict=True):
             await player.until(at_ms)
             await player.do(do)
+            if do["do"] == "http-get" and do["answer"]["status"] == OK:
+                found[at_ms] += different(do["answer"]["body"], health(player), "$.health")
             if next_ms - at_ms < 100:
                 continue  # the next step belongs to this one
             # Just before the next step, which is noted when it is done, up to 30 ms later.
             await player.until(next_ms - 40)
-            document = player.document
-            ours = ABSENT if document is None else parsed(document.data, document.labels)
-            found = different(upstream_at(recording, next_ms - 40), ours)
-            check(f"noded/{name}@{next_ms}", found)
-        await player.stop()
+            upstream, ours = upstream_at(recording, next_ms - 40), tree_of(player.document)
+            rested += [upstream, ours]
+            found[next_ms] += different(upstream, ours)
+            found[next_ms] += different(
+                public_faults_upstream(recording, next_ms - 40),
+                player.public_faults,
+                "$.public_faults",
+            )
+        found[recording["end_ms"]] += different(
+            serial_upstream(recording), player.serial_number, "$.serial"
+        )
+        found[recording["end_ms"]] += different(snapshots_upstream(recording), {}, "$.pods")
+        await player.end()
+    for at_ms, differences in found.items():
+        check(f"noded/{name}@{at_ms}", differences)
+    ours_shown = [tree_of(seen.document) for seen in player.shown if seen.by == "agent"]
+    passing = [tree for tree in ours_shown if tree not in rested]
+    assert not passing, "what was shown in between was never true"
+
+
+def health(player: NodePlayer) -> str:
+    """What ours says of its health, in the words of upstream's endpoint where it is well."""
+    blind = player.blind()
+    return f"blind: {', '.join(blind)}" if blind else "ok"

@@ -70,7 +70,10 @@ class Bench:
 
     def not_ready(self) -> tuple[str, ...]:
         chips = [status.ChipStatus(0, "Ascend910-0", None, None, True, "", 0, (), ())]
-        return status.not_ready((), chips, DRIVER, None, self.shadow.status())
+        return status.not_ready((), chips, DRIVER, HEARTBEAT, self.shadow.status())
+
+
+HEARTBEAT = status.HeartbeatStatus("a_1", 5.0, "unknown", None, 0, 0, None, None, None)
 
 
 @contextlib.asynccontextmanager

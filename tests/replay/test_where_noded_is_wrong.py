@@ -1,0 +1,271 @@
+"""Where the real NodeD was seen to be wrong: what ours does is right.
+
+That it differs is in the table of ``docs/compatibility.md``; here stands what must be seen. The
+recordings are played as they are, some with a change that makes it worse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.node_info import decode_node_info
+from tests.replay.node import NodePlayer
+from tests.replay.noded import recorded_node
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import Document
+
+pytestmark = pytest.mark.looptime(resolution=2**-20)
+
+FAN: list[Any] = ["06000025", 4, 1, 2]
+SYSTEM: list[Any] = ["2C000031", 44, 0, 2]
+POLL_MS = 10_100
+"""What a BMC that answers says is a document by then."""
+AGENT = "agent"
+
+
+def codes(document: Document | None) -> set[str]:
+    """The codes in a document; none where there is no document."""
+    if document is None:
+        return set()
+    found = decode_node_info("mindx-dl-nodeinfo-any", document.data).faults
+    return {code for part in found for code in part.fault_code or ()}
+
+
+@contextlib.asynccontextmanager
+async def playing(recording: dict[str, Any], place: Path) -> AsyncIterator[NodePlayer]:
+    """A player of ``recording`` that has done nothing yet."""
+    player = NodePlayer(recording, place)
+    with player.replaced():
+        yield player
+        await player.end()
+
+
+@contextlib.asynccontextmanager
+async def running(place: Path, *alarms: list[Any]) -> AsyncIterator[NodePlayer]:
+    """A node whose agent has read the BMC with these alarms."""
+    start = {"at_ms": 0, "do": "start-agent", "node_name": "node-1"}
+    bmc = {"at_ms": 0, "do": "bmc", "alarms": list(alarms)}
+    async with playing({"name": "ours", "steps": [bmc, start], "end_ms": 1_000}, place) as player:
+        await player.all_steps()
+        yield player
+
+
+def steps(recording: dict[str, Any], do: str) -> list[dict[str, Any]]:
+    """The steps of one kind, in order of time."""
+    return [step for step in recording["steps"] if step["do"] == do]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["crash-loop-with-active-fault", "restart-with-active-alarm", "report-interval-one-second"],
+)
+@pytest.mark.parametrize("journal", ["kept", "lost"])
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
+async def test_no_restart_takes_a_standing_fault_away(
+    name: str, journal: str, signal: str, tmp_path: Path
+) -> None:
+    """D-03: a crash loop, and with SIGTERM a rolling update."""
+    recording = recorded_node(name)
+    async with playing(recording, tmp_path) as player:
+        for step in recording["steps"]:
+            await player.until(step["at_ms"])
+            if step["do"] != "stop-agent":
+                await player.do(step)
+                continue
+            await player.do(step | {"signal": signal})
+            if journal == "lost":
+                player.forget()
+        await player.until(recording["end_ms"])
+        assert len(steps(recording, "restart-agent")) >= 6
+        assert player.shown, "the fault was shown"
+        assert all(codes(seen.document) == {SYSTEM[0]} for seen in player.shown)
+
+
+async def test_a_rolling_update_with_a_blind_bmc_keeps_the_document(tmp_path: Path) -> None:
+    async with running(tmp_path, SYSTEM) as player:
+        before = player.document
+        await player.end()
+        player.forget()
+        player.bmc.do({"do": "bmc-hang", "on": True})
+        await player.do({"do": "restart-agent"})
+        await player.until(120_000)
+        assert list(player.blind()) == ["bmc"]
+        assert player.document == before
+        assert len(player.shown) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("api-outage-alarm-occurs", {SYSTEM[0]}),
+        ("api-outage-alarm-recovers", set()),
+        ("api-pause-alarm-occurs", {SYSTEM[0]}),
+        ("api-pause-thirty-seconds-recovery", set()),
+    ],
+)
+async def test_what_changed_during_an_outage_is_written_after_it(
+    name: str, expected: set[str], tmp_path: Path
+) -> None:
+    """D-05, D-06: without another change, and a deletion that was cut off is repeated."""
+    recording = recorded_node(name)
+    _, back = steps(recording, "api-server")
+    async with playing(recording, tmp_path) as player:
+        for step in recording["steps"]:
+            if step["at_ms"] <= back["at_ms"]:
+                await player.until(step["at_ms"])
+                await player.do(step)
+        await player.until(back["at_ms"] + 35_000)
+        assert codes(player.document) == expected
+        assert [seen for seen in player.shown if seen.at_ms >= back["at_ms"]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("reply-too-short", "reply-empty", "reply-length-not-multiple-of-15"),
+        *("reply-shifted-without-manufacturer", "follow-up-page-malformed"),
+        "completion-code-not-zero",
+    ],
+)
+async def test_an_incomplete_reading_changes_nothing_and_is_counted(
+    name: str, tmp_path: Path
+) -> None:
+    """D-09: while replies are bad, the document stays and the source is blind."""
+    recording = recorded_node(name)
+    bad = [step for step in recording["steps"] if step.get("raw_replies")]
+    bad += [step for step in recording["steps"] if step.get("completion_code")]
+    async with playing(recording, tmp_path) as player:
+        for step in recording["steps"]:
+            await player.until(step["at_ms"])
+            before = player.document
+            await player.do(step)
+            if step in bad:
+                await player.until(step["at_ms"] + POLL_MS)
+                assert before is not None
+                assert player.document == before
+                assert "bmc" in player.blind()
+                assert player.failed_readings() > 0
+        await player.until(recording["end_ms"])
+        assert bad
+
+
+async def test_a_list_that_changes_between_two_pages_is_read_again(tmp_path: Path) -> None:
+    """An alarm goes while another one comes: the total stays, and one alarm is on no page."""
+    alarms = [["06000025", 4, index, 2] for index in range(15)]
+    async with running(tmp_path, *alarms) as player:
+        assert player.document is not None
+        changed = [*alarms[1:], ["06000025", 4, 99, 2]]
+        player.bmc.between_pages = lambda: player.bmc.do({"do": "bmc", "alarms": changed})
+        await player.until(1_000 + POLL_MS)
+        shown = decode_node_info("mindx-dl-nodeinfo-any", player.document.data).faults
+        assert {part.device_id for part in shown} == {*range(1, 15), 99}
+        for seen in player.shown:
+            assert seen.document is not None
+            ids = decode_node_info("mindx-dl-nodeinfo-any", seen.document.data).faults
+            assert len(ids) == len(alarms), "never one too few"
+
+
+async def test_there_is_no_limit_of_alarms(tmp_path: Path) -> None:
+    alarms = [["06000025", kind, index, 2] for kind in (4, 5) for index in range(250)]
+    async with running(tmp_path, *alarms) as player:
+        await player.until(POLL_MS)
+        assert player.document is not None
+        shown = decode_node_info("mindx-dl-nodeinfo-any", player.document.data).faults
+        assert len(shown) == len(alarms)
+
+
+@pytest.mark.parametrize("name", ["bmc-absent-at-start", "bmc-hangs-at-start"])
+async def test_a_bmc_that_comes_back_is_asked_again(name: str, tmp_path: Path) -> None:
+    """D-09: until then the document of before stays, and it is said that the BMC is blind."""
+    recording = recorded_node(name)
+    (back,) = [s for s in recording["steps"] if s.get("present") or s.get("on") is False]
+    async with playing(recording, tmp_path) as player:
+        for step in recording["steps"]:
+            await player.until(step["at_ms"] - 100)
+            if step is back:
+                assert list(player.blind()) == ["bmc"]
+                assert codes(player.document) == {SYSTEM[0]}
+            await player.until(step["at_ms"])
+            await player.do(step)
+        await player.until(back["at_ms"] + POLL_MS)
+        assert codes(player.document) == {FAN[0]}
+        assert player.blind() == {}
+
+
+async def test_a_bmc_that_hangs_later_is_said_to_be_blind(tmp_path: Path) -> None:
+    """D-19: the document stays as it is, and is not made younger."""
+    async with running(tmp_path, FAN) as player:
+        player.bmc.do({"do": "bmc-hang", "on": True})
+        await player.until(2 * 3_600_000)
+        assert "does not answer within 10 s" in player.blind()["bmc"]
+        assert len(player.shown) == 1, "no refresh: its age is the age of what is known"
+        player.bmc.do({"do": "bmc-hang", "on": False})
+        await player.until(2 * 3_600_000 + 10_000 + POLL_MS)
+        assert player.blind() == {}
+        assert len(player.shown) == 2, "its age is that of the BMC's word again"
+
+
+@pytest.mark.parametrize("name", ["configmap-deleted-by-hand", "configmap-edited-by-hand"])
+async def test_what_is_done_by_hand_is_repaired_at_once(name: str, tmp_path: Path) -> None:
+    """Also where only the label was removed, without which no reader sees the document."""
+    recording = recorded_node(name)
+    async with playing(recording, tmp_path) as player:
+        await player.all_steps()
+        by_hand = [place for place, seen in enumerate(player.shown) if seen.by != AGENT]
+        assert len(by_hand) == len(steps(recording, "configmap"))
+        for place in by_hand:
+            before, edited = player.shown[place - 1 : place + 1]
+            # What its readers cannot read is in the way of an update (D-27): it is deleted first.
+            repaired = next(seen for seen in player.shown[place + 1 :] if seen.document)
+            assert repaired.by == AGENT
+            assert repaired.at_ms - edited.at_ms < 1_000
+            assert before.document is not None
+            assert repaired.document is not None
+            assert repaired.document.labels == {"mx-consumer-cim": "true"}
+            assert repaired.document.data["NodeInfo"] == before.document.data["NodeInfo"]
+
+
+async def test_sigterm_ends_at_once(tmp_path: Path) -> None:
+    """D-01: ours neither goes on nor leaves what the BMC has said unwritten."""
+    recording = recorded_node("terminate-signal")
+    (told, _) = steps(recording, "stop-agent")
+    async with playing(recording, tmp_path) as player:
+        for step in recording["steps"]:
+            await player.until(step["at_ms"])
+            await player.do(step)
+            if step is told:
+                assert player.at_ms() - told["at_ms"] < 100
+        assert codes(player.document) == {FAN[0]}
+
+
+async def test_what_is_known_at_sigterm_is_written_before_the_end(tmp_path: Path) -> None:
+    async with running(tmp_path, FAN) as player:
+        player.bmc.do({"do": "bmc", "alarms": [FAN, SYSTEM]})
+        await player.until(POLL_MS - 200)
+        while SYSTEM[0] not in player.known_codes():
+            await player.until(player.at_ms() + 1)
+        assert codes(player.document) == {FAN[0]}, "it is known, and not written yet"
+        await player.end()
+        assert codes(player.document) == {FAN[0], SYSTEM[0]}
+
+
+async def test_sigterm_waits_for_no_api_server(tmp_path: Path) -> None:
+    async with running(tmp_path, FAN) as player:
+        player.cluster.do("pause")
+        player.bmc.do({"do": "bmc", "alarms": [FAN, SYSTEM]})
+        await player.until(1_000 + POLL_MS)
+        begun_ms = player.at_ms()
+        await player.end()
+        assert player.at_ms() - begun_ms < 4_000
+        assert codes(player.document) == {FAN[0]}
+        player.cluster.do("resume")
+        await player.do({"do": "restart-agent"})
+        await player.until(player.at_ms() + POLL_MS)
+        assert codes(player.document) == {FAN[0], SYSTEM[0]}
