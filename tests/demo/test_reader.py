@@ -6,7 +6,12 @@ from hashlib import sha256
 
 import pytest
 
-from vigil.demo.reader import ChipsView, read_cluster_info, read_device_info
+from vigil.demo.reader import (
+    ChipsView,
+    read_cluster_info,
+    read_device_info,
+    read_public_faults,
+)
 
 # spec/device-plugin.md 8.3, V2
 V2 = (
@@ -45,6 +50,23 @@ def test_cluster_info_is_read() -> None:
     text = f'{{"mindx-dl-deviceinfo-n1":{{"DeviceList":{device_list},"UpdateTime":1}}}}'
     assert read_cluster_info(text) == {"n1": EXPECTED}
     assert read_cluster_info("") == {}
+
+
+# What a real NodeD told of a storage client, without its times (spec/noded.md 4.3).
+STORAGE = (
+    '{"id":"cf38ca0f-c586-4f64-b4f6-a6fa73ef374b","version":"1.0","resource":"dpcStorage",'
+    '"faults":[{"faultId":"2dff","faultType":"Node","faultCode":"110001020","assertion":"occur",'
+    '"influence":[{"nodeName":"n1","deviceIds":[0,1]}]},'
+    '{"faultId":"6b60","faultType":"Node","faultCode":"110001021","assertion":"recover",'
+    '"influence":[{"nodeName":"n1","deviceIds":[0,1]}]}]}'
+)
+
+
+def test_a_message_about_public_faults_is_read() -> None:
+    assert read_public_faults(STORAGE) == {"n1": {"110001020"}}
+    assert read_public_faults(STORAGE.replace("occur", "recover")) == {"n1": frozenset()}
+    with pytest.raises(ValueError, match="no message of version"):
+        read_public_faults(STORAGE.replace('"version":"1.0"', '"version":"2.0"'))
 
 
 def test_an_isolated_chip_is_known_in_both_documents() -> None:

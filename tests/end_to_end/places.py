@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def namespace_of(name: str) -> str:
     """Where upstream has the document of this name."""
-    return "mindx-dl" if name.startswith("mindx-dl-nodeinfo-") else "kube-system"
+    return "mindx-dl" if name.startswith("mindx-dl-node") else "kube-system"
 
 
 class Place(Protocol):

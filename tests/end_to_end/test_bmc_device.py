@@ -94,6 +94,24 @@ def test_a_bmc_that_comes_later(with_device: Node) -> None:
     assert blindness(node) == []
 
 
+def test_the_serial_number(with_device: Node) -> None:
+    """It is asked for apart from the alarms, which do not wait for it."""
+    node = with_device
+    node.emulator.bmc.label(serial="2102313LNR10P5000012")
+    node.emulator.bmc.replies([("90@4", bytes.fromhex("c1"))])
+    node.emulator.bmc.occur(FAN)
+    node.start()
+    node.up()
+    node.wait(lambda: node.parts() == FAULTY, "the alarm is shown")
+    trouble = node.status()["serial_number"]["trouble"]
+    assert trouble.startswith("the BMC refuses with completion code C1")
+    assert trouble.endswith("(request 30 90 05 00 03 04 00 ff)")
+    node.emulator.bmc.ok()
+    node.wait(lambda: node.status()["serial_number"]["number"] is not None, "it is known")
+    assert node.status()["serial_number"] == {"number": "2102313LNR10P5000012", "trouble": None}
+    assert "the serial number of the server is 2102313LNR10P5000012" in node.logged()
+
+
 def test_a_node_that_is_not_to_ask_its_bmc(with_device: Node) -> None:
     node = with_device
     node.environment["VIGIL_BMC_ENABLED"] = "false"

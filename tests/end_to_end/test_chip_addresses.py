@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.node.chip_keys import ChipKeys
 from agent.node.node_object import NodeObjectKeeper
 from contract.errors import DriverCallError
 from dcmi_shim.discovery import find_library
@@ -54,7 +55,9 @@ async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
 
 @contextlib.asynccontextmanager
 async def keeping(objects: ClusterObjects, driver: Driver) -> AsyncIterator[None]:
-    keeper = NodeObjectKeeper(objects, "node-1", driver, lambda: True, refresh_seconds=0.2)
+    keeper = NodeObjectKeeper(
+        objects, "node-1", lambda: True, ChipKeys(driver, refresh_seconds=0.2), None
+    )
     running = asyncio.create_task(keeper.run())
     yield
     running.cancel()

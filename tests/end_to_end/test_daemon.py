@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NoReturn
 
-from agent import daemon
+from agent import daemon, sources
 from agent.config import AgentConfiguration
 from collectors.base import Need
 
@@ -38,7 +38,7 @@ def test_the_first_root_task_that_ends_ends_the_daemon(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(daemon, "COLLECTORS", {"broken": Broken})
+    monkeypatch.setattr(sources, "COLLECTORS", {"broken": Broken})
     configuration = AgentConfiguration(
         node_name="node-1",
         store=f"directory:{tmp_path / 'store'}",

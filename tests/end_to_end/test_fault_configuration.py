@@ -89,7 +89,7 @@ def test_malformed_at_the_very_first_start(node: Node) -> None:
     node.emulator.occur(CHIP, CODE)
     shows(node, "NotHandleFault", 20)
     sources = node.status()["fault_configuration"]["documents"]
-    assert [one["source"] for one in sources] == ["shipped"] * 3
+    assert [one["source"] for one in sources] == ["shipped"] * 4
     node.place.write(NAME, table("SeparateNPU"))
     shows(node, "SeparateNPU")
 

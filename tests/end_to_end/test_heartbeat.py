@@ -26,14 +26,14 @@ def lease(cluster: Cluster) -> Any:
 
 def test_it_beats_before_the_driver_answers(cluster_node: Node, cluster: Cluster) -> None:
     node = cluster_node
-    node.options += ["--heartbeat-interval-seconds", "0.5"]
+    node.options += ["--heartbeat-interval-seconds", "1"]
     node.emulator.hang("dcmi_get_card_list")
     node.start()
-    node.wait(lambda: lease(cluster) is not None, "the first beat", 5.0)
+    node.wait(lambda: lease(cluster) is not None, "the first beat")
     first = lease(cluster)
     assert first["holderIdentity"] == node.status()["heartbeat"]["holder"]
-    assert first["leaseDurationSeconds"] == 2
-    node.wait(lambda: lease(cluster)["renewTime"] != first["renewTime"], "the next one", 2.0)
+    assert first["leaseDurationSeconds"] == 3
+    node.wait(lambda: lease(cluster)["renewTime"] != first["renewTime"], "the next one", 4.0)
     assert lease(cluster)["acquireTime"] == first["acquireTime"]
     assert node.shown() is None
     metrics = node.ask("/metrics")[1]
@@ -43,24 +43,24 @@ def test_it_beats_before_the_driver_answers(cluster_node: Node, cluster: Cluster
 
 def test_a_stop_may_take_a_while_and_a_kill_may_not(cluster_node: Node, cluster: Cluster) -> None:
     node = cluster_node
-    node.options += ["--heartbeat-interval-seconds", "0.5"]
+    node.options += ["--heartbeat-interval-seconds", "1"]
     node.environment["VIGIL_HEARTBEAT_ABSENCE_SECONDS"] = "300"
     node.start()
     node.wait(lambda: lease(cluster) is not None, "the first beat", 5.0)
     node.kill()
-    assert lease(cluster)["leaseDurationSeconds"] == 2
+    assert lease(cluster)["leaseDurationSeconds"] == 3
     node.start()
     node.healthy()
     status, seconds = node.stop()
     assert (status, lease(cluster)["leaseDurationSeconds"]) == (0, 300)
     assert seconds < 3
     node.start()
-    node.wait(lambda: lease(cluster)["leaseDurationSeconds"] == 2, "it beats as before", 5.0)
+    node.wait(lambda: lease(cluster)["leaseDurationSeconds"] == 3, "it beats as before")
 
 
 def test_it_does_not_beat_while_a_collector_hangs(folder_node: Node, tmp_path: Path) -> None:
     node = folder_node
-    node.options += ["--heartbeat-interval-seconds", "0.2"]
+    node.options += ["--heartbeat-interval-seconds", "1"]
     hangs = tmp_path / "hangs"
     node.environment["HANGS_WHILE_THERE_IS"] = str(hangs)
     node.start((sys.executable, "-m", "tests.end_to_end.hanging_agent"))
@@ -71,17 +71,17 @@ def test_it_does_not_beat_while_a_collector_hangs(folder_node: Node, tmp_path: P
 
     node.wait(lambda: heartbeat()["beats"] > 2, "it beats")
     hangs.touch()
-    node.wait(lambda: heartbeat()["withheld"] == "no progress: hangs", "it stops", 3.0)
+    node.wait(lambda: heartbeat()["withheld"] == "no progress: hangs", "it stops", 5.0)
     beats = heartbeat()["beats"]
     node.emulator.occur(3, FAULT)
     node.until(lambda now: now.codes(3) == {FAULT}, "what is known is published all the same")
-    time.sleep(1.0)
+    time.sleep(2.5)
     assert heartbeat()["beats"] == beats
     assert node.ask("/healthz")[0] == 503
     assert "npu_vigil_heartbeat_withheld 1.0" in node.ask("/metrics")[1]
     assert node.logged().count("it does not beat: no progress: hangs") == 1
     hangs.unlink()
-    node.wait(lambda: heartbeat()["beats"] > beats, "it beats again", 2.0)
+    node.wait(lambda: heartbeat()["beats"] > beats, "it beats again", 4.0)
     assert node.ask("/healthz")[0] == 200
 
 
@@ -89,7 +89,7 @@ def test_an_api_server_that_is_away_only_makes_beats_fail(
     cluster_node: Node, cluster: Cluster
 ) -> None:
     node = cluster_node
-    node.options += ["--heartbeat-interval-seconds", "0.5"]
+    node.options += ["--heartbeat-interval-seconds", "1"]
     node.start()
     node.healthy()
     cluster.plane.kill_apiserver()
@@ -119,7 +119,7 @@ def test_it_refuses_to_run_beside_another_writer(
     node = cluster_node
     put(cluster, node, manager)
     node.start()
-    assert node.process.wait(10) == 2, node.logged()
+    assert node.process.wait(30) == 2, node.logged()
     said = node.logged()
     assert f"kube-system/{node.document} was written by '{manager}'" in said
     assert "take device-info out of `documents`" in said
@@ -139,7 +139,7 @@ def test_a_document_can_be_left_to_its_writer(cluster_node: Node, cluster: Clust
     body = {"metadata": {"name": "mindx-dl-nodeinfo-node-1"}, "data": {"NodeInfo": "{}"}}
     cluster.plane.request("POST", f"{path}?fieldManager=noded", body)
     node.start()
-    assert node.process.wait(10) == 2, node.logged()
+    assert node.process.wait(30) == 2, node.logged()
     assert "mindx-dl/mindx-dl-nodeinfo-node-1 was written by 'noded'" in node.logged()
     node.options += ["--documents", "device-info"]
     node.start()

@@ -57,6 +57,7 @@ class Troubled:
 
     def start(self) -> None:
         """Until all of it has happened."""
+        self.node.options += ["--heartbeat-generation", "cm-v6rc"]
         self.node.start((sys.executable, "-m", IMPATIENT))
         self.node.healthy()
         self.aggregator.start()

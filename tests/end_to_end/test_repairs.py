@@ -99,9 +99,11 @@ def test_a_finished_reset_is_audited_at_once(folder_node: Node) -> None:
 def _start_and_see(node: Node, seconds: float = 2.0) -> None:
     """The first document is there in time, with the chips that answer."""
     node.start()
+    node.up()  # how long an interpreter takes to begin is not judged
     node.until(lambda now: now.free >= OTHERS, "the first document", seconds)
 
 
+@pytest.mark.alone
 def test_one_list_hangs_from_the_start(node: Node) -> None:
     node.emulator.hang(CODES, CHIP)
     _start_and_see(node)
@@ -115,18 +117,21 @@ def test_one_list_hangs_from_the_start(node: Node) -> None:
     node.until(lambda now: "Ascend910-3" in now.free, "it is back by itself", 6)
 
 
+@pytest.mark.alone
 def test_a_tool_that_hangs_from_the_start(node: Node) -> None:
     node.emulator.tool("hccn_tool", "hang")
     _start_and_see(node)
     node.healthy(1)
 
 
+@pytest.mark.alone
 def test_a_tool_that_refuses_from_the_start(node: Node) -> None:
     node.emulator.tool("hccn_tool", "fail", exit_status=3, text="Get device health status failed!")
     _start_and_see(node)
     node.healthy(1)
 
 
+@pytest.mark.alone
 def test_every_call_of_one_chip_refuses_from_the_start(node: Node) -> None:
     for function in functions().values():
         if function.is_about_a_chip:

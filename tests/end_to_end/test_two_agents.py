@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tests.end_to_end.places import Place
 
 FAULT = "80E01801"
-INTERVAL_SECONDS = 0.5
+INTERVAL_SECONDS = 1.0
+DURATION_SECONDS = 5
 
 
 @pytest.fixture
@@ -41,17 +42,18 @@ def another(tmp_path: Path, built: Path, place: Place) -> Iterator[Callable[[], 
 
 
 def beat(place: Place, holder: str, age_seconds: float) -> None:
-    """Leave a heartbeat of an agent on another host, with a duration of 2 s."""
+    """Leave a heartbeat of an agent on another host."""
     at = time.time() - age_seconds
     if isinstance(place, Folder):
         file = place.root / "beats" / "node-1.json"
         file.parent.mkdir(parents=True, exist_ok=True)
-        content = {"node": "node-1", "holder": holder, "interval_seconds": 2 / 3}
+        content = {"node": "node-1", "holder": holder, "interval_seconds": DURATION_SECONDS / 3}
         file.write_text(json.dumps(content | {"beaten_at_ms": int(at * 1000)}))
         return
     assert isinstance(place, Cluster)
     renewed = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(at))
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 2, "renewTime": renewed}
+    spec: dict[str, object] = {"holderIdentity": holder, "renewTime": renewed}
+    spec["leaseDurationSeconds"] = DURATION_SECONDS
     place.plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
     place.plane.request("POST", LEASES, {"metadata": {"name": "npu-vigil-node-1"}, "spec": spec})
 
@@ -91,6 +93,7 @@ def test_the_newcomer_publishes_nothing_until_the_other_falls_silent(
     assert second.ask("/readyz")[0] == 200
 
 
+@pytest.mark.alone
 def test_a_restart_does_not_wait_for_itself(another: Callable[[], Node]) -> None:
     node = another()
     node.options[-1] = "60"
@@ -99,14 +102,14 @@ def test_a_restart_does_not_wait_for_itself(another: Callable[[], Node]) -> None
     node.wait(lambda: node.status()["heartbeat"]["beats"] == 1, "it beats at once", 1.0)
     node.kill()
     node.emulator.occur(2, FAULT)
-    begin = time.monotonic()
     node.start()
-    node.until(lambda now: now.codes(2) == {FAULT}, "it publishes again")
-    assert time.monotonic() - begin < 2.0
+    node.up()
+    assert node.until(lambda now: now.codes(2) == {FAULT}, "it publishes again") < 2.0
     assert "another agent" not in node.logged()
 
 
-@pytest.mark.parametrize("age_seconds", [0.0, -3600.0], ids=["fresh", "future"])
+@pytest.mark.alone
+@pytest.mark.parametrize("age_seconds", [-4.0, -3600.0], ids=["fresh", "future"])
 def test_a_beat_that_may_be_alive_is_watched_first(
     another: Callable[[], Node], place: Place, age_seconds: float
 ) -> None:
@@ -115,13 +118,14 @@ def test_a_beat_that_may_be_alive_is_watched_first(
     begin = time.monotonic()
     node.start()
     node.up()
-    node.wait(lambda: "other-host_0123" in reasons(node), "it says whom it waits for", 2.0)
+    node.wait(lambda: "other-host_0123" in reasons(node), "it says whom it waits for")
     assert reasons(node).startswith("waits to see whether another agent with the node name node-1")
-    node.healthy(8.0)
-    assert time.monotonic() - begin > 2.0
+    node.healthy()
+    assert time.monotonic() - begin > DURATION_SECONDS
     assert node.ask("/readyz")[0] == 200
 
 
+@pytest.mark.alone
 def test_a_beat_that_is_old_stops_nobody(another: Callable[[], Node], place: Place) -> None:
     node = another()
     beat(place, "other-host_0123", 3600.0)
@@ -129,7 +133,7 @@ def test_a_beat_that_is_old_stops_nobody(another: Callable[[], Node], place: Pla
     node.up()
     begin = time.monotonic()
     node.healthy()
-    assert time.monotonic() - begin < 2.0
+    assert time.monotonic() - begin < DURATION_SECONDS
     assert "another agent" not in node.logged()
 
 

@@ -23,6 +23,7 @@ class Expected:
         self._faults: dict[int, tuple[Levels, ...]] = {}
         self._parts: dict[str, str] = {}
         self._ports: dict[str, str] = {}
+        self._storage: frozenset[str] = frozenset()
         self.lost = False
 
     def chip(self, chip: int, codes: Levels) -> None:
@@ -40,6 +41,10 @@ class Expected:
     def port(self, port: str, level: str | None) -> None:
         """From now on a switch fault has this level, or is over."""
         _set(self._ports, port, level)
+
+    def storage(self, code: str, *, stands: bool) -> None:
+        """From now on a fault of storage stands, or is over."""
+        self._storage = self._storage | {code} if stands else self._storage - {code}
 
     def differences(self, seen: NodeView | None, *, in_cluster: bool) -> list[str]:
         """What is wrong with ``seen``, in words; nothing when it is one of the right states."""
@@ -61,6 +66,7 @@ class Expected:
                 self._parts,
                 _worst(self._ports),
                 self._ports,
+                frozenset() if in_cluster else self._storage,
             )
 
 
@@ -85,6 +91,7 @@ def _words(seen: NodeView, wanted: NodeView, chips: range) -> Iterator[str]:
         ("parts of the server", seen.parts, wanted.parts),
         ("switch status", seen.switch_status, wanted.switch_status),
         ("switch faults", seen.ports, wanted.ports),
+        ("faults of storage", sorted(seen.storage), sorted(wanted.storage)),
     ):
         if one != other:
             yield f"says {what}: {one}, expected {other}"

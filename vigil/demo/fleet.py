@@ -17,14 +17,18 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers
 from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+from vigil.demo.host import Host
 from vigil.demo.story import (
     A3_ROLE,
     CODE_QUERY,
+    LOCK_UP_SECONDS,
     Alarm,
+    Dpc,
     Drop,
     Hang,
     KillAgent,
     Link,
+    LockUp,
     LoseNext,
     Occur,
     Once,
@@ -36,6 +40,7 @@ from vigil.demo.story import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from prometheus_client.samples import Sample
@@ -60,6 +65,20 @@ device = "/nonexistent/ipmi0"
 
 [heartbeat]
 interval_seconds = {five}
+
+[storage]
+period_seconds = {two}
+
+[kernel_log]
+hold_seconds = {lock_up}
+
+# The nodes are emulated: what this machine itself suffers from is none of theirs.
+[file_systems]
+enabled = false
+[memory]
+enabled = false
+[clock]
+enabled = false
 """
 
 
@@ -75,10 +94,17 @@ class Node:
     profile: str
     agent: asyncio.subprocess.Process | None = None
     emulator: Emulator = field(init=False)
+    host: Host = field(init=False)
 
     def open(self) -> None:
         """Take hold of its hardware."""
         self.emulator = Emulator(self.server.emulator_dir)
+        self.host = Host(self.directory)
+
+    def close(self) -> None:
+        """Let it go."""
+        self.emulator.close()
+        self.host.close()
 
     @property
     def server(self) -> Server:
@@ -115,7 +141,9 @@ class Fleet:
             _AGENT_CONFIGURATION.format(
                 one=round(1 / speed, 3),
                 two=round(2 / speed, 3),
-                five=round(5 / speed, 3),
+                five=max(1.0, round(5 / speed, 3)),
+                # Long enough for both documents to show it on a machine that is busy.
+                lock_up=max(2.0, round(LOCK_UP_SECONDS / speed, 3)),
             )
         )
         self.fault_config = self._made("fault-config")
@@ -169,15 +197,22 @@ class Fleet:
             "--config",
             str(self._configuration),
             tools=node.driver_root / IPMITOOL.parent,
+            more=node.host.environment,
         )
 
     async def _spawn(
-        self, log: Path, verb: str, *options: str, tools: Path | None = None
+        self,
+        log: Path,
+        verb: str,
+        *options: str,
+        tools: Path | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> asyncio.subprocess.Process:
         where = ["--store", self._store]
         if self._kubeconfig is not None:
             where += ["--kubeconfig", str(self._kubeconfig)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        environment |= more or {}
         if tools is not None:
             environment["PATH"] = f"{tools}{os.pathsep}{environment.get('PATH', os.defpath)}"
         with log.open("ab") as output:
@@ -216,6 +251,10 @@ class Fleet:
                 emulator.bmc.occur(BmcAlarm(code, part, index))
             case Alarm(_, part, index, code, False):
                 emulator.bmc.recover(code, part, index)
+            case LockUp():
+                node.host.lock_up()
+            case Dpc(_, works):
+                node.host.dpc(works=works)
             case Port(_, switch, port, code, True):
                 emulator.switch_occur(SwitchFault(code_of(code), switch, port))
             case Port(_, switch, port, code, False):
@@ -276,7 +315,7 @@ class Fleet:
                 process.kill()
                 await process.wait()
         for node in self.nodes:
-            node.emulator.close()
+            node.close()
 
 
 async def _samples(node: Node) -> list[Sample]:

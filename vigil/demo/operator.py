@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from contract.catalogue import read_table
 from contract.customization import CUSTOMIZATION_KEY
 from contract.errors import StoreConflict
-from contract.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
+from contract.fault_configuration import (
+    FAULT_CONFIG_NAME,
+    FAULT_CONFIG_NAMESPACE,
+    NODE_FAULT_CONFIG_NAME,
+    NODE_FAULT_CONFIG_NAMESPACE,
+)
+from contract.node_levels import NODE_CONFIGURATION_KEY
 from contract.policies import PolicyTables
 from stores.base import Document
 
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
-    from vigil.demo.story import Isolate
+    from vigil.demo.story import Isolate, Judge
 
 _ISOLATED = "ManuallySeparateNPU"
 _DAY_SECONDS = 86_400
@@ -68,6 +74,13 @@ class Operator:
             text = text[: len(text) // 2]
         data = {CUSTOMIZATION_KEY: text}
         await self._store.put(Document(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME, data))
+
+    async def judge(self, verdict: Judge) -> None:
+        """Write the ConfigMap with the levels of servers' alarms."""
+        text = json.dumps({"FaultTypeCode": {f"{verdict.level}Codes": [verdict.code]}})
+        data = {NODE_CONFIGURATION_KEY: text}
+        document = Document(NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, data)
+        await self._store.put(document)
 
     async def release(self, document: str, chip: int) -> None:
         """Take a chip's name out of the isolated ones, as ``kubectl edit`` would."""

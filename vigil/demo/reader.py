@@ -1,7 +1,7 @@
 """Reads the documents as a stranger would: plain JSON, no codec of the writers.
 
 Formats: ``spec/device-plugin.md`` 1.2 to 1.4 and 5.3, ``spec/noded.md`` 2.3, ``spec/clusterd.md``
-2.2.
+2.2 and 4.1.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class NodeView:
     """Everything that is said about one node.
 
     ``parts``: part of the server (``Fan 3``) to its level. ``ports``: switch fault (code, switch
-    chip and port, joined by ``_``) to its level.
+    chip and port, joined by ``_``) to its level. ``storage``: codes of public faults that stand,
+    which only nodes tell of.
     """
 
     chips: ChipsView
@@ -83,6 +84,7 @@ class NodeView:
     parts: dict[str, str] = field(default_factory=dict)
     switch_status: str = _HEALTHY
     ports: dict[str, str] = field(default_factory=dict)
+    storage: frozenset[str] = frozenset()
 
 
 def _ids(names: str) -> frozenset[int]:
@@ -136,6 +138,19 @@ def _entries(text: str) -> dict[str, Any]:
     return entries
 
 
+def read_public_faults(text: str) -> dict[str, frozenset[str]]:
+    """Read ``PublicFault``: node to the codes that stand. Raises ``ValueError``."""
+    message = json.loads(text)
+    if message["version"] != "1.0" or not message["id"]:
+        raise ValueError("this is no message of version 1.0 with an id")
+    standing: dict[str, frozenset[str]] = {}
+    for fault in message["faults"]:
+        for node in (one["nodeName"] for one in fault["influence"]):
+            codes = {fault["faultCode"]} if fault["assertion"] == "occur" else set()
+            standing[node] = standing.get(node, frozenset()) | codes
+    return standing
+
+
 @dataclass(frozen=True)
 class _Health:
     """What a node document or a switch document says: a status, and faults with their levels."""
@@ -168,6 +183,7 @@ class _Said:
         self.chips: dict[str, ChipsView] = {}
         self.hosts: dict[str, _Health] = {}
         self.switches: dict[str, _Health] = {}
+        self.messages: dict[str, dict[str, frozenset[str]]] = {}
 
     def views(self) -> dict[str, NodeView]:
         """Node to view; a node is there once its chips are."""
@@ -175,7 +191,14 @@ class _Said:
         for node, chips in self.chips.items():
             host = self.hosts.get(node, _Health())
             switch = self.switches.get(node, _Health())
-            views[node] = NodeView(chips, host.status, host.faults, switch.status, switch.faults)
+            views[node] = NodeView(
+                chips,
+                host.status,
+                host.faults,
+                switch.status,
+                switch.faults,
+                frozenset().union(*(said.get(node, ()) for said in self.messages.values())),
+            )
         return views
 
 
@@ -208,6 +231,11 @@ class Reader:
         """Follow the nodes' documents in ``namespace`` until cancelled."""
         label = ("mx-consumer-cim", "true")
         await self._follow(namespace, label, self._read_report, self._forget_report)
+
+    async def follow_public_faults(self) -> None:
+        """Follow messages about public faults until cancelled."""
+        label = ("mc-consumer-publicfault", "true")
+        await self._follow("mindx-dl", label, self._read_message, self._forget_message)
 
     async def follow_cluster(self) -> None:
         """Follow the aggregator's documents until cancelled."""
@@ -257,6 +285,12 @@ class Reader:
     def _forget_report(self, name: str) -> None:
         self._nodes.chips.pop(name.removeprefix(_DEVICE_PREFIX), None)
         self._nodes.hosts.pop(name.removeprefix(_NODE_PREFIX), None)
+
+    def _read_message(self, name: str, data: dict[str, str]) -> None:
+        self._nodes.messages[name] = read_public_faults(data["PublicFault"])
+
+    def _forget_message(self, name: str) -> None:
+        self._nodes.messages.pop(name, None)
 
     def _read_cluster(self, name: str, data: dict[str, str]) -> None:
         said = _Said()

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from contract.errors import ConfigurationError, Problem
-from contract.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
+from contract.fault_configuration import (
+    FAULT_CONFIG_NAME,
+    FAULT_CONFIG_NAMESPACE,
+    NODE_FAULT_CONFIG_NAME,
+    NODE_FAULT_CONFIG_NAMESPACE,
+)
 from contract.names import device_info_name
 from stores.base import Selection
 from vigil.demo.expected import Expected
-from vigil.demo.story import Isolate, Release
+from vigil.demo.story import Isolate, Judge, Release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +30,11 @@ if TYPE_CHECKING:
     from vigil.demo.reader import NodeView, Reader
     from vigil.demo.story import Action, Deed, Step
 
+_CONFIGURATIONS = (
+    (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
+    (NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME),
+)
+_LABELS = ("mx-consumer-cim", "mx-consumer-volcano", "mc-consumer-publicfault")
 _PATIENCE_SECONDS = 10.0
 _STEADY_SECONDS = 0.4
 _POLL_SECONDS = 0.1
@@ -117,7 +127,9 @@ class Player:
             step=step,
             at_seconds=begun - started,
             device_info_ms=None if step.unchanged else device.milliseconds_since(begun),
-            cluster_info_ms=None if step.unchanged else cluster.milliseconds_since(begun),
+            cluster_info_ms=None
+            if step.unchanged or step.storage
+            else cluster.milliseconds_since(begun),
             problems=tuple(problems),
         )
 
@@ -125,6 +137,8 @@ class Player:
         match action:
             case Isolate():
                 await self._operator.configure(action)
+            case Judge():
+                await self._operator.judge(action)
             case Release(role, chip):
                 document = device_info_name(self._fleet.node(role).name)
                 await self._operator.release(document, chip)
@@ -158,6 +172,8 @@ class Player:
             of(role).part(part, level)
         for (role, port), level in step.ports.items():
             of(role).port(port, level)
+        for (role, code), stands in step.storage.items():
+            of(role).storage(code, stands=stands)
         if step.lost is not None:
             of(step.lost).lost = True
         if step.back is not None:
@@ -229,15 +245,17 @@ class _Arrival:
 
 async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
     """Refuse a store in which another aggregator or real nodes would be disturbed."""
-    device = await store.list(Selection(label=("mx-consumer-cim", "true")))
-    cluster = await store.list(Selection(label=("mx-consumer-volcano", "true")))
+    reports, cluster, messages = [
+        await store.list(Selection(label=(label, "true"))) for label in _LABELS
+    ]
     ours = {f"mindx-dl-{kind}info-{node}" for node in nodes for kind in ("device", "node")}
-    policies = await store.get(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME)
-    foreign = sorted({d.name for d in device} - ours) or [
+    ours |= {f"npu-vigil-dpc-fault-{node}" for node in nodes}
+    foreign = sorted({d.name for d in (*reports, *messages)} - ours) or [
         d.name for d in cluster if any(value for value in d.data.values())
     ]
-    if policies is not None:
-        foreign.append(policies.name)
+    for namespace, name in _CONFIGURATIONS:
+        if await store.get(namespace, name) is not None:
+            foreign.append(name)
     if foreign:
         what = (
             f"holds documents of a real cluster ({', '.join(foreign[:3])}); the demo writes "
@@ -250,9 +268,10 @@ async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
     """Remove what the demo left in a store that was empty before: documents and heartbeats."""
     for node in nodes:
         await store.forget_beat(node)
-    await store.delete(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME)
-    for label in (("mx-consumer-cim", "true"), ("mx-consumer-volcano", "true")):
-        for document in await store.list(Selection(label=label)):
+    for namespace, name in _CONFIGURATIONS:
+        await store.delete(namespace, name)
+    for label in _LABELS:
+        for document in await store.list(Selection(label=(label, "true"))):
             await store.delete(document.namespace, document.name)
 
 
@@ -273,6 +292,7 @@ async def run(
         followers = [
             group.create_task(reader.follow_reports("kube-system"), name="follow device-info"),
             group.create_task(reader.follow_reports("mindx-dl"), name="follow node-info"),
+            group.create_task(reader.follow_public_faults(), name="follow public faults"),
             group.create_task(reader.follow_cluster(), name="follow cluster-info"),
         ]
         await fleet.start()

@@ -104,6 +104,21 @@ class Alarm:
 
 
 @dataclass(frozen=True)
+class LockUp:
+    """The kernel of a node says that a processor is stuck; it never says that one is free again."""
+
+    role: int
+
+
+@dataclass(frozen=True)
+class Dpc:
+    """The process of a node's storage client DPC dies or works again."""
+
+    role: int
+    works: bool
+
+
+@dataclass(frozen=True)
 class Port:
     """A port of the on-board switch fails or recovers; ``peer`` is what it leads to."""
 
@@ -136,6 +151,14 @@ class Isolate:
 
 
 @dataclass(frozen=True)
+class Judge:
+    """The operator's levels for alarms of servers: ``code`` has ``level``, and no other has any."""
+
+    code: str
+    level: str
+
+
+@dataclass(frozen=True)
 class Release:
     """The operator releases an isolated chip by editing its node's document."""
 
@@ -143,7 +166,7 @@ class Release:
     chip: int
 
 
-Deed: TypeAlias = Isolate | Release
+Deed: TypeAlias = Isolate | Judge | Release
 """What the operator does."""
 
 Action: TypeAlias = (
@@ -159,6 +182,8 @@ Action: TypeAlias = (
     | LoseNext
     | Link
     | Alarm
+    | LockUp
+    | Dpc
     | Port
 )
 """What happens to hardware and processes."""
@@ -173,12 +198,13 @@ class Step:
 
     ``soon`` is what time alone makes of a chip: from here on either is right, until a later step
     expects it. ``parts`` and ``ports`` are levels of the server's parts and of switch ports, by
-    role and name; ``None`` where one is well again. ``lost`` is the node that must be published
-    as lost, ``back`` the one that must no longer be. ``blind`` is the chip that must be reported
-    blind from here on, ``sighted`` the one that must no longer be. ``policy`` is what every agent
-    must say of the operator's. ``holds_seconds`` is for how long of real time, since the step
-    before began, what was expected then must stay; ``takes_seconds`` how long what is expected now
-    may take by itself.
+    role and name; ``None`` where one is well again. ``storage`` says by role and code whether a
+    fault of storage stands, which only the nodes tell of: cluster-info must stay as it is. ``lost``
+    is the node that must be published as lost, ``back`` the one that must no longer be. ``blind``
+    is the chip that must be reported blind from here on, ``sighted`` the one that must no longer
+    be. ``policy`` is what every agent must say of the operator's. ``holds_seconds`` is for how long
+    of real time, since the step before began, what was expected then must stay; ``takes_seconds``
+    how long what is expected now may take by itself.
     """
 
     title: str
@@ -189,6 +215,7 @@ class Step:
     soon: dict[tuple[int, int], Levels] = field(default_factory=dict)
     parts: dict[tuple[int, str], str | None] = field(default_factory=dict)
     ports: dict[tuple[int, str], str | None] = field(default_factory=dict)
+    storage: dict[tuple[int, str], bool] = field(default_factory=dict)
     lost: int | None = None
     back: int | None = None
     blind: tuple[int, int] | None = None
@@ -200,7 +227,6 @@ class Step:
     """The documents must stay as they are: there is no time of arrival to show."""
 
 
-ROLES = 3
 A3_ROLE = 2
 """The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
 
@@ -208,6 +234,11 @@ _LINK = "81078603"
 _BUS = "80C98009"
 _ONCE = "8C204E00"
 _PORT = "[0x08520003,na,npu,na]"
+_SERVER = "2C000031"
+_DPC = "110001020"
+
+LOCK_UP_SECONDS = 8.0
+"""How long a lockup holds that is not repeated."""
 
 STORY: tuple[Step, ...] = (
     Step(
@@ -261,8 +292,39 @@ STORY: tuple[Step, ...] = (
     Step(
         "the BMC of node 1 reports a fatal error of the server",
         "not an NPU fault, but no job can run on this node",
-        actions=(Alarm(0, "System", 0, "2C000031", active=True),),
+        actions=(Alarm(0, "System", 0, _SERVER, active=True),),
         parts={(0, "System 0"): "SeparateFault"},
+    ),
+    Step(
+        "the operator says that this error is harmless",
+        "levels in a ConfigMap: the alarm still stands, and the node takes jobs again at once",
+        actions=(Judge(_SERVER, "NotHandleFault"),),
+        parts={(0, "System 0"): "NotHandleFault"},
+    ),
+    Step(
+        "the storage client of node 3 dies",
+        "a public fault of the node, told in a message of its own",
+        actions=(Dpc(2, works=False),),
+        storage={(2, _DPC): True},
+    ),
+    Step(
+        "the kernel of node 2 tells of a soft lockup",
+        "noted in node-info, where the operator may give it another level",
+        actions=(LockUp(1),),
+        parts={(1, "Kernel 0"): "NotHandleFault"},
+    ),
+    Step(
+        "it is not repeated",
+        "the kernel never says that one is over: silence for long enough does",
+        pause_seconds=0.0,
+        parts={(1, "Kernel 0"): None},
+        takes_seconds=LOCK_UP_SECONDS,
+    ),
+    Step(
+        "the storage client of node 3 works again",
+        "the same fault, by the same name, has recovered",
+        actions=(Dpc(2, works=True),),
+        storage={(2, _DPC): False},
     ),
     Step(
         "the card of chip 6 of node 3 drops off the bus",
@@ -411,11 +473,11 @@ STORY: tuple[Step, ...] = (
         back=2,
     ),
     Step(
-        "the switch port and the server of node 1 recover",
-        "both nodes take jobs again",
+        "the switch port of node 3 and the server of node 1 recover",
+        "node 3 takes jobs again, node 1 has no alarm any more",
         actions=(
             Port(2, 2, 7, _PORT, active=False),
-            Alarm(0, "System", 0, "2C000031", active=False),
+            Alarm(0, "System", 0, _SERVER, active=False),
         ),
         ports={(2, f"{_PORT}_2_7"): None},
         parts={(0, "System 0"): None},

@@ -1,0 +1,73 @@
+"""A broker as the place where agents publish, read by mosquitto's own client."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from tests.parts.processes import program
+
+if TYPE_CHECKING:
+    from tests.parts.broker import Broker
+
+_TOPICS = {
+    "mindx-dl-deviceinfo-": "device-info",
+    "mindx-dl-nodeinfo-": "node-info",
+}
+
+
+def topic_of(name: str) -> str:
+    """Where the document of this name is, as ``docs/architecture.md`` says."""
+    for prefix, kind in _TOPICS.items():
+        if name.startswith(prefix):
+            return f"vigil/v1/nodes/{name.removeprefix(prefix)}/{kind}"
+    return f"vigil/v1/cluster/{name}"
+
+
+class OnBroker:
+    """The store of one node: TLS, with its certificate."""
+
+    def __init__(self, broker: Broker, user: str) -> None:
+        self.broker = broker
+        self._user = user
+        mqtt = broker.certified(user)
+        self.environment = {
+            "VIGIL_MQTT_CA_FILE": str(mqtt.ca_file),
+            "VIGIL_MQTT_CERTIFICATE_FILE": str(mqtt.certificate_file),
+            "VIGIL_MQTT_KEY_FILE": str(mqtt.key_file),
+        }
+
+    @property
+    def options(self) -> list[str]:
+        return ["--store", self.broker.tls_url]
+
+    def retained(self, topic: str) -> Any:
+        """What is retained at a topic; ``None`` for nothing."""
+        arguments = ("-h", "127.0.0.1", "-p", str(self.broker.port), "-t", topic)
+        shown = subprocess.run(
+            [program("mosquitto_sub"), *arguments, "-C", "1", "-W", "1", "--retained-only"],
+            capture_output=True,
+            check=False,
+        )
+        return json.loads(shown.stdout) if shown.stdout else None
+
+    def read(self, name: str) -> dict[str, str] | None:
+        found = self.retained(topic_of(name))
+        if found is None:
+            return None
+        data: dict[str, str] = found["data"]
+        return data
+
+    def write(self, name: str, data: dict[str, str]) -> None:
+        content = json.dumps({"labels": {"mx-consumer-cim": "true"}, "data": data})
+        self._publish(topic_of(name), "-s", content)
+
+    def delete(self, name: str) -> None:
+        self._publish(topic_of(name), "-n", "")
+
+    def _publish(self, topic: str, how: str, content: str) -> None:
+        arguments = ("-h", "127.0.0.1", "-p", str(self.broker.port), "-t", topic, "-r", "-q", "1")
+        subprocess.run(
+            [program("mosquitto_pub"), *arguments, how], input=content.encode(), check=True
+        )

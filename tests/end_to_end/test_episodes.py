@@ -1,0 +1,198 @@
+"""What happens to faults arrives at the aggregator once, whoever is killed on the way.
+
+Everything is real: mosquitto with TLS and client certificates, agent and aggregator as processes,
+the emulated driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import time
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.node import Node
+from tests.parts.broker import AGGREGATOR, Broker
+from tests.parts.exposition import (
+    AGENT_ON_MQTT,
+    AGGREGATOR_ON_MQTT,
+    Kind,
+    listed,
+    scraped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from contract.configuration import Mqtt
+
+_log = logging.getLogger(__name__)
+
+pytestmark = pytest.mark.timeout(240)
+
+OUTAGE_SECONDS = float(os.environ.get("EPISODES_OUTAGE_SECONDS", "6"))
+"""How long the broker is away: 60 in the run by hand."""
+
+EVENTS = 200
+CODES = ("80E01801", "80C98009", "80818201", "80E18402")
+
+
+def settings_of(mqtt: Mqtt) -> dict[str, str]:
+    """The environment that says how a broker is spoken to."""
+    given = mqtt.model_dump(mode="json", exclude_defaults=True)
+    return {f"VIGIL_MQTT_{name.upper()}": str(value) for name, value in given.items()}
+
+
+class OnBroker:
+    """The place of a node on a broker; its documents are not looked at here."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.options = ["--store", broker.tls_url]
+
+    def read(self, name: str) -> dict[str, str] | None:
+        raise NotImplementedError(name)
+
+    def write(self, name: str, data: dict[str, str]) -> None:
+        raise NotImplementedError(name)
+
+    def delete(self, name: str) -> None:
+        raise NotImplementedError(name)
+
+
+class Site:
+    """A broker, an aggregator and a node."""
+
+    def __init__(self, tmp_path: Path, built: Path, broker: Broker) -> None:
+        self.broker = broker
+        self.node = Node(tmp_path / "node", built, OnBroker(broker))
+        self.node.environment |= settings_of(broker.certified(self.node.name))
+        where = tmp_path / "aggregator"
+        where.mkdir()
+        file = where / "aggregator.toml"
+        given = broker.certified(AGGREGATOR).model_dump(mode="json", exclude_defaults=True)
+        file.write_text(
+            "[mqtt]\n" + "".join(f'{name} = "{value}"\n' for name, value in given.items())
+        )
+        self.aggregator = Daemon(where, "--store", broker.tls_url, "--config", str(file))
+        self.history = where / "history.sqlite"
+
+    def told(self) -> Counter[str]:
+        """What the aggregator has: episode, kind and place of each change, with how often."""
+        page: dict[str, Any] = self.aggregator.ask("/api/v1/history?after=0&limit=10000")[1]
+        assert not page["more"]
+        assert not any(one.get("lost") for one in page["events"])
+        return Counter(_change(one["event"]) for one in page["events"])
+
+    def journaled(self) -> Counter[str]:
+        """The same of the node's journal."""
+        with closing(sqlite3.connect(self.node.state_dir / "journal.sqlite")) as connection:
+            rows = connection.execute("SELECT sequence FROM rows WHERE kind = 'changes'").fetchall()
+        bodies = self.node.journal("changes")
+        return Counter(
+            _change(change | {"sequence": sequence, "place": place})
+            for (sequence,), changes in zip(rows, bodies, strict=True)
+            for place, change in enumerate(changes)
+        )
+
+    def storm(self, first: int, count: int, seconds: float) -> None:
+        """Let faults come and go, evenly over so many seconds."""
+        for number in range(first, first + count):
+            chip, code = number % 8, CODES[number // 16 % len(CODES)]
+            if number // 8 % 2 == 0:
+                self.node.emulator.occur(chip, code)
+            else:
+                self.node.emulator.recover(chip, code)
+            time.sleep(seconds / count)
+
+    def settled(self, seconds: float = 40.0) -> float:
+        """Wait until the aggregator has what the journal has; how long it took."""
+        begin = time.monotonic()
+        while True:
+            wanted, told = self.journaled(), self.told()
+            assert max(told.values(), default=1) == 1, "told twice"
+            if wanted == told:
+                return time.monotonic() - begin
+            waited = time.monotonic() - begin
+            assert waited < seconds, (len(wanted), len(told), self.node.logged()[-3000:])
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        self.aggregator.stop()
+        self.node.close()
+
+
+def _of(found: dict[str, Kind], begins: str) -> dict[str, Kind]:
+    return {name: kind for name, kind in found.items() if name.startswith(begins)}
+
+
+def _change(change: dict[str, Any]) -> str:
+    return " ".join(str(change[key]) for key in ("sequence", "place", "episode", "kind", "code"))
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterator[Site]:
+    """Everything started; the broker keeps over a restart what is retained, or does not."""
+    where = tmp_path / "broker"
+    where.mkdir()
+    with Broker(where, getattr(request, "param", ())) as broker:
+        site = Site(tmp_path, built, broker)
+        site.aggregator.spawn()
+        site.node.start()
+        try:
+            site.node.up()
+            yield site
+        finally:
+            site.close()
+
+
+def test_broker_and_agent_are_killed_and_nothing_is_lost_or_told_twice(site: Site) -> None:
+    site.storm(0, 20, 0.5)
+    site.settled()
+    assert site.told()
+    site.broker.kill()
+    site.storm(20, EVENTS // 2, OUTAGE_SECONDS / 2)
+    site.node.kill()
+    site.node.start()
+    site.node.up()
+    site.storm(20 + EVENTS // 2, EVENTS // 2, OUTAGE_SECONDS / 2)
+    behind = site.node.status()["episodes"]
+    assert behind["behind"] > EVENTS // 4
+    assert behind["since_ms"] is not None
+    assert behind["trouble"]
+    site.broker.start()
+    seconds = site.settled()
+    told = site.told()
+    episodes = {one.split()[2] for one in told}
+    _log.info("%d changes of %d episodes, %.1f s", len(told), len(episodes), seconds)
+    assert len(episodes) >= EVENTS // 2
+    site.node.wait(lambda: site.node.status()["episodes"]["behind"] == 0, "nothing is behind")
+    assert site.node.status()["episodes"]["trouble"] is None
+    agent, aggregator = site.node.ask("/metrics")[1], site.aggregator.ask("/metrics")[1]
+    assert _of(scraped(agent), "npu_vigil_episodes_") == listed(AGENT_ON_MQTT)
+    assert _of(scraped(aggregator), "npu_vigil_history_") == listed(AGGREGATOR_ON_MQTT)
+
+
+@pytest.mark.parametrize("site", [("persistence false",)], indirect=True)
+def test_an_aggregator_that_is_killed_goes_on_where_it_was(site: Site) -> None:
+    site.storm(0, 40, 0.5)
+    site.aggregator.kill()
+    site.storm(40, 40, 0.5)
+    site.aggregator.spawn()
+    site.storm(80, 20, 0.5)
+    site.aggregator.kill()
+    site.broker.kill()
+    site.node.kill()
+    site.broker.start()  # it has forgotten what was heard
+    site.node.start()
+    site.aggregator.spawn()
+    site.node.up()
+    site.storm(100, 20, 0.5)
+    site.settled()
+    assert len(site.told()) > 60

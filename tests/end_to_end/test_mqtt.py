@@ -1,0 +1,175 @@
+"""Agent and aggregator on a real broker with client certificates, and beside Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.node import Node
+from tests.parts.broker import AGGREGATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.end_to_end.places import Cluster
+    from tests.parts.broker import Broker
+
+CODE = "80E01801"
+
+
+@pytest.fixture
+def node(tmp_path: Path, built: Path, broker: Broker) -> Iterator[Node]:
+    place = OnBroker(broker, "node-1")
+    node = Node(tmp_path / "node-1", built, place)
+    node.environment |= place.environment
+    node.options += ["--heartbeat-interval-seconds", "1"]
+    yield node
+    node.close()
+
+
+def an_aggregator(directory: Path, broker: Broker, *options: str) -> Daemon:
+    mqtt = broker.certified(AGGREGATOR)
+    directory.mkdir()
+    (directory / "aggregator.toml").write_text(
+        "[mqtt]\n"
+        f'ca_file = "{mqtt.ca_file}"\n'
+        f'certificate_file = "{mqtt.certificate_file}"\n'
+        f'key_file = "{mqtt.key_file}"\n'
+    )
+    return Daemon(directory, "--config", str(directory / "aggregator.toml"), *options)
+
+
+@pytest.fixture
+def aggregator(tmp_path: Path, broker: Broker) -> Iterator[Daemon]:
+    daemon = an_aggregator(tmp_path / "aggregator", broker, "--store", broker.tls_url)
+    yield daemon
+    daemon.stop()
+
+
+def devices(data: dict[str, str] | None) -> dict[str, Any]:
+    """Node to its entry in a published cluster-info-device document."""
+    if data is None:
+        return {}
+    ((_, text),) = data.items()
+    found: dict[str, Any] = json.loads(text)
+    return {name.removeprefix("mindx-dl-deviceinfo-"): entry for name, entry in found.items()}
+
+
+def on_broker(node: Node, name: str = "cluster-info-device-0") -> dict[str, Any]:
+    return devices(node.place.read(name))
+
+
+def test_a_fault_reaches_the_cluster_documents_over_a_broker(
+    node: Node, aggregator: Daemon
+) -> None:
+    node.start()
+    node.healthy()
+    aggregator.start()
+    node.emulator.occur(2, CODE)
+    node.until(lambda now: CODE in now.codes(2), "the fault is in device-info")
+    node.wait(lambda: CODE in json.dumps(on_broker(node).get("node-1")), "it is in cluster-info")
+    node.emulator.recover(2, CODE)
+    node.wait(lambda: CODE not in json.dumps(on_broker(node)["node-1"]), "it is gone there")
+    # A stranger's deletion is repaired.
+    node.place.delete(node.document)
+    node.healthy()
+    status, _ = node.stop()
+    assert status == 0
+    # A clean stop is no broken connection.
+    assert "is_broken" not in node.place.retained("vigil/v1/nodes/node-1/beat")  # type: ignore[attr-defined]
+
+
+def test_a_broker_that_was_killed_has_everything_again(
+    node: Node, aggregator: Daemon, broker: Broker
+) -> None:
+    node.start()
+    node.healthy()
+    aggregator.start()
+    node.wait(lambda: "node-1" in on_broker(node), "the node is in cluster-info")
+    broker.kill()
+    node.emulator.occur(3, CODE)
+    broker.start()
+    node.until(lambda now: CODE in now.codes(3), "the fault is in device-info", 15)
+    node.wait(
+        lambda: CODE in json.dumps(on_broker(node).get("node-1")), "it is in cluster-info", 15
+    )
+    node.wait(lambda: aggregator.ask("/readyz")[0] == 200, "the aggregator is ready", 15)
+    assert aggregator.ask("/api/v1/liveness")[1]["liveness"]["lost"] == []
+
+
+def test_an_agent_that_was_killed_is_lost_by_its_will(node: Node, aggregator: Daemon) -> None:
+    node.start()
+    node.healthy()
+    aggregator.start()
+    place = node.place
+    assert isinstance(place, OnBroker)
+    node.wait(
+        lambda: place.retained("vigil/v1/nodes/node-1/beat") is not None, "the agent has beaten"
+    )
+    node.kill()
+    node.wait(
+        lambda: bool(place.retained("vigil/v1/nodes/node-1/beat").get("is_broken")),
+        "its last will is there",
+        2,
+    )
+    node.wait(
+        lambda: "UnHealthy" in json.dumps(node.place.read("cluster-info-node-cm")), "it is lost", 10
+    )
+    # Who comes later knows of the node by its will alone.
+    aggregator.kill()
+    aggregator.start()
+    time.sleep(4)
+    assert "UnHealthy" in json.dumps(node.place.read("cluster-info-node-cm"))
+    node.start()
+    node.wait(
+        lambda: "UnHealthy" not in json.dumps(node.place.read("cluster-info-node-cm")),
+        "it is back",
+        15,
+    )
+
+
+@pytest.mark.apiserver
+def test_nodes_of_both_stores_are_in_the_same_documents(
+    node: Node, tmp_path: Path, built: Path, broker: Broker, cluster: Cluster
+) -> None:
+    other = Node(tmp_path / "node-2", built, cluster, "node-2")
+    daemon = an_aggregator(
+        tmp_path / "aggregator",
+        broker,
+        *("--store", broker.tls_url, "--store", "kubernetes:"),
+        *("--publish", broker.tls_url, "--publish", "kubernetes:"),
+        *("--kubeconfig", str(cluster.plane.kubeconfig)),
+    )
+    try:
+        node.start()
+        other.start()
+        node.healthy()
+        other.healthy()
+        daemon.start()
+        node.emulator.occur(1, CODE)
+        other.emulator.occur(2, CODE)
+
+        def shown() -> list[dict[str, Any]]:
+            path = "/api/v1/namespaces/mindx-dl/configmaps/cluster-info-device-0"
+            status, answer = cluster.plane.ask("GET", path)
+            return [on_broker(node), devices(answer["data"]) if status == 200 else {}]
+
+        node.wait(
+            lambda: all(
+                CODE in json.dumps(one.get(name))
+                for one in shown()
+                for name in ("node-1", "node-2")
+            ),
+            "both faults are in both documents",
+            20,
+        )
+        assert shown()[0] == shown()[1]
+    finally:
+        daemon.stop()
+        other.close()
