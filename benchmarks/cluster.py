@@ -1,4 +1,4 @@
-"""Three emulated nodes with a real agent each, one aggregator, a real API server."""
+"""Three emulated nodes with a real agent each, one aggregator, a real API server or broker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
+from stores.address import open_store
+from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
 from tests.parts.processes import PartFailed, Running
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Self
+
+    from stores.base import Store
 
 NODES = ("bench-1", "bench-2", "bench-3")
 CHIPS = 16
@@ -32,26 +37,42 @@ class Node:
 
 
 class Cluster:
-    """The processes, all of them started by the command line that operators use."""
+    """The processes, all of them started by the command line that operators use.
 
-    def __init__(self, directory: Path) -> None:
-        self.plane = ControlPlane(_made(directory / "control-plane"))
+    With ``broker``, lines of mosquitto's configuration, they meet on an MQTT broker.
+    """
+
+    def __init__(self, directory: Path, broker: Sequence[str] | None = None) -> None:
+        self._place: ControlPlane | Broker
+        if broker is None:
+            self._place = ControlPlane(_made(directory / "control-plane"))
+        else:
+            self._place = Broker(_made(directory / "broker"), broker)
         self.nodes = tuple(_node(directory / name, name) for name in NODES)
         self._aggregator_directory = _made(directory / "aggregator")
         self._running: list[Running] = []
 
     def __enter__(self) -> Self:
-        self.plane.start()
+        if isinstance(self._place, Broker):
+            self._place.__enter__()
+            return self
+        self._place.start()
         for node in self.nodes:  # whose labels the agents keep
-            self.plane.request("POST", "/api/v1/nodes", {"metadata": {"name": node.name}})
+            self._place.request("POST", "/api/v1/nodes", {"metadata": {"name": node.name}})
         return self
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._running):
             process.stop()
-        self.plane.stop()
+        self._place.stop()
         for node in self.nodes:
             node.emulator.close()
+
+    def open_store(self) -> Store:
+        """A connection of its own to where they meet."""
+        if isinstance(self._place, Broker):
+            return open_store(self._place.url)
+        return open_store("kubernetes:", self._place.kubeconfig)
 
     def start_aggregator(self) -> None:
         """Start ``vigil aggregator``."""
@@ -73,7 +94,11 @@ class Cluster:
                 raise PartFailed(f"{process.log} ended with {process.status}:\n{log}")
 
     def _start(self, log: Path, verb: str, *options: str | Path, tools: Path | None = None) -> None:
-        where = ("--store", "kubernetes:", "--kubeconfig", self.plane.kubeconfig)
+        where: tuple[str | Path, ...]
+        if isinstance(self._place, Broker):
+            where = ("--store", self._place.url)
+        else:
+            where = ("--store", "kubernetes:", "--kubeconfig", self._place.kubeconfig)
         command = (sys.executable, "-m", "vigil", verb, *where, "--listen", "127.0.0.1:0", *options)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
         if tools is not None:

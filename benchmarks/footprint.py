@@ -11,17 +11,20 @@ server also its Node, whose labels it keeps, a fault configuration, and a pod th
 ``--chips-in-use`` chips, each with a process, which hang detection looks at. Lets it settle, and
 measures over ``--seconds`` idle and as long while faults come and go.
 
-Memory is the proportional set size of the daemon and all processes below it. Processor time is
+Memory is the proportional set size of the daemon and all processes below it, as it is where nobody
+else maps their files. Processor time is
 that of the daemon and of the children that live through the measurement; what ends meanwhile (tools
 that are run now and then) is counted apart. The kernel tells it in steps of 10 ms for each process:
 over 60 s a figure is right within some 0.05 % of a core, over 300 s within 0.01 %. Ends with 1 when
-the idle figures miss their budget, or when a source is blind, since that would cost too little.
+the idle figures miss their budget, or when a source is blind, since that would cost too little;
+but where this machine lets nobody read its kernel's log, that is only said.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -47,11 +50,11 @@ from tests.parts.pods import make as make_pod
 from tests.parts.processes import PartFailed, Running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MEMORY_BUDGET_MIB = 80.0
 CPU_BUDGET_PERCENT = 0.4
-NOT_IMPORTED = frozenset(("grpc", "rich"))
+NOT_IMPORTED = frozenset(("grpc", "oauthlib", "requests", "rich"))
 """What an agent without their users must not load."""
 
 _NODE = "node-1"
@@ -60,6 +63,8 @@ _CODES = ("80E01801", "80C98008", "80E18402", "80CD8809")
 _START_SECONDS = 60.0
 _SETTLE_SECONDS = 10.0
 _ANSWER_SECONDS = 10.0
+_KERNEL_LOG = Path("/dev/kmsg")
+_OF_KERNEL_LOG = 'source="kernel-log"'
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -93,14 +98,34 @@ def family(pid: int) -> list[int]:
     return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
 
 
-def pss_mib(pid: int) -> float:
-    """Proportional set size of one process; 0 when it has just ended."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    (line,) = [line for line in text.splitlines() if line.startswith("Pss:")]
-    return int(line.split()[1]) / 1024
+def pss_mib(pids: Iterable[int]) -> float:
+    """Proportional set size of all together where no other program maps the same files.
+
+    What else runs here would take its share of the interpreter and its libraries otherwise, and
+    the figure would be another one each time. One that has just ended has none.
+    """
+    anonymous_kb = 0
+    of_files_kb: dict[tuple[str, str], int] = {}
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for mapping, resident_kb, own_kb in _mappings(Path(f"/proc/{pid}/smaps").read_text()):
+                anonymous_kb += own_kb
+                of_file = resident_kb - own_kb
+                of_files_kb[mapping] = max(of_files_kb.get(mapping, 0), of_file)
+    return (anonymous_kb + sum(of_files_kb.values())) / 1024
+
+
+def _mappings(smaps: str) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """Of each mapping its file and offset, what is resident of it, and what of that is its own."""
+    mapping, resident_kb = ("", ""), 0
+    for line in smaps.splitlines():
+        fields = line.split(maxsplit=5)
+        if fields[0] == "Rss:":
+            resident_kb = int(fields[1])
+        elif fields[0] == "Anonymous:":
+            yield mapping, resident_kb, int(fields[1])
+        elif not fields[0].endswith(":"):
+            mapping = (fields[5] if len(fields) > 5 else "", fields[2])
 
 
 def usage(pid: int) -> Usage:
@@ -136,6 +161,21 @@ def blind(exposition: str) -> list[str]:
     return [line for line in exposition.splitlines() if line.startswith("npu_vigil_blind{")]
 
 
+def is_readable(device: Path) -> bool:
+    """Whether ``device`` can be opened and read; that nothing is in it now is no trouble."""
+    try:
+        descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.read(descriptor, 1 << 14)
+        finally:
+            os.close(descriptor)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        return error.errno == errno.EPIPE
+    return True
+
+
 class Subject:
     """One agent on one emulated server."""
 
@@ -169,6 +209,10 @@ class Subject:
         url = (self._state_dir / LISTEN_NAME).read_text().strip()
         with urllib.request.urlopen(f"{url}/metrics", timeout=_ANSWER_SECONDS) as answer:
             unseen = blind(answer.read().decode())
+        refused = [line for line in unseen if _OF_KERNEL_LOG in line]
+        if refused and not is_readable(_KERNEL_LOG):
+            print(f"this machine does not show its kernel's log, and nobody reads it: {refused}")
+            unseen = [line for line in unseen if line not in refused]
         if unseen:
             raise PartFailed(f"the agent does not see everything: {unseen}")
 
@@ -180,7 +224,7 @@ class Subject:
         elapsed = time.monotonic() - begun
         cpu, tools = between(before, usage(self.pid), elapsed)
         processes = family(self.pid)
-        memory = sum(pss_mib(pid) for pid in processes)
+        memory = pss_mib(processes)
         return Figures(store, load, len(processes), memory, cpu, tools)
 
     def imported(self) -> set[str]:

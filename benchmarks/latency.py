@@ -1,8 +1,12 @@
-"""How long a driver event takes to device-info and to cluster-info, on a real API server.
+"""How long a driver event takes to device-info and to cluster-info, on a real API server or broker.
 
 ``python -m benchmarks.latency [--json] [--count 200]`` starts everything itself: kube-apiserver and
 etcd, three emulated A3 servers with a real agent each, one aggregator. Between the changes
 of each pattern the bare cost of one ConfigMap write plus watch delivery is measured.
+
+With ``--broker`` all of it meets on a mosquitto, and the bare cost is one publication until a
+subscriber has it; ``--broker "set_tcp_nodelay true"`` gives it more lines of configuration.
+``--only single`` (repeatable) measures some patterns only.
 
 Patterns, each with ``count`` faults that occur and ``count`` that recover (a train with a quarter):
 
@@ -24,6 +28,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -35,16 +40,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cluster import CHIPS, Cluster, Node
-from benchmarks.report import BMC_PERIOD_SECONDS, HOST_TARGETS, Pattern, Report, print_table
+from benchmarks.report import (
+    BMC_PERIOD_SECONDS,
+    HOST_TARGETS,
+    TARGETS,
+    Pattern,
+    Report,
+    print_table,
+)
 from benchmarks.visibility import Bare, Change, Kind, Visibility
 from contract.codes import LINK_DOWN
 from contract.switch_codes import parse_switch_code
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.switch_faults import PORTS, SwitchFault
-from stores.address import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import TypeAlias
 
     from dcmi_shim.emulator.control import Emulator
@@ -94,6 +105,22 @@ class Bench:
                 await asyncio.sleep(0.05)
                 self._cluster.check()
         return seconds
+
+    def patterns(self, count: int) -> dict[str, Callable[[], Awaitable[list[Change]]]]:
+        """What can be measured, in this order."""
+        part = count // len(_TRAIN_GAPS_SECONDS)
+        trains = {
+            f"train {gap} s": functools.partial(self.train, part, gap)
+            for gap in _TRAIN_GAPS_SECONDS
+        }
+        return {
+            "single": functools.partial(self.single, count),
+            "burst": functools.partial(self.burst, count),
+            "links": functools.partial(self.single, part, _links()),
+            "switch": functools.partial(self.single, part, _ports()),
+            "bmc": self.bmc,
+            **trains,
+        }
 
     async def single(self, count: int, faults: Iterator[Fault] | None = None) -> list[Change]:
         """One change after the other: a fault occurs here, the one before recovers there.
@@ -266,12 +293,14 @@ async def _all_seen(changes: Sequence[Change]) -> None:
                 await change.seen.wait()
 
 
-async def measure(directory: Path, count: int) -> Report:
+async def measure(
+    directory: Path, count: int, broker: Sequence[str] | None, only: Sequence[str]
+) -> Report:
     """Run everything in ``directory`` with ``count`` changes of each kind."""
-    with Cluster(directory) as cluster:
+    with Cluster(directory, broker) as cluster:
         # Separate connections, so that no measurement waits for another one's.
-        watched = open_store("kubernetes:", cluster.plane.kubeconfig)
-        written = open_store("kubernetes:", cluster.plane.kubeconfig)
+        watched = cluster.open_store()
+        written = cluster.open_store()
         visibility = Visibility(watched)
         bare = Bare(written)
         followers = [
@@ -288,17 +317,11 @@ async def measure(directory: Path, count: int) -> Report:
             start = await bench.start()
             await asyncio.sleep(1)
             await bench.warm_up()
-            patterns = [
-                Pattern("single", await bench.single(count), bare.taken()),
-                Pattern("burst", await bench.burst(count), bare.taken()),
-            ]
-            part = count // len(_TRAIN_GAPS_SECONDS)
-            for name, faults in (("links", _links()), ("switch", _ports())):
-                patterns.append(Pattern(name, await bench.single(part, faults), bare.taken()))
-            patterns.append(Pattern("bmc", await bench.bmc(), bare.taken(), HOST_TARGETS))
-            for gap in _TRAIN_GAPS_SECONDS:
-                changes = await bench.train(part, gap)
-                patterns.append(Pattern(f"train {gap} s", changes, bare.taken()))
+            patterns = []
+            for name, run in bench.patterns(count).items():
+                if not only or name in only:
+                    targets = HOST_TARGETS if name == "bmc" else TARGETS
+                    patterns.append(Pattern(name, await run(), bare.taken(), targets))
             return Report(start, patterns, visibility.interruptions)
         finally:
             for follower in followers:
@@ -317,11 +340,20 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--count", type=int, default=200, help="changes of each kind (200)")
+    parser.add_argument(
+        "--broker",
+        nargs="*",
+        metavar="LINE",
+        help="meet on a mosquitto with these lines in its configuration, not on an API server",
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="measure this pattern only"
+    )
     options = parser.parse_args()
     if options.count < _BURST:
         parser.error(f"--count must be at least {_BURST}")
     with tempfile.TemporaryDirectory(prefix="vigil-bench-") as directory:
-        report = asyncio.run(measure(Path(directory), options.count))
+        report = asyncio.run(measure(Path(directory), options.count, options.broker, options.only))
     if options.json:
         print(json.dumps(report.as_json(), indent=2))
     else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BMC_PERIOD_SECONDS = 10.0
 """How often an agent asks its BMC."""
 
-_TARGETS = ("device-info", "cluster-info")
+TARGETS = ("device-info", "cluster-info")
 HOST_TARGETS = ("node-info", "cluster-info")
 """Where faults of the server are shown."""
 # Design section 8: times the bare p50, and milliseconds.
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def is_within_budget(self) -> bool | None:
-        """Whether it holds what design section 8 demands, if that demands anything of it."""
+        """Whether it holds what is demanded of it, if anything is."""
         if self.target == "node-info":
             return not self.lost and self.max_ms <= _BMC_BUDGET_MS
         if self.pattern not in _BUDGETED:
@@ -70,7 +70,7 @@ class Pattern:
     name: str
     changes: Sequence[Change]
     bare: Sequence[float]
-    targets: tuple[str, str] = _TARGETS
+    targets: tuple[str, str] = TARGETS
     """The node's document and the cluster's."""
 
     def row(self, occurs: bool, target: str) -> Row:

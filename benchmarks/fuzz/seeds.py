@@ -14,6 +14,13 @@ from contract.fault_configuration import (
     InForce,
     judge_texts,
 )
+from contract.node_info import (
+    FaultDevice,
+    NodeBeat,
+    encode_beating_node_info,
+    encode_node_beat,
+    encode_node_info,
+)
 from tests.fault_texts import recorded_texts, shipped_texts
 from tests.vectors import VECTORS
 
@@ -46,6 +53,37 @@ PORTS = (
     "port_enable: on\n",
     "speed: 200\nport_enable : off\n",
 )
+KERNEL_LOGS = (
+    "6,339,5140900,-;NET: Registered protocol family 10\n SUBSYSTEM=usb\n DEVICE=c189:0\n"
+    "0,340,5690716,-,caller=T1;watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [x:1]\n",
+    "3,7,1,-;INFO: task a b:77 blocked for more than 120 seconds.\\x0a  Not tainted\n",
+    "3,8,2,c;Memory cgroup out of memory: Killed process 9 (a\n3,9,3,+; b) total-vm:1kB\n",
+    "2,11,4,-;EXT4-fs (sda1): Remounting filesystem read-only\n",
+    "691,12,5,-;[ascend] [ERROR] [devmm] [fault 438] <kworker:1,1> failed. (\\xe4\\xb8\\xad)\n",
+)
+MOUNTS = (
+    "22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw,errors=remount-ro\n"
+    "23 22 0:21 / /proc rw,nosuid - proc proc rw\n"
+    "34 22 253:3 / /with\\040space rw master:1 - ext4 /dev/mapper/vg-data ro,noatime\n",
+    "44 22 0:50 / /tank rw - zfs tank rw\n45 22 8:2 /x /x ro - ext4 /dev/sda2 rw\n",
+)
+LAST_SEEN = (
+    '[{"NodeName":"node-1","HeartbeatTime":1710907679,"UpdateTime":1710907680}]',
+    '[{"NodeName":"a","HeartbeatTime":0,"UpdateTime":1},'
+    '{"NodeName":"b.c","HeartbeatTime":-5,"UpdateTime":2}]',
+)
+ALARMS = (
+    "db 07 00 01 00 01 00 31 00 00 2c 00 00 00 00\t02 2c 00 00 00 00 00\n",
+    "db 07 00 00 00 00 00\n",
+    "db 07 00 03 00 02 00 17 00 00 01 00 00 00 00 02 01 00 00 00 00 00 17 00 00 01 00 00 00 00 02 "
+    "01 01 00 00 00 00\n;db 07 00 03 00 01 00 1d 00 00 00 00 00 00 00 02 00 00 00 00 00 00\n",
+)
+SERIAL_NUMBERS = (
+    "00 32 31 30 32 33 31 33 4c 4e 52 31 30 50 35 30\n 30 30 30 31 32\n",
+    "00 20 20 32 31 30 32 33 41 42 43 20 20 00 00 00\n",
+    "00\n;00 48 75 61 77 65 69\n",
+)
+"""What ``ipmitool raw`` prints; a semicolon is between two replies."""
 PODS = (
     '{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"uid":"u-1",'
     '"name":"train-0","namespace":"default","resourceVersion":"5","annotations":{'
@@ -142,3 +180,20 @@ def _can_be_decoded(data: dict[str, str]) -> bool:
 
 def _unique(texts: Iterator[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
+
+
+def node_infos() -> tuple[str, ...]:
+    """Data of node-info documents, two of each generation."""
+    part = FaultDevice("CPU", 1, ["00000011"], "SeparateFault")
+    beat = NodeBeat(1710907679, 5)
+    return tuple(
+        json.dumps(data)
+        for data in (
+            encode_node_info([part], "UnHealthy", "2026-01-01T08:00:00+08:00"),
+            encode_node_info([], "Healthy", "2026-01-01T08:00:00Z"),
+            encode_beating_node_info([part], "UnHealthy", beat),
+            encode_beating_node_info([], "Healthy", beat),
+            encode_node_beat(beat),
+            encode_node_beat(NodeBeat(0, 300)),
+        )
+    )

@@ -8,7 +8,8 @@ import contextlib
 import json
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, TypeVar, cast
 from zlib import crc32
 
 import msgspec
@@ -19,9 +20,17 @@ from agent.publishing.device_info import DeviceInfoDocument, adopted
 from agent.publishing.render import render
 from agent.shadow.difference import Fact, differences, facts_of
 from agent.shadow.judge import Judge, Result
+from aggregator import last_seen
 from benchmarks.fuzz import seeds
 from benchmarks.fuzz.api_server import Answers, events_of
+from benchmarks.fuzz.episodes import HeardAnswers, Tellings
 from benchmarks.fuzz.journal import JournalRows
+from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
+from benchmarks.fuzz.storage import PublicFaults, dpc_files, dtfs_files
+from collectors.host_mounts import OF_PODS
+from collectors.kernel_messages import DRIVER_PATTERNS, Messages
+from collectors.kernel_records import Records
+from collectors.mounts import local_file_systems
 from contract import go_json
 from contract.catalogue import shipped
 from contract.customization import CUSTOMIZATION_KEY
@@ -37,11 +46,24 @@ from contract.fault_configuration import (
     judge_texts,
 )
 from contract.isolation import read_names, read_reasons
+from contract.node_info import (
+    DATA_KEY,
+    Generation,
+    decode_node_info,
+    encode_beating_node_info,
+    encode_node_beat,
+    encode_node_info,
+    render_node_entry,
+)
+from contract.node_levels import NODE_CONFIGURATION_KEY
 from contract.observation import SourceAnswered, chip_subject
 from contract.switch_info import decode_switch_info
 from contract.switch_levels import SWITCH_FAULT_CODE_KEY
 from dcmi_shim.hccn_answers import parse_counters, parse_link, parse_link_history
 from dcmi_shim.hccn_tables import parse_port_enabled, parse_ports
+from dcmi_shim.ipmi_alarms import reading
+from dcmi_shim.ipmi_serial import asking_for_serial_number
+from dcmi_shim.ipmi_tool import parse_raw
 from dcmi_shim.types import Chip, Inventory
 from stores.base import Document
 from stores.kubernetes_objects import KubernetesObjects
@@ -51,11 +73,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from benchmarks.fuzz.running import Target
+    from dcmi_shim.ipmi_request import Exchange
     from stores.kubernetes_connection import Connection
 
 NODE = "node-1"
 NOW_MS = 1_800_000_000_000
 _HCCN_CHIP = 2
+_REPLIES = 50
+T = TypeVar("T")
 _INVENTORY = Inventory(
     chips=tuple(Chip(number, number, number, 0) for number in range(16)),
     family="Ascend910A3",
@@ -107,7 +132,7 @@ def _before() -> InForce:
 
 
 def _configure(data: Mapping[str, str]) -> None:
-    """The three documents of a ConfigMap: what cannot be decoded leaves the one before."""
+    """The documents of ConfigMaps: what cannot be decoded leaves the one before."""
     before = _before()
     judged = judge_texts(data, {}, before)
     texts = judged.in_force.texts
@@ -182,6 +207,51 @@ def _statistics(text: str) -> None:
     assert all(value >= 0 for value in parse_counters(text, _HCCN_CHIP).values())
 
 
+def _kernel_log(text: str) -> None:
+    """What is cut anywhere is read the same; a line that is no record is refused here."""
+    data = text.encode("utf-8", "surrogatepass")
+    whole, halves = Records(), Records()
+    records = whole.take(data + b"\n")
+    middle = len(data) // 2
+    assert halves.take(data[:middle]) + halves.take(data[middle:] + b"\n") == records
+    messages = Messages(DRIVER_PATTERNS)
+    for record in records:
+        assert 0 <= record.level < 8
+        for told in messages.told(record.level, record.text):
+            assert told.text
+    if whole.unreadable or not records:
+        raise VigilError("has lines that are no record")
+
+
+def _mountinfo(text: str) -> None:
+    found = local_file_systems(text, ("ext4", "zfs"), OF_PODS)
+    assert all(device == one.device and one.mounts for device, one in found.items())
+    if not found:
+        raise VigilError("no file system")
+
+
+def _replied(exchange: Exchange[T], text: str) -> T:
+    """What it makes of these replies, which come again and again."""
+    next(exchange)
+    replies = [parse_raw(reply) for reply in text.split(";")]
+    for reply in islice(cycle(replies), _REPLIES):
+        try:
+            exchange.send(reply)
+        except StopIteration as done:
+            return cast("T", done.value)
+    raise VigilError("it would go on asking")
+
+
+def _alarms(text: str) -> None:
+    alarms = _replied(reading(None), text)
+    assert len({alarm.identity for alarm in alarms}) == len(alarms)
+
+
+def _serial_number(text: str) -> None:
+    number = _replied(asking_for_serial_number(), text)
+    assert number is None or (number and number.isprintable() and number == number.strip())
+
+
 @dataclass(frozen=True)
 class Watched:
     """What an API server lists, or the frames of its watch behind the list ``listed``.
@@ -242,19 +312,60 @@ def _compare(text: str) -> None:
         raise VigilError("unreadable")
 
 
+def _node_info(text: str) -> None:
+    """Node-info of any generation, mostly signed anew: what is read is written, and read again."""
+    data = _data(text)
+    if crc32(text.encode("utf-8", "replace")) % 4:
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            outer = json.loads(data[DATA_KEY])
+            outer["CheckCode"] = go_json.check_code(outer["NodeInfo"])
+            data[DATA_KEY] = json.dumps(outer)
+    read = decode_node_info("node-info", data)
+    beat, status = read.beat, read.status
+    if read.generation is Generation.D:
+        assert beat is None
+        again = encode_node_info(read.faults, status, "")
+    else:
+        assert beat is not None
+        again = (
+            encode_beating_node_info(read.faults, status, beat)
+            if read.generation is Generation.C
+            else encode_node_beat(beat)
+        )
+    same = decode_node_info("node-info", again)
+    assert (same.faults, same.status, same.beat) == (read.faults, status, beat)
+    assert json.loads(render_node_entry(NODE, read))["UpdateTime"] == read.update_time_ms
+
+
+def _last_seen(text: str) -> None:
+    content = text.encode("utf-8", "surrogatepass")
+    try:
+        seen = last_seen.decode(content)
+    except ValueError as error:
+        raise VigilError(str(error)) from None
+    assert set(last_seen.decode(last_seen.encode(seen))) == set(seen)
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "fault-code": lambda: _document("fault-code", FAULT_CODE_KEY),
     "customization": lambda: _document("customization", CUSTOMIZATION_KEY),
     "switch-fault-code": lambda: _document("switch-fault-code", SWITCH_FAULT_CODE_KEY),
+    "node-fault-code": lambda: _document("node-fault-code", NODE_CONFIGURATION_KEY),
     "config-map": lambda: Parser(
         "config-map", seeds.fault_configurations(), lambda text: _configure(_data(text))
     ),
     "device-info": lambda: Parser("device-info", seeds.device_infos(), _remember),
+    "node-info": lambda: Parser("node-info", seeds.node_infos(), _node_info),
+    "last-seen": lambda: Parser("last-seen", seeds.LAST_SEEN, _last_seen),
     "isolation": lambda: Parser("isolation", seeds.isolations(), _isolate),
     "hccn-link": lambda: Parser("hccn-link", seeds.LINKS, _link),
     "hccn-link-stat": lambda: Parser("hccn-link-stat", seeds.HISTORIES, _history),
     "hccn-stat": lambda: Parser("hccn-stat", seeds.STATISTICS, _statistics),
     "hccn-ports": lambda: Parser("hccn-ports", seeds.PORTS, _ports),
+    "kernel-log": lambda: Parser("kernel-log", seeds.KERNEL_LOGS, _kernel_log),
+    "mountinfo": lambda: Parser("mountinfo", seeds.MOUNTS, _mountinfo),
+    "ipmi-alarms": lambda: Parser("ipmi-alarms", seeds.ALARMS, _alarms),
+    "ipmi-serial": lambda: Parser("ipmi-serial", seeds.SERIAL_NUMBERS, _serial_number),
     "shadow": lambda: Parser("shadow", seeds.device_infos(), _compare),
     "pod-list": lambda: Watched("pod-list", seeds.PODS, _follow_pods_of_node),
     "pod-frame": lambda: Watched(
@@ -262,6 +373,13 @@ TARGETS: dict[str, Callable[[], Target]] = {
     ),
     "node": lambda: Watched("node", seeds.NODES, _follow_node),
     "node-frame": lambda: Watched("node-frame", seeds.NODE_FRAMES, _follow_node, seeds.NODES[0]),
+    "mqtt-document": MqttDocuments,
+    "mqtt-beat": MqttBeats,
+    "telling": Tellings,
+    "heard": HeardAnswers,
     "journal": JournalRows,
+    "dpc-status": dpc_files,
+    "dtfs-status": dtfs_files,
+    "public-fault": PublicFaults,
 }
 """By name, as they are chosen. Each call begins anew."""

@@ -5,8 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
-from benchmarks.footprint import Figures, Usage, between, blind, family, imported, pss_mib, usage
+from benchmarks.footprint import (
+    Figures,
+    Usage,
+    between,
+    blind,
+    family,
+    imported,
+    is_readable,
+    pss_mib,
+    usage,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _TOOL = r"""
 import subprocess, sys
@@ -25,7 +39,7 @@ def test_a_tool_that_ended_is_counted_apart() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         assert process.pid in family(os.getpid())
-        assert pss_mib(process.pid) > 1
+        assert 1 < pss_mib([process.pid]) < pss_mib([process.pid, os.getpid()])
         before = usage(process.pid)
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -34,7 +48,11 @@ def test_a_tool_that_ended_is_counted_apart() -> None:
         process.stdin.close()
     assert 15 < short < 60
     assert long < 10
-    assert pss_mib(process.pid) == 0
+    assert pss_mib([process.pid]) == 0
+
+
+def test_files_that_both_map_count_once() -> None:
+    assert pss_mib([os.getpid()] * 2) < 2 * pss_mib([os.getpid()]) - 1
 
 
 def test_what_began_meanwhile_did_not_live_all_the_time() -> None:
@@ -59,3 +77,13 @@ def test_a_blind_source_is_found_among_the_metrics() -> None:
     told = '# TYPE npu_vigil_blind gauge\n{}\nnpu_vigil_blind_since_seconds{{chip=""}} 5.0\n'
     assert blind(told.format(sample)) == [sample]
     assert blind(told.format("")) == []
+
+
+def test_whether_a_log_can_be_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    assert not is_readable(pipe)
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    assert is_readable(pipe), "though nothing is in it"
+    os.close(writer)
+    assert not is_readable(tmp_path)

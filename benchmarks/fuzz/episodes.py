@@ -1,0 +1,84 @@
+"""What a node may tell of its episodes, into a history; and what it may hear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from aggregator.history_file import HistoryFile
+from contract.episodes import EpisodeEvent
+from contract.levels import Severity
+from contract.observation import chip_subject, host_subject
+from stores.base import Heard, Telling
+from stores.tellings import decode_heard, decode_telling, encode_heard, encode_telling
+
+_NODE = "node-1"
+_NOW_MS = 1_800_000_000_000
+_KNOWN = 3
+
+
+def _event(sequence: int, place: int = 0) -> EpisodeEvent:
+    subject = chip_subject(3) if place == 0 else host_subject("Fan", 1)
+    level = "RestartNPU" if place == 0 else None
+    return EpisodeEvent(
+        sequence, place, "0af1", "began", subject, "80E01801", _NOW_MS, level, severity=Severity(1)
+    )
+
+
+def _telling(after: int, upto: int, journal: str = "j", lost: int = 0) -> Telling:
+    events = [_event(n, place) for n in range(after + 1 + lost, upto + 1) for place in (0, 1)]
+    return Telling(_NODE, journal, after, upto, tuple(events), lost)
+
+
+class Tellings:
+    """What is kept afterwards is what the rule says, and every answer is the truth."""
+
+    name = "telling"
+    seeds = tuple(
+        encode_telling(one).decode()
+        for one in (
+            _telling(0, 2),
+            _telling(3, 5),
+            _telling(2, 6, lost=1),
+            _telling(7, 8),
+            _telling(0, 4, journal="other"),
+            _telling(0, 0),
+        )
+    )
+
+    def __init__(self) -> None:
+        self._file = HistoryFile(Path(":memory:"))  # SQLite's name for no file
+        self._count = 0
+
+    def feed(self, text: str) -> None:
+        """See ``Target``. The node is a new one each time, of which some is known already."""
+        telling = decode_telling(_NODE, text.encode("utf-8", "replace"))
+        self._count += 1
+        node = f"node-{self._count}"
+        known = msgspec.structs.replace(_telling(0, _KNOWN), node=node)
+        told = msgspec.structs.replace(telling, node=node)
+        before = self._file.take([known], _NOW_MS)
+        assert before.heard == (Heard(node, "j", _KNOWN),)
+        taken = self._file.take([told, told], _NOW_MS)
+        had = _KNOWN if told.journal == "j" else 0
+        has = max(had, told.upto) if told.after <= had else had
+        new = [one for one in told.events if had < one.sequence <= has]
+        assert taken.heard == (Heard(node, told.journal, has),)
+        assert taken.events == len(new)
+
+
+class HeardAnswers:
+    """What an aggregator may say: a position in a journal, or nothing."""
+
+    name = "heard"
+    seeds = tuple(
+        encode_heard(Heard(_NODE, journal, sequence)).decode()
+        for journal, sequence in (("j", 0), ("4f1c", 17), ("4f1c", 1 << 40))
+    )
+
+    def feed(self, text: str) -> None:
+        """See ``Target``."""
+        heard = decode_heard(_NODE, text.encode("utf-8", "replace"))
+        assert heard.sequence >= 0
+        assert heard.journal

@@ -1,0 +1,82 @@
+"""Messages of an MQTT broker: a line with the topic, and below it what is retained there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from contract.errors import VigilError
+from contract.topics import document_filters, filters_of
+from stores.mqtt_beats import Hearing
+from stores.mqtt_connection import Received
+from stores.mqtt_documents import Complaints, Malformed, decode, encode
+
+if TYPE_CHECKING:
+    from stores.base import Document
+
+_DEVICE_INFO = {"labels": {"mx-consumer-cim": "true"}, "data": {"DeviceInfoCfg": '{"a": "<&>"}'}}
+_TOUCHED = {"labels": {}, "annotations": {"npu-vigil/touched": "2026"}, "data": {"a": "é", "b": ""}}
+_BEAT = {
+    "node": "node-1",
+    "connection": "0123456789ab",
+    "holder": "machine/boot/state",
+    "interval_seconds": 5.0,
+    "beaten_at_ms": 1_800_000_000_000,
+}
+_WILL = {"node": "node-1", "connection": "0123456789ab", "is_broken": True}
+
+DOCUMENTS = (
+    "vigil/v1/nodes/node-1/device-info\n" + json.dumps(_DEVICE_INFO),
+    "vigil/v1/nodes/node-1.example/node-info\n" + json.dumps(_TOUCHED),
+    "vigil/v1/cluster/cluster-info-device-0\n" + json.dumps(_TOUCHED),
+    "vigil/v1/config/kube-system/mindx-dl-fault-config\n" + json.dumps(_DEVICE_INFO),
+)
+BEATS = (
+    "vigil/v1/nodes/node-1/beat\n" + json.dumps(_BEAT),
+    "vigil/v1/nodes/node-1/beat\n" + json.dumps(_WILL),
+)
+
+
+class MqttDocuments:
+    """A document that is taken is written again as it was read, and is where it is looked for."""
+
+    name = "mqtt-document"
+    seeds = DOCUMENTS
+
+    def feed(self, text: str) -> None:
+        """See ``Target``."""
+        topic, _, payload = text.partition("\n")
+        try:
+            document = decode(topic, payload.encode("utf-8", "replace"))
+        except Malformed as error:
+            raise VigilError(str(error)) from None
+        again = decode(topic, encode(document))
+        assert _content(again) == _content(document)
+        assert set(filters_of(topic)) & set(document_filters(document.namespace, None, None))
+        assert topic in document_filters(document.namespace, document.name, None)
+
+
+class MqttBeats:
+    """A beat that is refused leaves the one that was heard before it."""
+
+    name = "mqtt-beat"
+    seeds = BEATS
+
+    def feed(self, text: str) -> None:
+        """See ``Target``."""
+        complaints = Complaints()
+        hearing = Hearing(complaints)
+        good = BEATS[0].partition("\n")
+        hearing.put(Received(good[0], good[2].encode(), True))
+        (before,) = hearing.beat_of("node-1")
+        topic, _, payload = text.partition("\n")
+        hearing.put(Received(topic, payload.encode("utf-8", "replace"), False))
+        if complaints.count:
+            (after,) = hearing.beats()
+            assert (after.holder, after.is_broken) == (before.holder, False)
+            raise VigilError("refused")
+        assert all(beat.interval_seconds > 0 for beat in hearing.beats())
+
+
+def _content(document: Document) -> tuple[object, ...]:
+    return (document.data, document.labels, document.annotations)
