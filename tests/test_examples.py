@@ -1,7 +1,9 @@
-"""Every worked example of the device plugin's specification has a test, or is a documented no.
+"""Every worked example of the specifications of the device plugin and NodeD has a test, or is a
+documented no.
 
 An example is tested by a test function that names it: in its text, in its decorators, or in a
-constant of its module that it uses.
+constant of its module that it uses. Those of NodeD have ids that others have, too, so they count
+only in the modules that are about it.
 """
 
 from __future__ import annotations
@@ -18,23 +20,38 @@ TESTS = Path(__file__).parent
 EXAMPLES = frozenset(f"EX-{number:02}" for number in range(1, 64))
 NOT_DONE = frozenset({"EX-39", "EX-41", "EX-49", "EX-50"})
 """vNPU, hot reset's sibling chips, custom resources and A5's names: `docs/compatibility.md`."""
+NODED = frozenset(
+    f"{kind}{number}"
+    for kind, last in {"K": 3, "E": 19, "H": 7, "P": 5, "N": 2, "M": 4, "C": 4}.items()
+    for number in range(1, last + 1)
+)
+NODED_NOT_DONE = frozenset({"M1", "M2", "M3", "M4", "P5", "N2", "H7"})
+"""Pingmesh and snapshots of containers: `docs/compatibility.md`. H7 is a reader's own notes."""
+NODED_MODULES = (
+    *("collectors/test_storage.py", "contract/test_node_generations.py"),
+    *("contract/test_node_levels.py", "contract/test_public_fault.py"),
+    *("policy/test_node_info.py", "replay/test_noded_examples.py", "agent/test_heartbeat_times.py"),
+)
 _ID = re.compile(r"EX(?:AMPLE)?[-_](\d\d)")
+_NODED_ID = re.compile(r"(?<![A-Z0-9])([KEHPNMC]\d{1,2})(?![A-Z0-9])")
 
 
-def named(tree: ast.AST) -> set[str]:
+def named(tree: ast.AST, pattern: re.Pattern[str] = _ID) -> set[str]:
     """The examples that texts and names below ``tree`` name."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.update(_ID.findall(node.value))
+            found.update(pattern.findall(node.value))
         elif isinstance(node, ast.Name):
-            found.update(_ID.findall(node.id.upper()))
+            found.update(pattern.findall(node.id.upper()))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.update(_ID.findall(node.name.upper()))
-    return {f"EX-{number}" for number in found}
+            found.update(pattern.findall(node.name.upper()))
+    return found
 
 
-def examples_of(module: ast.Module) -> Iterator[tuple[str, str]]:
+def examples_of(
+    module: ast.Module, pattern: re.Pattern[str] = _ID, prefix: str = "EX-"
+) -> Iterator[tuple[str, str]]:
     """Each example that a test function of ``module`` names, and the function."""
     constants = {
         name.id: statement.value
@@ -50,8 +67,8 @@ def examples_of(module: ast.Module) -> Iterator[tuple[str, str]]:
             texts = [ast.Constant(ast.get_docstring(owner) or "") for owner in _owners(statement)]
             used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
             for tree in (function, *texts, *(constants[name] for name in used & constants.keys())):
-                for example in named(tree):
-                    yield example, function.name
+                for example in named(tree, pattern):
+                    yield f"{prefix}{example}", function.name
 
 
 def _owners(statement: ast.stmt) -> list[ast.ClassDef]:
@@ -79,6 +96,15 @@ def test_every_example_is_tested_or_a_documented_no() -> None:
                 found.setdefault(example, set()).add(f"{path.name}::{function}")
     assert found.keys() <= EXAMPLES
     missing = EXAMPLES - NOT_DONE - found.keys()
+    assert not missing, f"no test names {', '.join(sorted(missing))}"
+
+
+def test_every_example_of_noded_is_tested_or_a_documented_no() -> None:
+    found = set()
+    for name in NODED_MODULES:
+        module = ast.parse((TESTS / name).read_text())
+        found |= {example for example, _ in examples_of(module, _NODED_ID, "")}
+    missing = NODED - NODED_NOT_DONE - found
     assert not missing, f"no test names {', '.join(sorted(missing))}"
 
 
