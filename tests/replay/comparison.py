@@ -171,9 +171,10 @@ def differences(
 
     def weight(i: int, j: int) -> float:
         """What a pair costs. What an operator did is no pair with anything else, and neither is
-        what comes late and is different: it may be another state altogether."""
+        what comes late and is different: it may be another state altogether. Nor is a state on the
+        way to the next one that is different: the next one is what upstream wrote at once."""
         theirs, mine, found = upstream[i], ours[j], pair(i, j)
-        is_strange = found and OPERATOR in (theirs.by, mine.by)
+        is_strange = found and (OPERATOR in (theirs.by, mine.by) or _is_brief(ours, j))
         if is_strange or (len(found) > 1 and is_late(theirs, mine)):
             return _NO_PAIR
         return len(found)
