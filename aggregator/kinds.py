@@ -21,6 +21,7 @@ from contract.switch_info import SwitchRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from aggregator.facts import Facts
     from aggregator.moment import Moment
     from stores.base import Document
 
@@ -28,17 +29,6 @@ R = TypeVar("R")
 
 _LATEST_STAMP = 253_402_300_799
 """The end of the year 9999. A stamp that cannot grow would keep all of its document back."""
-
-
-class Facts(msgspec.Struct, frozen=True):
-    """What is known of a node besides its documents.
-
-    ``used``: names of the chips that pods use, ``None`` where nobody knows. ``lost``: it fell
-    silent.
-    """
-
-    used: frozenset[str] | None = None
-    lost: bool = False
 
 
 class Reading(msgspec.Struct, Generic[R], frozen=True):

@@ -15,7 +15,8 @@ from contract.errors import DocumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from aggregator.kinds import Facts, Kind
+    from aggregator.facts import Facts
+    from aggregator.kinds import Kind
     from aggregator.moment import Moment
     from aggregator.shards import Value
     from stores.base import Document

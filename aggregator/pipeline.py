@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aggregator.facts import Facts
 from aggregator.intake import Source
-from aggregator.kinds import DEVICE, NODE, SWITCH, Facts
+from aggregator.kinds import DEVICE, NODE, SWITCH
 from aggregator.lane import Lane
 from aggregator.shards import Shards
 from aggregator.sheet import Sheet
