@@ -10,9 +10,10 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, Remembered, is_damaged, move_aside, read_remembered
+from agent.journal.file import FILE_NAME, Remembered, read_remembered
 from agent.journal.values import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
+from service.broken_database import is_damaged, move_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

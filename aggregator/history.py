@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 
-from aggregator.history_file import FILE_NAME, HistoryFile, Page, Taken, is_damaged, read_page
+from aggregator.history_file import FILE_NAME, HistoryFile, Page, Taken, read_page
 from contract.errors import StoreError
+from service.broken_database import is_damaged, move_aside
 from stores.backoff import Backoff
 from stores.base import Interrupted
 
@@ -198,24 +199,12 @@ class History:
         self._came.set()
 
     def _put_away(self, broken: bool, now_ms: int) -> None:
+        """With a new file the nodes tell again what their journals still have."""
         self._close()
         if broken:
             with contextlib.suppress(OSError):
-                self._move_aside(now_ms)
-
-    def _move_aside(self, now_ms: int) -> None:
-        """Let a new file begin: the nodes tell again what their journals still have.
-
-        Only the newest broken one is kept: disks that break files break many.
-        """
-        for older in self._path.parent.glob(f"{self._path.name}.broken-*"):
-            older.unlink()
-        aside = self._path.with_name(f"{self._path.name}.broken-{now_ms}")
-        for suffix in ("", "-wal", "-shm"):
-            beside = self._path.with_name(self._path.name + suffix)
-            if beside.exists():
-                beside.rename(aside.with_name(aside.name + suffix))
-        _log.error("history %s: is broken; moved to %s", self._path, aside.name)
+                aside = move_aside(self._path, now_ms)
+                _log.error("history %s: is broken; moved to %s", self._path, aside.name)
 
     def _close(self) -> None:
         with contextlib.suppress(*_TROUBLE):

@@ -26,7 +26,6 @@ _PRUNE_ROWS = 2_000
 _JOURNALS_OF_A_NODE = 8
 _BUSY_SECONDS = 5.0
 _WAL_BYTES_KEPT = 4 << 20
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -92,12 +91,6 @@ class Taken(msgspec.Struct, frozen=True):
     events: int = 0
     lost: int = 0
     refused: int = 0
-
-
-def is_damaged(error: Exception) -> bool:
-    """Whether the file itself is broken, so that trying again cannot help."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
 
 
 class HistoryFile:

@@ -31,7 +31,6 @@ _PRUNE_ROWS = 500
 _BUSY_SECONDS = 0.1
 _WAL_BYTES_KEPT = 1 << 20
 _NEVER = (1 << 63) - 1
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (
@@ -121,12 +120,6 @@ class Remembered(msgspec.Struct, frozen=True):
     untold: tuple[Row, ...] = ()
     fault_configurations: tuple[Row, ...] = ()
     public_faults: Row | None = None
-
-
-def is_damaged(error: Exception) -> bool:
-    """Whether the file itself is broken, so that trying again cannot help."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
 
 
 def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:
@@ -324,19 +317,3 @@ def _read(path: Path, locking: str) -> Remembered:
     with closing(sqlite3.connect(path, timeout=1)) as connection:
         connection.execute(f"PRAGMA locking_mode={locking}")
         return _remembered(connection)
-
-
-def move_aside(path: Path, now_ms: int) -> Path:
-    """Give a broken journal another name, so that a new one can begin. Raises ``OSError``.
-
-    Only the newest broken journal is kept: disks that break journals break many.
-    """
-    for older in path.parent.glob(f"{path.name}.broken-*"):
-        older.unlink()
-    aside = path.with_name(f"{path.name}.broken-{now_ms}")
-    path.rename(aside)
-    for suffix in ("-wal", "-shm"):
-        beside = path.with_name(path.name + suffix)
-        if beside.exists():
-            beside.rename(aside.with_name(aside.name + suffix))
-    return aside

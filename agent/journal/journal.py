@@ -25,10 +25,9 @@ from agent.journal.file import (
     Kind,
     Row,
     body_of,
-    is_damaged,
-    move_aside,
 )
 from contract.errors import JournalError
+from service.broken_database import is_damaged, move_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
