@@ -21,6 +21,7 @@ from collectors.switch import Switches
 from collectors.table import COLLECTORS
 from contract.host_codes import HOST_CODES
 from contract.observation import NODE, Assertion, Observation, SourceBlind
+from service.files import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -107,7 +108,7 @@ class Memories:
             while self._unwritten:
                 source, content = self._unwritten.popitem()
                 try:
-                    self._replace(source, content)
+                    replace(self._folder / source, content)
                 except OSError as error:
                     if source not in self._troubled:
                         log.error("what %s remembers cannot be kept: %s", source, error)
@@ -133,12 +134,6 @@ class Memories:
         """See ``Memory``."""
         self._unwritten[source] = content
         self._to_write.set()
-
-    def _replace(self, source: str, content: bytes) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        new = self._folder / f".{source}.new"
-        new.write_bytes(content)
-        new.replace(self._folder / source)
 
 
 class _Memory:

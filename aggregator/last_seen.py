@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.names import node_name_problem
+from service.files import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +64,4 @@ def load(state_dir: Path) -> tuple[LastSeen, ...]:
 
 def save(state_dir: Path, content: bytes) -> None:
     """Replace the file. Raises ``OSError``."""
-    state_dir.mkdir(parents=True, exist_ok=True)
-    draft = state_dir / f".{NAME}.new"
-    draft.write_bytes(content)
-    draft.replace(state_dir / NAME)
+    replace(state_dir / NAME, content)

@@ -1,4 +1,4 @@
-"""Configuration files."""
+"""Small files: configuration that is read, and what is kept for the next run."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def read_toml(path: Path) -> dict[str, object]:
     else:
         return parse_toml(text, str(path))
     raise ConfigurationError(str(path), [Problem("(file)", problem)])
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Give a small file this content, so that a reader sees the old or the new one whole.
+
+    Its directory is made where it is not there. Not synced to the disk. Raises ``OSError``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_bytes(content)
+    draft.replace(path)

@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from contract.errors import ConfigurationError, Problem
+from service.files import replace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -101,11 +102,8 @@ def _make_way(path: Path) -> None:
 
 
 def _note(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text)
-        draft.replace(path)
+        replace(path, text.encode())
     except OSError as error:
         log.warning("%s is not written: %s", path, error)
 
