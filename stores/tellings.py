@@ -16,7 +16,7 @@ from stores.base import Heard, Telling
 LARGEST_BYTES = 4 << 20
 """No telling is larger: a node tells a journal's row alone rather than more than this."""
 
-T = TypeVar("T")
+T = TypeVar("T", Telling, Heard)
 
 _LARGEST = (1 << 63) - 1
 _NAME_LENGTH = 253
@@ -39,10 +39,7 @@ def encode_heard(heard: Heard) -> bytes:
 def decode_telling(node: str, payload: bytes) -> Telling:
     """What ``node`` tells. Raises ``DocumentError``, also for one that speaks of another node."""
     what = f"telling of {node}"
-    if len(payload) > LARGEST_BYTES:
-        raise DocumentError(what, "$", f"has {len(payload)} bytes, at most {LARGEST_BYTES} fit")
-    telling = _decoded(what, _tellings, payload)
-    _check_names(what, node, telling.node, telling.journal)
+    telling = _decoded(what, node, _tellings, payload)
     if not 0 <= telling.after <= telling.upto <= _LARGEST:
         raise DocumentError(what, "$.upto", f"{telling.after} to {telling.upto} is no range")
     if not 0 <= telling.lost <= telling.upto - telling.after:
@@ -60,24 +57,21 @@ def decode_telling(node: str, payload: bytes) -> Telling:
 def decode_heard(node: str, payload: bytes) -> Heard:
     """What the aggregator says to ``node``. Raises ``DocumentError``."""
     what = f"heard of {node}"
-    if len(payload) > LARGEST_BYTES:
-        raise DocumentError(what, "$", f"has {len(payload)} bytes, at most {LARGEST_BYTES} fit")
-    heard = _decoded(what, _heard, payload)
-    _check_names(what, node, heard.node, heard.journal)
+    heard = _decoded(what, node, _heard, payload)
     if not 0 <= heard.sequence <= _LARGEST:
         raise DocumentError(what, "$.sequence", f"{heard.sequence} is no sequence")
     return heard
 
 
-def _decoded(what: str, decoder: msgspec.json.Decoder[T], payload: bytes) -> T:
+def _decoded(what: str, node: str, decoder: msgspec.json.Decoder[T], payload: bytes) -> T:
+    if len(payload) > LARGEST_BYTES:
+        raise DocumentError(what, "$", f"has {len(payload)} bytes, at most {LARGEST_BYTES} fit")
     try:
-        return decoder.decode(payload)
+        said = decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError(what, "$", f"cannot be read: {error}") from None
-
-
-def _check_names(what: str, node: str, named: str, journal: str) -> None:
-    if named != node:
-        raise DocumentError(what, "$.node", f"is of {named[:_NAME_LENGTH]!r}")
-    if not 0 < len(journal) <= _JOURNAL_LENGTH or not journal.isprintable():
+    if said.node != node:
+        raise DocumentError(what, "$.node", f"is of {said.node[:_NAME_LENGTH]!r}")
+    if not 0 < len(said.journal) <= _JOURNAL_LENGTH or not said.journal.isprintable():
         raise DocumentError(what, "$.journal", "names no journal")
+    return said

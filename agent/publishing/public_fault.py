@@ -194,18 +194,15 @@ class PublicFaultDocument:
 
     def verify(self, document: Document) -> None:
         """Raises ``DocumentError`` if readers would refuse any of ``document``."""
-        _, problems = accepted(
-            decode_public_fault(self.name, document.data),
-            self.name,
-            codes=shipped().public_levels,
-            resources=(self.resource,),
-        )
-        for problem in problems:
-            raise DocumentError(self.name, problem.where, problem.what)
+        self._decoded(document)
 
     def _decoded(self, document: Document) -> PublicFault:
-        self.verify(document)
-        return decode_public_fault(self.name, document.data)
+        message = decode_public_fault(self.name, document.data)
+        codes = shipped().public_levels
+        _, problems = accepted(message, self.name, codes=codes, resources=(self.resource,))
+        for problem in problems:
+            raise DocumentError(self.name, problem.where, problem.what)
+        return message
 
 
 def _now() -> float:
