@@ -17,7 +17,8 @@ from stores.address import open_store
 from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
 from vigil.demo.command import Options, play
-from vigil.demo.story import STORY, LoseNext, Occur, Recover, Step
+from vigil.demo.steps import LoseNext, Occur, Recover, Step
+from vigil.demo.story import STORY
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vigil.demo.run import Player, Result
-    from vigil.demo.story import Step
+    from vigil.demo.steps import Step
 
 
 @dataclass(frozen=True)

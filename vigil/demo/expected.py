@@ -10,7 +10,7 @@ from vigil.demo.reader import ChipsView, NodeView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.demo.story import Levels
+    from vigil.demo.steps import Levels
 
 _STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
 

@@ -18,10 +18,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers
 from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
 from vigil.demo.host import Host
-from vigil.demo.story import (
-    A3_ROLE,
-    CODE_QUERY,
-    LOCK_UP_SECONDS,
+from vigil.demo.steps import (
     Alarm,
     Dpc,
     Drop,
@@ -38,6 +35,7 @@ from vigil.demo.story import (
     StartAgent,
     Unhang,
 )
+from vigil.demo.story import A3_ROLE, LOCK_UP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +43,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-    from vigil.demo.story import Action
+    from vigil.demo.steps import Action
+
+CODE_QUERY = "dcmi_get_device_errorcode_v2"
 
 _CHIPS = {"a2": 8, "a3": 16}
 _STOP_SECONDS = 5.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
-    from vigil.demo.story import Isolate, Judge
+    from vigil.demo.steps import Isolate, Judge
 
 _ISOLATED = "ManuallySeparateNPU"
 _DAY_SECONDS = 86_400

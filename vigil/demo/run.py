@@ -19,7 +19,7 @@ from contract.fault_configuration import (
 from contract.names import device_info_name
 from stores.base import Selection
 from vigil.demo.expected import Expected
-from vigil.demo.story import Isolate, Judge, Release
+from vigil.demo.steps import Isolate, Judge, Release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vigil.demo.fleet import Fleet, Node
     from vigil.demo.operator import Operator
     from vigil.demo.reader import NodeView, Reader
-    from vigil.demo.story import Action, Deed, Step
+    from vigil.demo.steps import Action, Deed, Step
 
 _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
