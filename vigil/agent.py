@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil import agent_options as options
 
 
 def agent(
@@ -23,6 +23,7 @@ def agent(
     config: options.Config = None,
 ) -> None:
     """Watch the NPUs of this node and publish what is wrong with them."""
+    given = options.given(locals())
     import os
 
     from vigil.starting import end_at_a_signal
@@ -31,18 +32,4 @@ def agent(
     from agent.config import load_agent
     from agent.daemon import run
 
-    given = {
-        "node_name": node_name,
-        "store": store,
-        "kubeconfig": kubeconfig,
-        "driver_root": driver_root,
-        "trust_driver": trust_driver,
-        "state_dir": state_dir,
-        "fault_config_dir": fault_config_dir,
-        "listen": listen,
-        "documents": documents,
-        "shadow": shadow,
-        "heartbeat.interval_seconds": heartbeat_interval_seconds,
-        "heartbeat.generation": heartbeat_generation,
-    }
     raise typer.Exit(run(load_agent(config, os.environ, given)))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NodeName = Annotated[
     str | None, typer.Option(help="Name of this node (also NODE_NAME).", show_default=False)
@@ -66,3 +69,24 @@ Config = Annotated[
     Path | None,
     typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
 ]
+
+_PATHS = {
+    "node_name": "node_name",
+    "store": "store",
+    "kubeconfig": "kubeconfig",
+    "driver_root": "driver_root",
+    "trust_driver": "trust_driver",
+    "state_dir": "state_dir",
+    "fault_config_dir": "fault_config_dir",
+    "listen": "listen",
+    "documents": "documents",
+    "shadow": "shadow",
+    "heartbeat_interval_seconds": "heartbeat.interval_seconds",
+    "heartbeat_generation": "heartbeat.generation",
+}
+"""Parameter of a verb to path in the configuration."""
+
+
+def given(arguments: Mapping[str, object]) -> dict[str, object]:
+    """What a verb's arguments say of the agent's configuration, by path."""
+    return {path: arguments[name] for name, path in _PATHS.items()}

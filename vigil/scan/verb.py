@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil import agent_options as options
 
 
 def scan(
@@ -30,6 +30,7 @@ def scan(
     Give it the options of ``vigil agent``. Exit status: 0 all is well, 1 something is not, 2 the
     configuration is wrong, 3 the driver or the store cannot be used.
     """
+    given = options.given(locals())
     import asyncio
     import logging
     import os
@@ -42,20 +43,6 @@ def scan(
 
     # What the parts used say while they look is in what they find.
     logging.disable(logging.CRITICAL)
-    given = {
-        "node_name": node_name,
-        "store": store,
-        "kubeconfig": kubeconfig,
-        "driver_root": driver_root,
-        "trust_driver": trust_driver,
-        "state_dir": state_dir,
-        "fault_config_dir": fault_config_dir,
-        "listen": listen,
-        "documents": documents,
-        "shadow": shadow,
-        "heartbeat.interval_seconds": heartbeat_interval_seconds,
-        "heartbeat.generation": heartbeat_generation,
-    }
     loop = asyncio.new_event_loop()
     report = loop.run_until_complete(look(config, os.environ, given))
     if as_json:
