@@ -31,7 +31,8 @@ def new_faults(
     """
     if facts.used is None:
         return state.seen, ()
-    jobs = {chip: pod.job for pod in facts.pods if pod.job for chip in pod.chips}
+    pods = sorted(facts.pods, key=lambda pod: pod.job, reverse=True)
+    jobs = {chip: pod.job for pod in pods if pod.job for chip in pod.chips}
     seen: dict[str, dict[str, str]] = {}
     found = []
     for fault in record.faults:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 NAME = "clusterd-config-cm"
 KEY = "manually_separate_policy.conf"
 NEVER = -1
-_LONGEST_TEXT = 16 * 1024
+_LONGEST_TEXT = 8 * 1024
+_MOST_BRACKETS = 16
+"""A reader of YAML needs a second for a thousand brackets within each other."""
 _HOUR_MS = 3_600_000
 
 
@@ -49,6 +51,8 @@ def read_policy(data: Mapping[str, str]) -> Policy:
         raise DocumentError(NAME, KEY, "the data key is missing")
     if len(text) > _LONGEST_TEXT:
         raise DocumentError(NAME, KEY, f"has {len(text)} characters, at most {_LONGEST_TEXT}")
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:
+        raise DocumentError(NAME, KEY, f"has more than {_MOST_BRACKETS} brackets")
     tree = _section(_parsed(text), KEY)
     separate = _section(tree.get("separate"), "separate")
     release = _section(tree.get("release"), "release")
