@@ -22,10 +22,14 @@ from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selecti
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aggregator.processors.manual_info import Codes
     from aggregator.processors.separation import Separated, Separation
     from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
+
+_MOST_LEFT = 10_000
+"""Chips that left a document and are remembered."""
 
 _POLICY = Selection(namespace=NAMESPACE, name=policies.NAME)
 _CHIPS = Selection(namespace=NAMESPACE, name=manual_info.NAME)
@@ -42,13 +46,18 @@ class Documents:
         self._separation = separation
         self._policies: dict[int, Policy] = {}
         self._unlisted = set(range(stores))
+        self._said: dict[int, dict[str, dict[str, Codes]]] = {}
+        self._left: dict[tuple[str, str], int] = {}
+        """Node and chip to the wall time at which the chip left a document."""
 
     @property
     def policy(self) -> Policy | None:
         """What the first store that has a document says; ``None`` where none has."""
         return self._policies[min(self._policies)] if self._policies else None
 
-    def observe(self, source: int, selection: Selection, event: WatchEvent) -> frozenset[str]:
+    def observe(
+        self, source: int, selection: Selection, event: WatchEvent, now_ms: int
+    ) -> frozenset[str]:
         """Take in an event of the store with this number; returns nodes to be judged again."""
         match event:
             case Listed(documents):
@@ -62,7 +71,7 @@ class Documents:
         if selection == _POLICY:
             return self._read_policy(source, document)
         is_first = isinstance(event, Listed) and source in self._unlisted
-        return self._read_chips(source, document, is_first)
+        return self._read_chips(source, document, is_first, now_ms)
 
     def _read_policy(self, source: int, document: Document | None) -> frozenset[str]:
         """A document that goes or is refused leaves in force what was."""
@@ -78,7 +87,10 @@ class Documents:
         policy = self.policy
         return frozenset() if policy is None else self._separation.set_policy(policy)
 
-    def _read_chips(self, source: int, document: Document | None, is_first: bool) -> frozenset[str]:
+    def _read_chips(
+        self, source: int, document: Document | None, is_first: bool, now_ms: int
+    ) -> frozenset[str]:
+        before = self._said.get(source, {})
         said, unread = {}, set()
         for node, text in ({} if document is None else document.data).items():
             try:
@@ -86,6 +98,14 @@ class Documents:
             except DocumentError as error:
                 unread.add(node)
                 self._problem(source, node, error)
+                if node in before:
+                    said[node] = before[node]
+        self._said[source] = said
+        for node, chips in before.items():
+            for chip in chips.keys() - said.get(node, {}).keys():
+                self._left[node, chip] = now_ms
+        while len(self._left) > _MOST_LEFT:
+            del self._left[next(iter(self._left))]
         for known, node in tuple(self.problems):
             if known == source and node != policies.NAME and node not in unread:
                 self._problem(source, node, None)
@@ -95,6 +115,20 @@ class Documents:
             if self.policy is None or self.policy.enabled:
                 nodes = self._separation.adopt(said)
         return nodes | self._separation.compare(source, said, unread)
+
+    def follow_up(self) -> None:
+        """After what an earlier leader kept was taken over: what has become of its document since.
+
+        A chip that left the document after it was separated last was released meanwhile.
+        """
+        for node, chips in tuple(self._separation.chips.items()):
+            for chip, one in tuple(chips.items()):
+                left_ms = self._left.get((node, chip))
+                if left_ms is not None and max(one.codes.values(), default=0) <= left_ms:
+                    self._separation.drop(node, chip)
+        self._left.clear()
+        for source, said in self._said.items():
+            self._separation.mark_shown(source, said)
 
     def _problem(self, source: int, place: str, error: DocumentError | None) -> None:
         """Say once that something cannot be read, and once that it can."""

@@ -6,6 +6,7 @@ finds it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -42,6 +43,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 NOTHING = Kept()
 
 
+@lru_cache(maxsize=32_768)
 def bucket_of(node: str) -> str:
     """The bucket in which a node is kept."""
     return f"{crc32(node.encode()) % BUCKETS:02x}"

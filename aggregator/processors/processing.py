@@ -236,7 +236,7 @@ class Processing:
     ) -> frozenset[str]:
         """Take in an event of the store with this number; returns nodes to be judged again."""
         was = self.separation.policy
-        nodes = self.documents.observe(source, selection, event)
+        nodes = self.documents.observe(source, selection, event, now.wall_ms)
         policy = self.separation.policy
         if policy != was:
             self._to_keep.add(keeping.POLICY)
@@ -315,6 +315,7 @@ class Processing:
                 self._restore(node, kept)
         self._to_keep.clear()
         self.separation.changed.clear()
+        self.documents.follow_up()
         if self.documents.policy is not None:
             self._again |= self.separation.set_policy(self.documents.policy)
         self._again |= self.nodes | self.separation.chips.keys()

@@ -132,24 +132,31 @@ class Separation:
         A chip that was in it and is not was released by an operator, with all that was counted
         (2.7). Of the nodes ``unread`` nothing is known.
         """
-        nodes = set()
         skipped = frozenset(unread)
+        self.mark_shown(source, said)
+        nodes = set()
         for node, chips in tuple(self.chips.items()):
-            if node in skipped:
-                continue
             for chip, one in tuple(chips.items()):
-                if chip in said.get(node, {}):
-                    if source not in one.shown:
-                        shown = tuple(sorted((*one.shown, source)))
-                        chips[chip] = msgspec.structs.replace(one, shown=shown)
-                        self.changed.add(node)
-                elif source in one.shown:
-                    self._drop(node, chip)
-                    for code in tuple(self.counts.get(node, {}).get(chip, ())):
-                        self._forget(node, chip, code)
+                if source in one.shown and node not in skipped and chip not in said.get(node, {}):
+                    self.drop(node, chip)
                     nodes.add(node)
-        self.changed |= nodes
         return frozenset(nodes)
+
+    def mark_shown(self, source: int, said: Mapping[str, Mapping[str, Codes]]) -> None:
+        """Remember which of the separated chips the document of a store has."""
+        for node, chips in self.chips.items():
+            for chip, one in tuple(chips.items()):
+                if chip in said.get(node, {}) and source not in one.shown:
+                    shown = tuple(sorted((*one.shown, source)))
+                    chips[chip] = msgspec.structs.replace(one, shown=shown)
+                    self.changed.add(node)
+
+    def drop(self, node: str, chip: str) -> None:
+        """Release a chip, and forget what was counted of it."""
+        self._drop(node, chip)
+        for code in tuple(self.counts.get(node, {}).get(chip, ())):
+            self._forget(node, chip, code)
+        self.changed.add(node)
 
     def next_release_ms(self) -> int | None:
         """Wall time at which ``release`` has something to do."""

@@ -111,7 +111,7 @@ class World:
 
     def see(self, name: str, event: WatchEvent, source: int = 0) -> frozenset[str]:
         selection = next(one for one in self.documents.inputs if one.name == name)
-        return self.documents.observe(source, selection, event)
+        return self.documents.observe(source, selection, event, T + 1000)
 
     def separate(self, *nodes: str, number: int = 0) -> None:
         for node in nodes:
@@ -217,6 +217,8 @@ def test_a_value_that_cannot_be_read_releases_nobody(caplog: pytest.LogCaptureFi
         assert world.chips({"n1": "{oops", "n2": said["n2"]}) == frozenset()
     assert world.separation.of("n1") == {chip(0)}
     assert list(world.documents.problems) == [(0, "n1")]
+    world.documents.follow_up()
+    assert world.separation.of("n1") == {chip(0)}
     assert len(caplog.records) == 1
     assert world.shown() == said, "and it is repaired"
     world.chips(said)

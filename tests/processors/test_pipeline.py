@@ -274,6 +274,29 @@ def test_a_follower_takes_over_before_it_leads() -> None:
     }
 
 
+def test_what_an_operator_releases_while_nobody_leads_is_released() -> None:
+    leader, follower = World(), World()
+    for world in (leader, follower):
+        world.separating()
+        world.start(n1=healthy(), n2=healthy())
+    for node in ("n1", "n2"):
+        leader.use(node, 3, job=node)
+        leader.put(0, node, faulty())
+        leader.put(1, node, healthy())
+    leader.run(1, 40)
+    shown = leader.view()
+    assert shown is not None
+    follower.say(41, manual_info.NAME, shown)
+    assert follower.view() is None, "who follows decides nothing"
+    follower.say(50, manual_info.NAME, {"n1": shown["n1"]})
+    follower.processing.restore(leader.kept, moment(51))
+    follower.step(51)
+    assert set(follower.view() or {}) == {"n1"}
+    assert (follower.unhealthy("n1"), follower.unhealthy("n2")) == (chip(3), "")
+    follower.say(52, manual_info.NAME, None)
+    assert follower.unhealthy("n1") == "", "it was seen to be in the document"
+
+
 def test_what_cannot_be_read_of_what_was_kept_is_said_and_harms_nothing_else() -> None:
     first = World()
     first.start(n1=faulty(), n2=faulty())
