@@ -1,6 +1,6 @@
-"""The three kinds of documents: how each is read, judged, merged, healed and verified.
+"""The three kinds of documents: how each is read, merged, healed and verified.
 
-Sources: ``spec/clusterd.md`` 1.5, 2.2 and 3.8, ``spec/consumers.md`` 1.4 and 7.1.
+Sources: ``spec/clusterd.md`` 1.5 and 2.2, ``spec/consumers.md`` 1.4 and 7.1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from aggregator.merge import Entry, Wait, merge
 from contract import cluster_info, cluster_node, cluster_switch, device_info, node_info, switch_info
-from contract.cluster_device import DeviceRecord, device_record, healed, pre_separate_device
+from contract.cluster_device import DeviceRecord, device_record, healed
 from contract.errors import DocumentError
 from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
 from contract.node_info import NodeRecord
@@ -21,7 +21,6 @@ from contract.switch_info import SwitchRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.facts import Facts
     from aggregator.moment import Moment
     from stores.base import Document
 
@@ -53,11 +52,6 @@ class Kind(Generic[R]):
     """The node's own stamp: between stores the greater one counts."""
     faults: Callable[[R], Iterable[tuple[str, str]]]
     """Chip and code of each fault, where the kind is about chips."""
-    judge: Callable[[R | None, R | None, Facts], R | None]
-    """What is published of what the node said; ``None`` where there is nothing to say.
-
-    The second is what is published of it now, unless its document was deleted.
-    """
     is_only_silence: Callable[[R], bool]
     """Whether this was published because the node fell silent and for no other reason."""
     merge: Callable[[str, R, Entry[R] | None, Moment], Entry[R] | Wait]
@@ -77,17 +71,12 @@ def _read_device(document: Document) -> Reading[DeviceRecord]:
     return Reading(device_record(info), info.faults_problem)
 
 
-def _judge_device(
-    record: DeviceRecord | None, _: DeviceRecord | None, facts: Facts
-) -> DeviceRecord | None:
-    return None if record is None else pre_separate_device(record, facts.used)
-
-
 def _take_over_device(key: str, text: str, document: str) -> tuple[str, Entry[DeviceRecord]]:
     node, entry = cluster_info.read_device_entry(key, text, document)
     if entry.UpdateTime > _LATEST_STAMP:
         raise DocumentError(document, f"$.{key}.UpdateTime", f"is no time: {entry.UpdateTime}")
-    return node, Entry(text, entry.UpdateTime, cluster_info.record_of(entry))
+    record = cluster_info.record_of(entry)
+    return node, Entry(text, entry.UpdateTime, record, whole=False)
 
 
 DEVICE = Kind[DeviceRecord](
@@ -97,7 +86,6 @@ DEVICE = Kind[DeviceRecord](
     read=_read_device,
     age=lambda record: record.update_time,
     faults=lambda record: ((fault.chip, fault.code) for fault in record.faults),
-    judge=_judge_device,
     is_only_silence=lambda _: False,
     merge=merge,
     heal=healed,
@@ -113,18 +101,6 @@ def _read_switch(document: Document) -> Reading[SwitchRecord]:
     record = switch_info.decode_switch_info(document.name, document.data)
     assert record is not None, "asked for only where the key is there"
     return Reading(record)
-
-
-def _judge_switch(
-    record: SwitchRecord | None, _: SwitchRecord | None, facts: Facts
-) -> SwitchRecord | None:
-    if record is None:
-        return None
-    return switch_info.pre_separate_switch(record, _in_use(facts))
-
-
-def _in_use(facts: Facts) -> bool | None:
-    return None if facts.used is None else bool(facts.used)
 
 
 def _merge_switch(
@@ -151,7 +127,6 @@ SWITCH = Kind[SwitchRecord](
     read=_read_switch,
     age=lambda record: record.update_time,
     faults=lambda _: (),
-    judge=_judge_switch,
     is_only_silence=lambda _: False,
     merge=_merge_switch,
     heal=cluster_switch.healed_switch,
@@ -165,16 +140,6 @@ SWITCH = Kind[SwitchRecord](
 
 def _read_node(document: Document) -> Reading[NodeRecord]:
     return Reading(node_info.decode_node_info(document.name, document.data))
-
-
-def _judge_node(
-    record: NodeRecord | None, published: NodeRecord | None, facts: Facts
-) -> NodeRecord | None:
-    if record is not None and not record.tells_parts:
-        record = None
-    if facts.lost:
-        return cluster_node.lost_node(published if record is None else record)
-    return None if record is None else node_info.pre_separate_node(record, _in_use(facts))
 
 
 def _merge_node(
@@ -204,7 +169,6 @@ NODE = Kind[NodeRecord](
     read=_read_node,
     age=lambda record: record.update_time_ms,
     faults=lambda _: (),
-    judge=_judge_node,
     is_only_silence=cluster_node.is_only_silence,
     merge=_merge_node,
     heal=lambda _: None,

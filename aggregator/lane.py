@@ -15,7 +15,6 @@ from contract.errors import DocumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from aggregator.facts import Facts
     from aggregator.kinds import Kind
     from aggregator.moment import Moment
     from aggregator.shards import Value
@@ -42,13 +41,28 @@ class Shelf(Protocol):
     def value(self, index: int, /) -> Value: ...
 
 
+class Judge(Protocol[R]):
+    """What is published of what a node said; ``None`` where there is nothing to say."""
+
+    def __call__(
+        self, node: str, record: R | None, published: R | None, now: Moment, /
+    ) -> R | None:
+        """``published`` is what is published of it now, unless its document was deleted."""
+
+
 class Lane(Generic[R]):
     """The entries of one kind between their reports and their documents."""
 
     def __init__(
-        self, kind: Kind[R], inboxes: Sequence[Inbox[R]], shelf: Shelf, touch_period_seconds: float
+        self,
+        kind: Kind[R],
+        inboxes: Sequence[Inbox[R]],
+        shelf: Shelf,
+        touch_period_seconds: float,
+        judge: Judge[R],
     ) -> None:
         self.kind = kind
+        self._judge = judge
         self.inboxes = tuple(inboxes)
         self.shelf = shelf
         self.entries: dict[str, Entry[R]] = {}
@@ -106,7 +120,7 @@ class Lane(Generic[R]):
         """Nodes whose change had to wait until now."""
         return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
 
-    def update(self, node: str, facts: Facts, now: Moment, *, gone: bool) -> frozenset[int]:
+    def update(self, node: str, now: Moment, *, gone: bool) -> frozenset[int]:
         """Bring a node's entry up to date; returns the documents that changed.
 
         ``gone``: its document is known to have been deleted.
@@ -114,10 +128,11 @@ class Lane(Generic[R]):
         self._waiting.pop(node, None)
         report = newest(self.inboxes, node)
         previous = self.entries.get(node)
-        record = self.kind.judge(
+        record = self._judge(
+            node,
             None if report is None else report.record,
             None if previous is None or gone else previous.record,
-            facts,
+            now,
         )
         if record is not None:
             self.healing.pop(node, None)
@@ -136,6 +151,8 @@ class Lane(Generic[R]):
         if entry is previous:
             return frozenset()
         self.entries[node] = entry
+        if previous is not None and entry.text == previous.text:
+            return frozenset()
         return self.shelf.put(node, entry.text)
 
     def _is_over(self, node: str, entry: Entry[R]) -> bool:
@@ -145,7 +162,7 @@ class Lane(Generic[R]):
     def _ghost(self, node: str, record: R) -> Entry[R] | None:
         """What readers may still remember of a node that was dropped: only its stamp matters."""
         stamp = self._past.pop(node, None)
-        return None if stamp is None else Entry("", stamp, record)
+        return None if stamp is None else Entry("", stamp, record, whole=False)
 
     def drop_healed(self, now: Moment) -> frozenset[int]:
         """Leave out the deleted nodes whose time has come; returns the documents that changed."""

@@ -25,12 +25,16 @@ R = TypeVar("R")
 
 
 class Entry(msgspec.Struct, Generic[R], frozen=True):
-    """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's."""
+    """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's.
+
+    ``whole``: the record is all that the text says.
+    """
 
     text: str
     stamp: int
     record: R
     made_at_ms: int | None = None
+    whole: bool = True
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -42,7 +46,8 @@ class Wait(msgspec.Struct, frozen=True):
 def merge(
     node: str, record: DeviceRecord, previous: Entry[DeviceRecord] | None, now: Moment
 ) -> Entry[DeviceRecord] | Wait:
-    """The node's next entry; ``previous`` itself where only the time changed.
+    """The node's next entry; ``previous`` itself where only the time changed, and one with its text
+    and stamp where the text says the same.
 
     A stamp always grows, so that no reader drops the change. Where it cannot grow without leading
     the clock by more than 5 s, changes of this node are taken together until it can, but for a
@@ -51,8 +56,10 @@ def merge(
     if previous is None:
         stamp = _reported(record, now)
         return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
-    if render_device_entry(node, record, previous.stamp) == previous.text:
+    if previous.whole and _same(record, previous.record):
         return previous
+    if render_device_entry(node, record, previous.stamp) == previous.text:
+        return msgspec.structs.replace(previous, record=record, whole=True)
     stamp = max(previous.stamp + 1, _reported(record, now))
     early_ms = (stamp - AHEAD_SECONDS) * 1000 - now.wall_ms
     if early_ms > 0 and previous.made_at_ms is not None:
@@ -60,6 +67,11 @@ def merge(
         if now.steady_ms < until_ms:
             return Wait(until_ms)
     return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+
+
+def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
+    """Whether two records differ by their times at most; a cheap look before a dear one."""
+    return msgspec.structs.replace(record, update_time=other.update_time) == other
 
 
 def _reported(record: DeviceRecord, now: Moment) -> int:

@@ -7,21 +7,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from aggregator.facts import Facts
-from aggregator.intake import Source
+from aggregator.intake import Source, newest
 from aggregator.kinds import DEVICE, NODE, SWITCH
 from aggregator.lane import Lane
+from aggregator.processors.processing import Processing
+from aggregator.processors.states import (
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    HiddenEvent,
+    HiddenFault,
+    Times,
+    earliest,
+)
 from aggregator.shards import Shards
 from aggregator.sheet import Sheet
 from aggregator.usage import Usage
+from contract.cluster_device import DeviceRecord
 from contract.cluster_node import missed
 from contract.names import CLUSTER_NODE_NAME
+from contract.node_info import NodeRecord
+from contract.switch_info import SwitchRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aggregator.intake import Feed
     from aggregator.moment import Moment
+    from aggregator.processors.processing import PublicFaults
     from aggregator.shards import Value
     from contract.errors import DocumentError
     from stores.base import Document, UsageEvent, WatchEvent
@@ -33,24 +48,53 @@ _LOST_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB of annotations on one object."""
 
 
+class Published(msgspec.Struct, frozen=True):
+    """What is published of a node, by kind, and what is not.
+
+    After a restart a device record is without faults until the node was read. ``hidden`` faults of
+    chips have why; those of switches are all hidden by a job's filter. ``received_ms`` (chip to
+    code) and ``events_received_ms`` (by key in the time map): since when each is there (wall).
+    """
+
+    device: DeviceRecord | None
+    switch: SwitchRecord | None
+    node: NodeRecord | None
+    hidden: tuple[HiddenFault, ...] = ()
+    hidden_events: tuple[HiddenEvent, ...] = ()
+    received_ms: Times = {}
+    events_received_ms: dict[str, int] = {}
+
+
 class Pipeline:
     """The state of the aggregator between its inputs and its documents."""
 
-    def __init__(self, stores: Sequence[str], touch_period_seconds: float) -> None:
+    def __init__(
+        self,
+        stores: Sequence[str],
+        touch_period_seconds: float,
+        *,
+        facts: Callable[[str], Facts] | None = None,
+        public: PublicFaults | None = None,
+    ) -> None:
         self.sources = tuple(Source(url) for url in stores)
         self.usage = tuple(Usage() for _ in stores)
-        self.lost: frozenset[str] = frozenset()
-        """Nodes that are published ``UnHealthy`` because they fell silent."""
+        self.processing = Processing(len(self.sources), facts or self._facts, public)
+        """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
+        are the daemon's to call, ``step`` is called here.
+        """
+        self.changed: frozenset[str] = frozenset()
+        """Nodes of which something else is published or hidden since the step before the last."""
         self.unreadable: list[DocumentError] = []
         """Documents of an earlier run that could not be taken over."""
         self._sheet = Sheet(NODE.key, missed)
+        period, judge = touch_period_seconds, self.processing
         self.device = Lane(
-            DEVICE, [s.device for s in self.sources], Shards(DEVICE.key), touch_period_seconds
+            DEVICE, [s.device for s in self.sources], Shards(DEVICE.key), period, judge.device
         )
         self.switch = Lane(
-            SWITCH, [s.switch for s in self.sources], Shards(SWITCH.key), touch_period_seconds
+            SWITCH, [s.switch for s in self.sources], Shards(SWITCH.key), period, judge.switch
         )
-        self.node = Lane(NODE, [s.node for s in self.sources], self._sheet, touch_period_seconds)
+        self.node = Lane(NODE, [s.node for s in self.sources], self._sheet, period, judge.node)
         self.lanes: tuple[Lane[Any], ...] = (self.device, self.switch, self.node)
         self._feeds: dict[str, tuple[Feed, ...]] = {
             DEVICE.name: tuple(source.devices for source in self.sources),
@@ -78,7 +122,8 @@ class Pipeline:
         for document in documents:
             if document.name == CLUSTER_NODE_NAME:
                 names = document.annotations.get(LOST_ANNOTATION, "").split(",")
-                self.lost = frozenset(name for name in names if name in self.node.entries)
+                lost = frozenset(name for name in names if name in self.node.entries)
+                self.processing.lost = lost
                 self._note_lost()
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[str]:
@@ -100,12 +145,27 @@ class Pipeline:
     def set_lost(self, nodes: frozenset[str]) -> None:
         """Publish these nodes, and no others, as lost."""
         self._dirty |= nodes ^ self.lost
-        self.lost = nodes
+        self.processing.lost = nodes
+
+    def set_controllers(self, jobs: frozenset[str]) -> None:
+        """The controllers of these MindIE jobs listen, and no others (3.3)."""
+        self._dirty |= self.processing.listen(jobs)
+
+    def mark(self, nodes: Iterable[str]) -> None:
+        """Judge these nodes again at the next step: a part says that it knows something new."""
+        self._dirty.update(nodes)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Nodes that are published ``UnHealthy`` because they fell silent."""
+        return self.processing.lost
 
     def step(self, now: Moment) -> frozenset[str]:
         """Bring the documents up to date; returns the names of those that changed."""
         self._settle()
+        self._dirty |= self.processing.step(now)
         changed: set[str] = set()
+        nodes: set[str] = set()
         for lane in self.lanes:
             settled = lane.kind.name in self._settled
             indices: set[int] = set()
@@ -113,16 +173,42 @@ class Pipeline:
                 gone = self._was_deleted(lane, node) or (
                     settled and not self._is_present(lane, node)
                 )
-                indices |= lane.update(node, self._facts(node), now, gone=gone)
+                if gone and newest(lane.inboxes, node) is None:
+                    self.processing.forget(lane.kind.name, node)
+                before = lane.entries.get(node)
+                indices |= lane.update(node, now, gone=gone)
+                if lane.entries.get(node) is not before:
+                    nodes.add(node)
+            healing = tuple(lane.healing)
             indices |= lane.drop_healed(now)
+            nodes.update(node for node in healing if node not in lane.entries)
             if lane is self.node:
                 indices |= self._note_lost()
             changed |= {lane.kind.document(index) for index in indices}
+        self.processing.settle(now)
         self._dirty.clear()
         for source in self.sources:
             for feed in source.feeds:
                 feed.deleted.clear()
+        self.changed = frozenset(nodes | self.processing.altered)
+        self.processing.altered.clear()
         return frozenset(changed)
+
+    def published(self, node: str) -> Published:
+        """What is published of a node, and what is not."""
+        device = self.device.entries.get(node)
+        switch = self.switch.entries.get(node)
+        server = self.node.entries.get(node)
+        processing = self.processing
+        return Published(
+            None if device is None else device.record,
+            None if switch is None else switch.record,
+            None if server is None else server.record,
+            processing.hidden.get(node, ()),
+            processing.hidden_events.get(node, ()),
+            processing.devices.get(node, NO_DEVICE_STATE).received,
+            processing.switches.get(node, NO_SWITCH_STATE).received,
+        )
 
     def _settle(self) -> None:
         """Once every store was listed, who is only in documents of an earlier run was deleted."""
@@ -130,7 +216,7 @@ class Pipeline:
             name = lane.kind.name
             if name not in self._settled and all(feed.listed for feed in self._feeds[name]):
                 self._settled.add(name)
-                self._dirty |= lane.entries.keys()
+                self._dirty |= lane.entries.keys() | self.processing.nodes
 
     def _is_present(self, lane: Lane[Any], node: str) -> bool:
         """Whether the node has a document, even one that is refused or silent about the kind."""
@@ -143,7 +229,8 @@ class Pipeline:
         return any(node in feed.deleted for feed in self._feeds[lane.kind.name])
 
     def _facts(self, node: str) -> Facts:
-        return Facts(self._used(node), node in self.lost)
+        """What the stores' pods tell; of their jobs nothing is known here."""
+        return Facts(self._used(node))
 
     def _used(self, node: str) -> frozenset[str] | None:
         known = [chips for usage in self.usage if (chips := usage.of(node)) is not None]
@@ -169,8 +256,7 @@ class Pipeline:
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``step`` wants to be called without an event."""
-        due = [at for lane in self.lanes if (at := lane.next_due_ms()) is not None]
-        return min(due, default=None)
+        return earliest(self.processing.next_due_ms(), *(lane.next_due_ms() for lane in self.lanes))
 
     def value(self, name: str) -> Value:
         """What a document must say now."""

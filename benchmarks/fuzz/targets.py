@@ -7,7 +7,7 @@ import atexit
 import contextlib
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, TypeVar, cast
 from zlib import crc32
@@ -21,7 +21,7 @@ from agent.publishing.render import render
 from agent.shadow.difference import Fact, differences, facts_of
 from agent.shadow.judge import Judge, Result
 from aggregator import last_seen
-from benchmarks.fuzz import seeds
+from benchmarks.fuzz import processors, seeds
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
 from benchmarks.fuzz.journal import JournalRows
@@ -381,5 +381,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "dpc-status": dpc_files,
     "dtfs-status": dtfs_files,
     "public-fault": PublicFaults,
+    **{name: partial(Parser, name, *parts) for name, parts in processors.PARSERS.items()},
 }
 """By name, as they are chosen. Each call begins anew."""

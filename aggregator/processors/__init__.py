@@ -1,0 +1,20 @@
+"""The chains of ``spec/clusterd.md`` 3.1: from what a node says to what is published of it.
+
+::
+
+    chains.py          the order: process_device, process_switch, process_node
+      custom_filter.py   faults that a job wants to ride out (3.3)
+      uce_accompany.py   faults that only come along with a UCE fault (3.4)
+      increment.py       which faults are new, for counting (3.9)
+      manual.py          chips that occurred too often (3.9)
+      fixing.py          adding and taking away faults, and the lists that follow (2.3)
+    states.py          what a chain remembers of a node
+    windows.py         which new faults count: the 30 s windows of the jobs (3.9)
+    separation.py      counters and the list of separated chips (3.9)
+    policy.py          clusterd-config-cm; manual_info.py clusterd-manual-info-cm (2.7)
+    processing.py      everything that lives: states, due times, what is kept
+      keeping.py         how it is kept
+
+Pre-separation (3.8) is decided in ``contract``. Retry, recover-in-place and stress test (3.5 to
+3.7) are services to the processes of a training job, and not done here.
+"""

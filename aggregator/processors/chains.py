@@ -1,0 +1,124 @@
+"""The chains in upstream's order (``spec/clusterd.md`` 3.1), each pure and over one node.
+
+Public faults are in the record already; relation faults belong to the view of jobs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from aggregator.facts import Facts
+from aggregator.processors.custom_filter import (
+    event_key,
+    filter_device,
+    filter_switch,
+    filters,
+    next_change_ms,
+)
+from aggregator.processors.fixing import list_recovering, unlisted
+from aggregator.processors.increment import new_faults
+from aggregator.processors.manual import separate
+from aggregator.processors.states import (
+    NO_SWITCH_STATE,
+    DeviceState,
+    HiddenEvent,
+    HiddenFault,
+    Occurrence,
+    SwitchState,
+    earliest,
+    receive,
+)
+from aggregator.processors.uce_accompany import accompany
+from contract.cluster_device import DeviceRecord, pre_separate_device
+from contract.cluster_node import lost_node
+from contract.node_info import NodeRecord, pre_separate_node
+from contract.switch_info import SwitchRecord, pre_separate_switch
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What a chain is told besides the record.
+
+    ``separated`` are the node's chips in manual separation. ``counting``: new faults count.
+    ``controllers``: MindIE jobs whose controller listens.
+    """
+
+    facts: Facts
+    separated: frozenset[str] = frozenset()
+    counting: bool = False
+    controllers: frozenset[str] = frozenset()
+
+
+class Device(msgspec.Struct, frozen=True):
+    """What becomes of a device record. ``due_ms``: when time alone changes something (wall)."""
+
+    record: DeviceRecord
+    state: DeviceState
+    hidden: tuple[HiddenFault, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
+    due_ms: int | None = None
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """What becomes of a switch record. ``due_ms``: when time alone changes something (wall)."""
+
+    record: SwitchRecord
+    state: SwitchState = NO_SWITCH_STATE
+    hidden: tuple[HiddenEvent, ...] = ()
+    due_ms: int | None = None
+
+
+def process_device(
+    node: str, record: DeviceRecord, state: DeviceState, around: Around, now_ms: int
+) -> Device:
+    """Custom filter, UCE-accompany, pre-separate, increment, manual separation.
+
+    A chip whose fault is hidden is among those that recover, unless it is in another list.
+    """
+    received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
+    wanted = filters(around.facts, around.controllers) if record.faults else []
+    record, filtered = filter_device(record, received, wanted, now_ms)
+    record, uce, waiting, due_ms = accompany(record, state.uce, received, now_ms)
+    hidden = (*filtered, *waiting)
+    nowhere = unlisted(record, {one.fault.chip for one in hidden})
+    record = pre_separate_device(record, around.facts.used)
+    seen: dict[str, dict[str, str]] = {}
+    occurrences: tuple[Occurrence, ...] = ()
+    if around.counting:
+        seen, occurrences = new_faults(node, record, state, received, around.facts)
+    record = separate(record, around.separated)
+    return Device(
+        list_recovering(record, nowhere),
+        DeviceState(received, uce, seen),
+        hidden,
+        occurrences,
+        earliest(due_ms, next_change_ms(filtered)),
+    )
+
+
+def process_switch(record: SwitchRecord, state: SwitchState, around: Around, now_ms: int) -> Switch:
+    """Custom filter, pre-separate."""
+    keys = {event_key(event) for event in record.events}
+    received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
+    state = SwitchState(received)
+    wanted = filters(around.facts, around.controllers)
+    record, hidden = filter_switch(record, state, wanted, now_ms)
+    record = pre_separate_switch(record, _in_use(around.facts))
+    return Switch(record, state, hidden, next_change_ms(hidden))
+
+
+def process_node(
+    record: NodeRecord | None, published: NodeRecord | None, facts: Facts
+) -> NodeRecord | None:
+    """Pre-separate; a node that fell silent is unhealthy whatever it said last.
+
+    ``published`` is what is published of it now. ``None``: there is nothing to say.
+    """
+    if record is not None and not record.tells_parts:
+        record = None
+    if facts.lost:
+        return lost_node(published if record is None else record)
+    return None if record is None else pre_separate_node(record, _in_use(facts))
+
+
+def _in_use(facts: Facts) -> bool | None:
+    return None if facts.used is None else bool(facts.used)

@@ -1,0 +1,186 @@
+"""Faults that a job rides out: its annotations say which, and for how long.
+
+Source: ``spec/clusterd.md`` 3.3. Unlike upstream (defect B24) a filter counts for chips of the job
+on this node only, and ends with its annotation.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.processors.fixing import PUBLIC_FAULT, remove_faults
+from aggregator.processors.states import FILTER, HiddenEvent, HiddenFault, earliest
+
+if TYPE_CHECKING:
+    from aggregator.facts import Facts, Job
+    from aggregator.processors.states import SwitchState, Times
+    from contract.cluster_device import DeviceRecord
+    from contract.switch_info import SwitchEvent, SwitchRecord
+
+CODES = "huawei.com/schedule.filter.faultCode"
+LEVELS = "huawei.com/schedule.filter.faultLevel"
+_DEFAULT_SECONDS = 60
+_MOST_SECONDS = 86_400
+_ALIASES = {
+    "ResetFault": "Separate",
+    "SeparateFault": "Separate",
+    "RestartRequestFault": "RestartRequest",
+    "PreSeparateFault": "PreSeparate",
+}
+_SERVER_LEVEL = "RestartRequest"
+"""What the jobs of MindIE servers ride out without saying so."""
+
+_ITEM = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
+"""A comma between brackets belongs to a switch's code."""
+
+_WIDE = str.maketrans("，：", ",:")
+
+_SWITCH_LEVELS = {
+    "NotHandle": (0, "Healthy"),
+    "NotHandleFault": (0, "Healthy"),
+    "SubHealthFault": (1, "SubHealthy"),
+    "RestartRequest": (2, "UnHealthy"),
+    "PreSeparate": (3, "PreSeparate"),
+    "Separate": (4, "UnHealthy"),
+}
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Codes and levels, and for how many milliseconds each is hidden."""
+
+    codes: dict[str, int]
+    levels: dict[str, int]
+
+    def until_ms(self, code: str, level: str, received_ms: int) -> int | None:
+        """The last moment at which a fault is hidden; ``None`` where it is not meant."""
+        length_ms = self.codes.get(code)
+        if length_ms is None:
+            length_ms = self.levels.get(level)
+        return None if length_ms is None else received_ms + length_ms
+
+
+def read_filter(text: str) -> dict[str, int]:
+    """Items of an annotation and their milliseconds; what is no number of seconds counts as 60."""
+    found: dict[str, int] = {}
+    for item in _ITEM.findall(text.translate(_WIDE)):
+        name, colon, seconds = item.rpartition(":")
+        if not colon:
+            name, seconds = item, ""
+        if name.strip():
+            found[name.strip()] = _seconds(seconds.strip()) * 1000
+    return found
+
+
+def _seconds(text: str) -> int:
+    if len(text) > len(str(_MOST_SECONDS)) or not (text.isascii() and text.isdigit()):
+        return _DEFAULT_SECONDS
+    return int(text) if int(text) <= _MOST_SECONDS else _DEFAULT_SECONDS
+
+
+@lru_cache(maxsize=1024)
+def _filter(codes: str, levels: str, is_server: bool) -> Filter:
+    by_level = {_ALIASES.get(name, name): ms for name, ms in read_filter(levels).items()}
+    if is_server:
+        by_level.setdefault(_SERVER_LEVEL, _DEFAULT_SECONDS * 1000)
+    return Filter(read_filter(codes), by_level)
+
+
+def filters(facts: Facts, controllers: frozenset[str]) -> list[tuple[frozenset[str], Filter]]:
+    """The filters of the jobs on a node, each with the chips of its job on this node.
+
+    ``controllers``: the jobs whose MindIE controller listens. Without it a server's job rides out
+    nothing.
+    """
+    found = []
+    for key, job in sorted(facts.jobs.items()):
+        pods = [pod for pod in facts.pods if pod.job == key]
+        server = _server(job, [pod.labels for pod in pods])
+        if server and server not in controllers:
+            continue
+        codes, levels = job.annotations.get(CODES, ""), job.annotations.get(LEVELS, "")
+        if pods and (codes or levels or server):
+            chips = frozenset(chip for pod in pods for chip in pod.chips)
+            found.append((chips, _filter(codes, levels, bool(server))))
+    return found
+
+
+def _server(job: Job, pods: list[dict[str, str]]) -> str:
+    """The MindIE job that a job is a server of; empty for any other job."""
+    for labels in (job.labels, *pods):
+        if labels.get("app") == "mindie-ms-server" and labels.get("jobID"):
+            return labels["jobID"]
+    return ""
+
+
+def filter_device(
+    record: DeviceRecord,
+    received: Times,
+    wanted: list[tuple[frozenset[str], Filter]],
+    now_ms: int,
+) -> tuple[DeviceRecord, tuple[HiddenFault, ...]]:
+    """Hide what the jobs on the faulty chips ride out. Public faults are always shown."""
+    hidden = []
+    for fault in record.faults:
+        if fault.fault_type == PUBLIC_FAULT:
+            continue
+        ends = (
+            one.until_ms(fault.code, fault.level, received[fault.chip][fault.code])
+            for chips, one in wanted
+            if fault.chip in chips
+        )
+        until_ms = max((end for end in ends if end is not None), default=-1)
+        if now_ms <= until_ms:
+            hidden.append(HiddenFault(fault, FILTER, until_ms))
+    return remove_faults(record, [one.fault for one in hidden]), tuple(hidden)
+
+
+def filter_switch(
+    record: SwitchRecord,
+    state: SwitchState,
+    wanted: list[tuple[frozenset[str], Filter]],
+    now_ms: int,
+) -> tuple[SwitchRecord, tuple[HiddenEvent, ...]]:
+    """Hide what any job on the node rides out, and judge the node by what is left.
+
+    An event without a level of its own is always shown.
+    """
+    times = {key: (time_ms, level) for key, time_ms, level in record.times or ()}
+    hidden, shown = [], []
+    for event in record.events:
+        key = event_key(event)
+        time_ms, level = times.get(key, (0, ""))
+        ends = (
+            one.until_ms(event.assembled_fault_code, level, state.received[key])
+            for _, one in wanted
+            if key in times
+        )
+        until_ms = max((end for end in ends if end is not None), default=-1)
+        if now_ms <= until_ms:
+            hidden.append(HiddenEvent(event, time_ms, level, until_ms))
+        else:
+            shown.append(event)
+    if not hidden:
+        return record, ()
+    gone = {event_key(one.event) for one in hidden}
+    left = tuple(one for one in record.times or () if one[0] not in gone)
+    levels = [level for _, _, level in left if level in _SWITCH_LEVELS]
+    level = max(levels, key=lambda one: _SWITCH_LEVELS[one][0], default="NotHandleFault")
+    record = msgspec.structs.replace(
+        record, events=tuple(shown), level=level, status=_SWITCH_LEVELS[level][1], times=left
+    )
+    return record, tuple(hidden)
+
+
+def event_key(event: SwitchEvent) -> str:
+    """The key of a switch's event in the time map (1.5)."""
+    return f"{event.assembled_fault_code}_{event.switch_chip_id}_{event.switch_port_id}"
+
+
+def next_change_ms(hidden: tuple[HiddenFault | HiddenEvent, ...]) -> int | None:
+    """When the first of the hidden faults comes to light (wall)."""
+    until_ms = earliest(*(one.until_ms for one in hidden))
+    return None if until_ms is None else until_ms + 1

@@ -1,0 +1,334 @@
+"""What lives around the chains: the nodes' states, due times, what is hidden, what is kept.
+
+No I/O and no clock of its own. An idle node costs nothing here: only nodes with faults have a
+state, and only what is due is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from aggregator.processors import keeping
+from aggregator.processors.chains import Around, process_device, process_node, process_switch
+from aggregator.processors.documents import Documents
+from aggregator.processors.keeping import Kept, bucket_of
+from aggregator.processors.policy import Policy
+from aggregator.processors.separation import Separation
+from aggregator.processors.states import (
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    DeviceState,
+    HiddenEvent,
+    HiddenFault,
+    Occurrence,
+    SwitchState,
+    earliest,
+)
+from aggregator.processors.windows import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aggregator.facts import Facts
+    from aggregator.moment import Moment
+    from aggregator.part import View
+    from contract.cluster_device import DeviceRecord
+    from contract.node_info import NodeRecord
+    from contract.switch_info import SwitchRecord
+    from stores.base import Selection, WatchEvent
+
+S = TypeVar("S")
+H = TypeVar("H")
+
+_PRUNE_MS = 3_600_000
+
+
+class PublicFaults(Protocol):
+    """The first processor of the device chain (3.2)."""
+
+    def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
+        """``record`` with the public faults of ``node``; quick where there are none."""
+
+
+class Processing:
+    """The chains with everything that they remember.
+
+    It is a ``Reader``, a ``Keeper``, a ``Viewed`` and a ``Timed``; the pipeline calls ``step``.
+    ``facts`` says what is known of a node besides its documents and ``lost``.
+    """
+
+    name = "processing"
+
+    def __init__(
+        self, stores: int, facts: Callable[[str], Facts], public: PublicFaults | None = None
+    ) -> None:
+        self.lost: frozenset[str] = frozenset()
+        """Nodes that fell silent and are published so."""
+        self.controllers: frozenset[str] = frozenset()
+        """MindIE jobs whose controller listens."""
+        self.separation = Separation()
+        self.windows = Windows()
+        self.documents = Documents(self.separation, stores)
+        self.left_out = 0
+        """Nodes whose state was too much to be kept."""
+        self.devices: dict[str, DeviceState] = {}
+        self.switches: dict[str, SwitchState] = {}
+        self.hidden: dict[str, tuple[HiddenFault, ...]] = {}
+        self.hidden_events: dict[str, tuple[HiddenEvent, ...]] = {}
+        self.altered: set[str] = set()
+        """Nodes of which something was hidden or shown again since this was cleared."""
+        self._facts = facts
+        self._public = public
+        self._new: list[Occurrence] = []
+        self._due: dict[tuple[str, str], int] = {}
+        self._again: set[str] = set()
+        self._separation_due_ms: int | None = None
+        self._pruned_at_ms: int | None = None
+        self._to_keep: set[str] = set()
+
+    def device(
+        self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Moment
+    ) -> DeviceRecord | None:
+        """What is published of a device record."""
+        if record is None:
+            return None
+        if self._public is not None:
+            record = self._public.apply(node, record, now)
+        if not record.faults and node not in self.devices and node not in self.separation.chips:
+            return record
+        state = self.devices.get(node, NO_DEVICE_STATE)
+        around = Around(
+            self._facts_of(node),
+            self.separation.of(node),
+            self.separation.policy.enabled,
+            self.controllers,
+        )
+        done = process_device(node, record, state, around, now.wall_ms)
+        self._remember(self.devices, node, done.state, NO_DEVICE_STATE)
+        self._set_aside(self.hidden, node, done.hidden)
+        self._plan(("device", node), done.due_ms, now)
+        self._new += done.occurrences
+        return done.record
+
+    def switch(
+        self, node: str, record: SwitchRecord | None, _: SwitchRecord | None, now: Moment
+    ) -> SwitchRecord | None:
+        """What is published of a switch record."""
+        if record is None:
+            return None
+        quiet = not record.events and record.level != "PreSeparate"
+        if quiet and node not in self.switches:
+            return record
+        state = self.switches.get(node, NO_SWITCH_STATE)
+        around = Around(self._facts_of(node), controllers=self.controllers)
+        done = process_switch(record, state, around, now.wall_ms)
+        self._remember(self.switches, node, done.state, NO_SWITCH_STATE)
+        self._set_aside(self.hidden_events, node, done.hidden)
+        self._plan(("switch", node), done.due_ms, now)
+        return done.record
+
+    def node(
+        self, node: str, record: NodeRecord | None, published: NodeRecord | None, _: Moment
+    ) -> NodeRecord | None:
+        """What is published of a node record, and of a node that fell silent."""
+        if node not in self.lost and (record is None or (record.tells_parts and not record.faults)):
+            return record
+        return process_node(record, published, self._facts_of(node))
+
+    def forget(self, kind: str, node: str) -> None:
+        """The node's document is gone: so is what was remembered of it."""
+        if kind == "device":
+            self._remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
+            self._set_aside(self.hidden, node, ())
+        elif kind == "switch":
+            self._remember(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
+            self._set_aside(self.hidden_events, node, ())
+        self._due.pop((kind, node), None)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes of which something is remembered."""
+        return frozenset(self.devices.keys() | self.switches.keys())
+
+    def _facts_of(self, node: str) -> Facts:
+        facts = self._facts(node)
+        if node in self.lost:
+            facts = msgspec.structs.replace(facts, lost=True)
+        return facts
+
+    def _remember(self, states: dict[str, S], node: str, state: S, nothing: S) -> None:
+        if states.get(node, nothing) == state:
+            return
+        self._to_keep.add(node)
+        if state == nothing:
+            del states[node]
+        else:
+            states[node] = state
+
+    def _set_aside(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
+        if book.get(node, ()) == hidden:
+            return
+        self.altered.add(node)
+        if hidden:
+            book[node] = hidden
+        else:
+            del book[node]
+
+    def _plan(self, key: tuple[str, str], due_ms: int | None, now: Moment) -> None:
+        if due_ms is None:
+            self._due.pop(key, None)
+        else:
+            self._due[key] = now.steady_ms + max(0, due_ms - now.wall_ms)
+
+    # What time alone does.
+
+    def step(self, now: Moment) -> frozenset[str]:
+        """Do what is due; returns nodes to be judged again."""
+        due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
+        for key in due:
+            del self._due[key]
+        nodes = {node for _, node in due} | self._again
+        self._again.clear()
+        if self._separation_due_ms is not None and self._separation_due_ms <= now.steady_ms:
+            nodes |= self._separate(now)
+            self.settle(now)
+        return frozenset(nodes)
+
+    def _separate(self, now: Moment) -> frozenset[str]:
+        counted, nodes = self.windows.step(now.wall_ms)
+        self._to_keep |= nodes
+        changed = self.separation.count(counted) | self.separation.release(now.wall_ms)
+        if self._pruned_at_ms is None or self._pruned_at_ms + _PRUNE_MS <= now.steady_ms:
+            self._pruned_at_ms = now.steady_ms
+            self.separation.prune(now.wall_ms)
+        return changed
+
+    def settle(self, now: Moment) -> None:
+        """After nodes were judged: let their new faults wait, and see when something is due."""
+        if self._new:
+            self.windows.add(self._new)
+            self._to_keep |= {one.node for one in self._new}
+            self._new.clear()
+        at_ms = earliest(self.windows.next_due_ms(), self.separation.next_release_ms())
+        self._separation_due_ms = None
+        if at_ms is not None:
+            self._separation_due_ms = now.steady_ms + max(0, at_ms - now.wall_ms)
+        if self.separation.counts:
+            pruned_ms = now.steady_ms if self._pruned_at_ms is None else self._pruned_at_ms
+            prune_ms = max(now.steady_ms, pruned_ms + _PRUNE_MS)
+            self._separation_due_ms = earliest(self._separation_due_ms, prune_ms)
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which ``step`` wants to be called."""
+        return earliest(self._separation_due_ms, min(self._due.values(), default=None))
+
+    # What operators say.
+
+    @property
+    def inputs(self) -> tuple[Selection, ...]:
+        """What is watched for this in every store that is read."""
+        return self.documents.inputs
+
+    def observe(
+        self, source: int, selection: Selection, event: WatchEvent, now: Moment
+    ) -> frozenset[str]:
+        """Take in an event of the store with this number; returns nodes to be judged again."""
+        was = self.separation.policy
+        nodes = self.documents.observe(source, selection, event, now.wall_ms)
+        policy = self.separation.policy
+        if policy != was:
+            self._to_keep.add(keeping.POLICY)
+            if policy.enabled != was.enabled:
+                nodes |= self.devices.keys()
+            if not policy.enabled:
+                self._to_keep |= {one.node for one in self.windows.waiting}
+                self.windows.clear()
+        self.settle(now)
+        return nodes
+
+    def listen(self, controllers: frozenset[str]) -> frozenset[str]:
+        """The controllers of these MindIE jobs listen; returns nodes to be judged again."""
+        if controllers == self.controllers:
+            return frozenset()
+        self.controllers = controllers
+        return self.nodes
+
+    def views(self) -> tuple[View, ...]:
+        """What is to be in the stores now."""
+        return self.documents.views()
+
+    # What must not be forgotten.
+
+    def take_changed(self) -> frozenset[str]:
+        """The buckets whose text changed since this was asked last."""
+        nodes = self._to_keep | self.separation.changed
+        self._to_keep = set()
+        self.separation.changed = set()
+        return frozenset(one if one == keeping.POLICY else bucket_of(one) for one in nodes)
+
+    def text(self, bucket: str) -> str | None:
+        """What a bucket holds now."""
+        if bucket == keeping.POLICY:
+            policy = self.separation.policy
+            return None if policy == Policy() else msgspec.json.encode(policy).decode()
+        waiting: dict[str, list[Occurrence]] = {}
+        for one in self.windows.waiting:
+            waiting.setdefault(one.node, []).append(one)
+        separation = self.separation
+        names = self.nodes | waiting.keys() | separation.counts.keys() | separation.chips.keys()
+        text, self.left_out = keeping.encode_bucket(
+            {
+                node: Kept(
+                    self.devices.get(node, NO_DEVICE_STATE),
+                    self.switches.get(node, NO_SWITCH_STATE),
+                    tuple(sorted(waiting.get(node, ()))),
+                    separation.counts.get(node, {}),
+                    separation.chips.get(node, {}),
+                )
+                for node in names
+                if bucket_of(node) == bucket
+            }
+        )
+        return text
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+        """Take over what an earlier leader kept; returns what could not be read."""
+        problems: list[str] = []
+        self._again |= self.nodes | self.separation.chips.keys()
+        for book in (self.devices, self.switches, self.hidden, self.hidden_events, self._due):
+            book.clear()
+        self.windows.clear()
+        self.separation.counts.clear()
+        self.separation.chips.clear()
+        for bucket, text in sorted(texts.items()):
+            if bucket == keeping.POLICY:
+                try:
+                    self.separation.policy = msgspec.json.decode(text, type=Policy)
+                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                    problems.append(f"bucket {bucket}: {error}")
+                continue
+            nodes, unread = keeping.decode_bucket(bucket, text)
+            problems += unread
+            for node, kept in nodes.items():
+                self._restore(node, kept)
+        self._to_keep.clear()
+        self.separation.changed.clear()
+        self.documents.follow_up()
+        if self.documents.policy is not None:
+            self._again |= self.separation.set_policy(self.documents.policy)
+        self._again |= self.nodes | self.separation.chips.keys()
+        self.settle(now)
+        return problems
+
+    def _restore(self, node: str, kept: Kept) -> None:
+        if kept.device != NO_DEVICE_STATE:
+            self.devices[node] = kept.device
+        if kept.switch != NO_SWITCH_STATE:
+            self.switches[node] = kept.switch
+        self.windows.add(kept.waiting)
+        if kept.counts:
+            self.separation.counts[node] = {chip: dict(one) for chip, one in kept.counts.items()}
+        if kept.separated:
+            self.separation.chips[node] = dict(kept.separated)

@@ -1,0 +1,77 @@
+"""Faults of the compute units that only come along with a UCE fault of the same chip.
+
+Source: ``spec/clusterd.md`` 3.4, defect B25 (what is remembered of UCE faults ends).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.processors.fixing import remove_faults
+from aggregator.processors.states import ACCOMPANIES, UNDECIDED, HiddenFault, earliest
+
+if TYPE_CHECKING:
+    from aggregator.processors.states import Times
+    from contract.cluster_device import CodeFault, DeviceRecord
+
+WINDOW_MS = 5000
+_UCE = "80E01801"
+_COMPANIONS = ("80C98009", "80CB8009")
+_REMEMBERED_MS = 60_000
+"""How long after a UCE fault a report of what came along with it may arrive."""
+
+
+def accompany(
+    record: DeviceRecord, uce: dict[str, int], received: Times, now_ms: int
+) -> tuple[DeviceRecord, dict[str, int], tuple[HiddenFault, ...], int | None]:
+    """Hide companions of UCE faults, and for 5 s those of which it is not known yet.
+
+    Returns the record, the times of the UCE faults by chip, what is hidden, and when time alone
+    changes something (wall).
+    """
+    companions = [fault for fault in record.faults if any(c in fault.code for c in _COMPANIONS)]
+    fresh: dict[str, int] = {}
+    for fault in record.faults:
+        if _UCE in fault.code:
+            fresh[fault.chip] = max(fault.time_ms, fresh.get(fault.chip, fault.time_ms))
+    if not companions and not fresh and not uce:
+        return record, uce, (), None
+    known = {**uce, **fresh}
+    hidden = [one for fault in companions if (one := _judge(fault, known, received, now_ms))]
+    needed = {one.fault.chip for one in hidden if one.why == ACCOMPANIES}
+    kept = {
+        chip: time_ms
+        for chip, time_ms in known.items()
+        if chip in fresh or chip in needed or _is_remembered(time_ms, now_ms)
+    }
+    forgets = (
+        time_ms + _REMEMBERED_MS
+        for chip, time_ms in kept.items()
+        if chip not in fresh and chip not in needed
+    )
+    shown = (one.until_ms + 1 for one in hidden if one.until_ms is not None)
+    if hidden:
+        record = remove_faults(record, [one.fault for one in hidden])
+    if companions:
+        record = msgspec.structs.replace(
+            record, update_time=max(record.update_time, now_ms // 1000)
+        )
+    return record, kept, tuple(hidden), earliest(*forgets, *shown)
+
+
+def _judge(
+    fault: CodeFault, uce: dict[str, int], received: Times, now_ms: int
+) -> HiddenFault | None:
+    time_ms = uce.get(fault.chip)
+    if time_ms is not None and abs(time_ms - fault.time_ms) <= WINDOW_MS:
+        return HiddenFault(fault, ACCOMPANIES, None)
+    # A node whose clock runs ahead must not hide its fault for longer than others.
+    until_ms = min(fault.time_ms, received[fault.chip][fault.code]) + WINDOW_MS
+    return HiddenFault(fault, UNDECIDED, until_ms) if now_ms <= until_ms else None
+
+
+def _is_remembered(time_ms: int, now_ms: int) -> bool:
+    """A time in the future is a clock's that runs ahead, or of one that was set back."""
+    return now_ms - _REMEMBERED_MS < time_ms <= now_ms + _REMEMBERED_MS

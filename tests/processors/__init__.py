@@ -1,0 +1,1 @@
+"""The chains of processors: each by itself, then through the pipeline."""
