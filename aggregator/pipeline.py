@@ -13,18 +13,17 @@ from aggregator.kinds import DEVICE, NODE, SWITCH
 from aggregator.lane import Lane
 from aggregator.shards import Shards
 from aggregator.sheet import Sheet
-from aggregator.usage import Usage
 from contract.cluster_node import missed
 from contract.names import CLUSTER_NODE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aggregator.intake import Feed
     from aggregator.moment import Moment
     from aggregator.shards import Value
     from contract.errors import DocumentError
-    from stores.base import Document, UsageEvent, WatchEvent
+    from stores.base import Document, WatchEvent
 
 LOST_ANNOTATION = "npu-vigil/lost"
 """On cluster-info-node-cm: the nodes that are in it because they fell silent, for the next run."""
@@ -36,9 +35,14 @@ _LOST_BYTES = 200 * 1024
 class Pipeline:
     """The state of the aggregator between its inputs and its documents."""
 
-    def __init__(self, stores: Sequence[str], touch_period_seconds: float) -> None:
+    def __init__(
+        self,
+        stores: Sequence[str],
+        touch_period_seconds: float,
+        facts: Callable[[str, bool], Facts] = lambda _, lost: Facts(lost=lost),
+    ) -> None:
+        self._facts_of = facts
         self.sources = tuple(Source(url) for url in stores)
-        self.usage = tuple(Usage() for _ in stores)
         self.lost: frozenset[str] = frozenset()
         """Nodes that are published ``UnHealthy`` because they fell silent."""
         self.unreadable: list[DocumentError] = []
@@ -92,9 +96,8 @@ class Pipeline:
         """Take in one event of a watch of a store."""
         self._dirty |= feed.observe(event, now.wall_ms)
 
-    def observe_usage(self, source: int, event: UsageEvent) -> None:
-        """Take in what pods use, as the store with this number says."""
-        nodes = self.usage[source].observe(event)
+    def judge_again(self, nodes: frozenset[str] | None) -> None:
+        """Other facts are known of these nodes, ``None``: of all."""
         self._dirty |= self._known() if nodes is None else nodes
 
     def set_lost(self, nodes: frozenset[str]) -> None:
@@ -143,11 +146,7 @@ class Pipeline:
         return any(node in feed.deleted for feed in self._feeds[lane.kind.name])
 
     def _facts(self, node: str) -> Facts:
-        return Facts(self._used(node), node in self.lost)
-
-    def _used(self, node: str) -> frozenset[str] | None:
-        known = [chips for usage in self.usage if (chips := usage.of(node)) is not None]
-        return frozenset().union(*known) if known else None
+        return self._facts_of(node, node in self.lost)
 
     def _known(self) -> set[str]:
         return {node for lane in self.lanes for node in lane.entries}
