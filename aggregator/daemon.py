@@ -74,7 +74,7 @@ class Aggregator:
         self._stores = stores
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.world = World([store.cluster is not None for store in stores.values()])
-        self.pipeline = Pipeline(tuple(stores), touch_period_seconds, self.world.facts)
+        self.pipeline = Pipeline(tuple(stores), touch_period_seconds, facts=self.world.facts)
         self.publishers = tuple(
             Publisher(
                 store,
@@ -150,7 +150,7 @@ class Aggregator:
                 _log.info("node %s: its %s document is good again or gone", node, name)
 
     def _told(self, nodes: frozenset[str] | None) -> None:
-        self.pipeline.judge_again(nodes)
+        self.pipeline.mark(self.pipeline.nodes if nodes is None else nodes)
         self._wake.set()
 
     def _server(self, number: int, node: str) -> NodeRecord | None:

@@ -12,7 +12,8 @@ from stores.base import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from aggregator.world import Heard, World
+    from aggregator.heard import Heard
+    from aggregator.world import World
     from service.stalls import Stalls
     from stores.base import Store
     from stores.cluster import NodeStatesEvent

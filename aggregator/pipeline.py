@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from aggregator.facts import Facts
 from aggregator.intake import Source
 from aggregator.kinds import DEVICE, NODE, SWITCH
@@ -39,9 +41,10 @@ class Pipeline:
         self,
         stores: Sequence[str],
         touch_period_seconds: float,
-        facts: Callable[[str, bool], Facts] = lambda _, lost: Facts(lost=lost),
+        *,
+        facts: Callable[[str], Facts] | None = None,
     ) -> None:
-        self._facts_of = facts
+        self._facts_of = facts or (lambda _: Facts())
         self.sources = tuple(Source(url) for url in stores)
         self.lost: frozenset[str] = frozenset()
         """Nodes that are published ``UnHealthy`` because they fell silent."""
@@ -96,9 +99,9 @@ class Pipeline:
         """Take in one event of a watch of a store."""
         self._dirty |= feed.observe(event, now.wall_ms)
 
-    def judge_again(self, nodes: frozenset[str] | None) -> None:
-        """Other facts are known of these nodes, ``None``: of all."""
-        self._dirty |= self._known() if nodes is None else nodes
+    def mark(self, nodes: Iterable[str]) -> None:
+        """Judge these nodes again at the next step: something else is known of them."""
+        self._dirty.update(nodes)
 
     def set_lost(self, nodes: frozenset[str]) -> None:
         """Publish these nodes, and no others, as lost."""
@@ -146,9 +149,11 @@ class Pipeline:
         return any(node in feed.deleted for feed in self._feeds[lane.kind.name])
 
     def _facts(self, node: str) -> Facts:
-        return self._facts_of(node, node in self.lost)
+        return msgspec.structs.replace(self._facts_of(node), lost=node in self.lost)
 
-    def _known(self) -> set[str]:
+    @property
+    def nodes(self) -> set[str]:
+        """Names of all nodes that are in a document."""
         return {node for lane in self.lanes for node in lane.entries}
 
     def _note_lost(self) -> frozenset[int]:

@@ -1,20 +1,20 @@
 """Nodes, pods and jobs as all stores tell them (``spec/clusterd.md`` 1.8, 3.8 and 6).
 
-No I/O and no clock. Of pods and jobs all stores are counted together; of what two stores know, the
-first one is believed. A store that has been interrupted stays believed.
+No I/O and no clock. Pods and jobs of all stores are counted together.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from aggregator.facts import Facts, Job, NodeState, Pod
-from stores.base import Interrupted
-from stores.cluster import NotThere, Snapshot, Update
+from aggregator.heard import Book
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from aggregator.heard import Heard
     from stores.cluster import JobsEvent, NodeStatesEvent, PodsEvent
 
 V = TypeVar("V")
@@ -23,87 +23,6 @@ _NOBODY: frozenset[str] = frozenset()
 
 _Saying: TypeAlias = tuple[str, str, str, str]
 """What a pod says of its job: namespace, name, label ``app``, label ``jobID``."""
-
-
-class Heard(Generic[V]):
-    """What one store tells of one kind."""
-
-    def __init__(self, *, is_followed: bool) -> None:
-        self.is_followed = is_followed
-        """Whether the store can tell of such things at all."""
-        self.known = False
-        """Whether it has ever told all of them; what was known stays."""
-        self.interrupted: str | None = None
-        """Why nothing is heard of them now."""
-        self.absent: str | None = None
-        """Why there are none, where the store has no such kind: that is known, too."""
-        self.told: dict[str, V] = {}
-
-    @property
-    def answered(self) -> bool:
-        """Whether waiting for it makes no sense any more."""
-        return not self.is_followed or self.known or self.interrupted is not None
-
-
-class _Book(Generic[V]):
-    """One kind of objects of all stores."""
-
-    def __init__(self, followed: Sequence[bool]) -> None:
-        self.heard: tuple[Heard[V], ...] = tuple(Heard(is_followed=one) for one in followed)
-
-    @property
-    def known(self) -> bool:
-        """Whether any store has ever told all of them."""
-        return any(one.known for one in self.heard)
-
-    def get(self, key: str) -> V | None:
-        """What the first store says that knows it."""
-        for one in self.heard:
-            value = one.told.get(key)
-            if value is not None:
-                return value
-        return None
-
-    def __iter__(self) -> Iterator[str]:
-        """All keys, each once."""
-        if len(self.heard) == 1:
-            return iter(self.heard[0].told)
-        return iter(dict.fromkeys(key for one in self.heard for key in one.told))
-
-    def observe(
-        self, source: int, event: Snapshot[V] | Update[V] | NotThere | Interrupted
-    ) -> Iterator[tuple[str, V | None, V | None]]:
-        """Take in an event; of all that changed by it the key, what it was and what it is."""
-        one = self.heard[source]
-        match event:
-            case Interrupted(reason):
-                one.interrupted = reason
-            case Update(key, value):
-                yield from self._set(one, key, value)
-            case NotThere(reason):
-                one.known, one.interrupted, one.absent = True, None, reason
-                for key in tuple(one.told):
-                    yield from self._set(one, key, None)
-            case Snapshot(items, unreadable):
-                one.known, one.interrupted, one.absent = True, None, None
-                for key in one.told.keys() - items.keys() - unreadable:
-                    yield from self._set(one, key, None)
-                for key, value in items.items():
-                    yield from self._set(one, key, value)
-
-    def _set(
-        self, one: Heard[V], key: str, value: V | None
-    ) -> Iterator[tuple[str, V | None, V | None]]:
-        if one.told.get(key) == value:
-            return
-        before = self.get(key)
-        if value is None:
-            del one.told[key]
-        else:
-            one.told[key] = value
-        after = self.get(key)
-        if before != after:
-            yield key, before, after
 
 
 class _PodsOfJob:
@@ -150,9 +69,10 @@ class World:
     """
 
     def __init__(self, followed: Sequence[bool]) -> None:
-        self._pods = _Book[Pod](followed)
-        self._nodes = _Book[NodeState](followed)
-        self._groups = _Book[Job](followed)
+        self._pods = Book[Pod](followed)
+        self._nodes = Book[NodeState](followed)
+        self._groups = Book[Job](followed)
+        self._jobs: dict[str, Job] = {}
         self._pods_on: dict[str, tuple[Pod, ...]] = {}
         self._pods_of: dict[str, _PodsOfJob] = {}
         self._groups_of: dict[str, tuple[tuple[int, str, Job], ...]] = {}
@@ -170,7 +90,7 @@ class World:
                 if pod is not None:
                     dirty.add(pod.node)
                     self._place(pod, by)
-                    if pod.job and self._count(pod, by) and pod.job not in self._groups_of:
+                    if pod.job and self._count(pod, by) and self._settle(pod.job):
                         dirty |= self._nodes_of(pod.job)
         return self._changed(self._pods, source, was_known, dirty)
 
@@ -193,11 +113,12 @@ class World:
             for job, by in ((before, -1), (after, 1)):
                 if job is not None:
                     self._group(key, job, by)
-                    dirty |= self._nodes_of(job.key)
+                    if self._settle(job.key):
+                        dirty |= self._nodes_of(job.key)
         return self._changed(self._groups, source, was_known, dirty)
 
     def _changed(
-        self, book: _Book[V], source: int, was_known: bool, dirty: set[str]
+        self, book: Book[V], source: int, was_known: bool, dirty: set[str]
     ) -> frozenset[str] | None:
         if book.heard[source].known and not was_known:
             return None
@@ -219,6 +140,18 @@ class World:
         if not found.pods:
             del self._pods_of[pod.job]
         return says_else
+
+    def _settle(self, key: str) -> bool:
+        """Whether the job is another now. Of several PodGroups of one owner the oldest counts."""
+        groups, pods = self._groups_of.get(key), self._pods_of.get(key)
+        job = groups[0][2] if groups is not None else None if pods is None else pods.said
+        if self._jobs.get(key) == job:
+            return False
+        if job is None:
+            del self._jobs[key]
+        else:
+            self._jobs[key] = job
+        return True
 
     def _nodes_of(self, job: str) -> set[str]:
         found = self._pods_of.get(job)
@@ -247,7 +180,7 @@ class World:
         if groups:
             self._groups_of[job.key] = tuple(groups)
 
-    def facts(self, node: str, lost: bool) -> Facts:
+    def facts(self, node: str, lost: bool = False) -> Facts:
         """What is known of a node; ``lost``: it fell silent."""
         if not self._pods.known:
             return Facts(None, lost)
@@ -255,31 +188,23 @@ class World:
         if pods is None:
             return Facts(_NOBODY, lost)
         used = frozenset(chip for pod in pods for chip in pod.chips)
-        jobs = {pod.job: job for pod in pods if (job := self.job(pod.job)) is not None}
-        return Facts(used, lost, pods, jobs)
+        return Facts(used, lost, pods, {pod.job: self._jobs[pod.job] for pod in pods if pod.job})
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """The pods of a node, in order of namespace and name."""
+        return self._pods_on.get(node, ())
 
     def pods_of(self, job: str) -> tuple[Pod, ...]:
         """The pods of the job with this key, in order of namespace and name."""
         found = self._pods_of.get(job)
         return () if found is None else tuple(sorted(found.pods.values(), key=_order))
 
-    def job(self, key: str) -> Job | None:
-        """The job with this key. Of several PodGroups of one owner the oldest is believed."""
-        groups = self._groups_of.get(key)
-        if groups is not None:
-            return groups[0][2]
-        found = self._pods_of.get(key)
-        return None if found is None else found.said
-
-    def jobs(self) -> Iterator[Job]:
-        """All jobs that have a PodGroup or a pod, in order of their keys."""
-        for key in sorted(self._groups_of.keys() | self._pods_of.keys()):
-            job = self.job(key)
-            if job is not None:
-                yield job
+    def jobs(self) -> Mapping[str, Job]:
+        """All jobs that have a PodGroup or a pod, by key; as they are now, also later."""
+        return MappingProxyType(self._jobs)
 
     def node(self, name: str) -> NodeState | None:
-        """The Node, as the first store tells that knows it; see ``knows_nodes``."""
+        """The Node, as the first store tells that knows it; see ``nodes_known``."""
         return self._nodes.get(name)
 
     def nodes(self) -> Iterator[str]:
@@ -311,13 +236,14 @@ class World:
         return self._pods.heard[source].answered and self._groups.heard[source].answered
 
     @property
-    def knows_nodes(self) -> bool:
-        """Whether any store has ever told all its Nodes: else a missing one means nothing."""
-        return self._nodes.known
+    def nodes_known(self) -> bool:
+        """Whether every store that can has told its Nodes; before that none is missing."""
+        heard = [one for one in self._nodes.heard if one.is_followed]
+        return bool(heard) and all(one.known for one in heard)
 
     @property
-    def knows_pods(self) -> bool:
-        """Whether any store has ever told all its pods: else nobody knows which chips are used."""
+    def pods_known(self) -> bool:
+        """Whether any store has told its pods; before that nobody knows which chips are used."""
         return self._pods.known
 
 

@@ -83,12 +83,12 @@ class Cluster:
         if pod is not None:
             self.pods[uid] = pod
         if self.pipeline is not None:
-            self.pipeline.judge_again(self.world.observe_pods(0, Update(uid, pod)))
+            self.pipeline.mark(self.world.observe_pods(0, Update(uid, pod)) or ())
             self.pass_time(at_ms, at_ms)
 
     def _start(self, at_ms: int) -> None:
         self.world = World([True])
-        self.pipeline = Pipeline(["recording"], 45, self.world.facts)
+        self.pipeline = Pipeline(["recording"], 45, facts=self.world.facts)
         self.pipeline.restore(
             Document(CLUSTER_NAMESPACE, name, {name: text}) for name, text in self.outputs.items()
         )
@@ -96,7 +96,8 @@ class Cluster:
             namespace = feed.selection.namespace
             listed = (d for d in self.inputs.values() if d.namespace == namespace and _selected(d))
             self.pipeline.observe(feed, Listed(tuple(listed)), self._moment(at_ms))
-        self.pipeline.judge_again(self.world.observe_pods(0, Snapshot(self.pods)))
+        self.world.observe_pods(0, Snapshot(self.pods))
+        self.pipeline.mark(self.pipeline.nodes)
         self.pass_time(at_ms, at_ms)
 
     def _moment(self, at_ms: int) -> Moment:

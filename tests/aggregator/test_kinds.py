@@ -46,7 +46,7 @@ class World:
 
     def __init__(self, *documents: Document, outputs: dict[str, Document] | None = None) -> None:
         self.known = Known([True])
-        self.pipeline = Pipeline(["store:"], 45, self.known.facts)
+        self.pipeline = Pipeline(["store:"], 45, facts=self.known.facts)
         self.outputs = dict(outputs or {})
         self.pipeline.restore(self.outputs.values())
         self.devices, self.nodes = self.pipeline.sources[0].feeds
@@ -283,11 +283,12 @@ def test_e16_pre_separated_nodes_and_switches_wait_until_nobody_uses_them(
     assert world.statuses() == {"n1": "PreSep"}  # nobody knows about pods
     assert world.switches()["n1"]["NodeStatus"] == "PreSeparate"
     pods = {"u1": Pod("u1", "n1", chips=chips)} if chips else {}
-    world.pipeline.judge_again(world.known.observe_pods(0, Snapshot(pods)))
+    assert world.known.observe_pods(0, Snapshot(pods)) is None
+    world.pipeline.mark(world.pipeline.nodes)
     world.step(0)
     assert world.statuses() == {"n1": status}
     assert world.switches()["n1"]["NodeStatus"] == status
-    world.pipeline.judge_again(world.known.observe_pods(0, Update("u1", None)))
+    world.pipeline.mark(world.known.observe_pods(0, Update("u1", None)) or ())
     world.step(0)
     assert world.statuses() == {"n1": "UnHealthy"}
     assert world.switches()["n1"]["NodeStatus"] == "UnHealthy"

@@ -34,7 +34,7 @@ def nodes(*found: NodeState) -> Snapshot[NodeState]:
 
 
 def used(world: World, node: str = "n1") -> frozenset[str] | None:
-    return world.facts(node, False).used
+    return world.facts(node).used
 
 
 def test_before_the_first_list_nobody_knows() -> None:
@@ -44,12 +44,12 @@ def test_before_the_first_list_nobody_knows() -> None:
     assert world.observe_pods(0, Interrupted("no rights")) == NOTHING
     assert world.observe_jobs(0, NotThere("no Volcano")) is None
     assert used(world) is None
-    assert not world.knows_pods
-    assert not world.knows_nodes
+    assert not world.pods_known
+    assert not world.nodes_known
     assert world.answered(0)
     assert world.observe_pods(0, listed()) is None  # of all nodes more is known now
     assert used(world) == NOTHING
-    assert world.facts("n1", True) == Facts(NOTHING, True)
+    assert world.facts("n1", lost=True) == Facts(NOTHING, True)
 
 
 def test_pods_come_and_go() -> None:
@@ -66,7 +66,7 @@ def test_pods_come_and_go() -> None:
     assert world.observe_pods(0, Update("a", None)) == frozenset({"n1"})
     assert world.observe_pods(0, Update("a", None)) == NOTHING
     assert used(world) == NOTHING
-    assert world.facts("n2", False).pods == (pod("b", "n2", "Ascend910-7"),)
+    assert world.facts("n2").pods == (pod("b", "n2", "Ascend910-7"),)
     assert len(world.pods_heard(0).told) == 1
 
 
@@ -110,20 +110,20 @@ def test_pods_of_several_stores_are_counted_together() -> None:
 def test_a_job_is_what_its_pod_group_says() -> None:
     world = World([True])
     world.observe_pods(0, listed(pod("a", "n1", job="j", app="x"), pod("b", "n2", job="j")))
-    assert world.job("j") == Job("j", "default", "name-j")  # pods differ: the smallest counts
+    assert world.jobs()["j"] == Job("j", "default", "name-j")  # pods differ: the smallest counts
     assert world.observe_pods(0, Update("b", None)) == frozenset({"n1", "n2"})
     by_pods = Job("j", "default", "name-j", {}, {"app": "x"})
-    assert world.facts("n1", False).jobs == {"j": by_pods}
+    assert world.facts("n1").jobs == {"j": by_pods}
     group = Job("j", "default", "train", {"recover-strategy": "retry"})
     world.observe_jobs(0, NotThere("no Volcano"))
     assert world.observe_jobs(0, Update("pg", group)) == frozenset({"n1"})
-    assert world.facts("n1", False).jobs == {"j": group}
-    assert list(world.jobs()) == [group]
+    assert world.facts("n1").jobs == {"j": group}
+    assert world.jobs() == {"j": group}
     assert world.observe_jobs(0, NotThere("no Volcano any more")) == frozenset({"n1"})
-    assert world.job("j") == by_pods
+    assert world.jobs()["j"] == by_pods
     assert world.observe_pods(0, Update("a", None)) == frozenset({"n1"})
     assert world.pods_of("j") == ()
-    assert list(world.jobs()) == []
+    assert world.jobs() == {}
 
 
 def test_a_job_may_have_no_pods_yet_and_several_pod_groups() -> None:
@@ -132,9 +132,9 @@ def test_a_job_may_have_no_pods_yet_and_several_pod_groups() -> None:
         Job("j", "default", name, created_at_ms=at) for name, at in (("b", 1), ("a", 2))
     )
     assert world.observe_jobs(0, Snapshot({"u2": second, "u1": first})) is None
-    assert list(world.jobs()) == [first]
+    assert world.jobs() == {"j": first}
     world.observe_jobs(0, Update("u1", None))
-    assert world.job("j") == second
+    assert world.jobs()["j"] == second
 
 
 def test_two_pods_of_a_job_on_one_node_both_count() -> None:
@@ -142,20 +142,21 @@ def test_two_pods_of_a_job_on_one_node_both_count() -> None:
     a, b = pod("a", "n1", "x", job="j"), pod("b", "n1", "y", job="j")
     world.observe_pods(0, listed(b, a))
     assert world.pods_of("j") == (a, b)
-    assert world.facts("n1", False).pods == (a, b)
+    assert world.facts("n1").pods == (a, b)
 
 
 def test_nodes_by_name_and_by_serial_number() -> None:
     world = World([True, True])
     n1, n2 = NodeState("n1", "10.0.0.1", "SN-1"), NodeState("n2", "10.0.0.2", "")
     assert world.observe_nodes(0, nodes(n1, n2)) is None
-    assert world.knows_nodes
+    assert world.nodes_heard(0).known
     assert world.node("n1") == n1
     assert world.node("n3") is None
     assert world.node_by_serial_number("SN-1") == n1
     assert world.node_by_serial_number("") is None
     other = NodeState("n1", "10.0.0.9", "SN-1")
     assert world.observe_nodes(1, nodes(other, NodeState("n4", serial_number="SN-4"))) is None
+    assert world.nodes_known
     assert world.node("n1") == n1
     assert sorted(world.nodes()) == ["n1", "n2", "n4"]
     assert world.observe_nodes(0, Update("n1", n1)) == NOTHING  # a heartbeat
@@ -227,12 +228,13 @@ class Told:
         """All that can be asked."""
         world = self.world
         return (
-            {node: (world.facts(node, False), world.node(node)) for node in NODES},
-            tuple(world.jobs()),
+            {node: (world.facts(node), world.node(node)) for node in NODES},
+            dict(world.jobs()),
             {job: world.pods_of(job) for job in JOBS[1:]},
+            {node: world.pods_on(node) for node in NODES},
             {number: world.node_by_serial_number(number) for number in ("SN-1", "SN-2", "")},
             world.shared_serial_numbers,
-            (world.knows_nodes, world.knows_pods),
+            (world.nodes_known, world.pods_known),
         )
 
     def observe(self, kind: str, source: int, event: object) -> frozenset[str] | None:
@@ -270,11 +272,11 @@ def test_any_order_of_events_and_lists_ends_in_the_same_facts(data: DataObject) 
             event = Interrupted("away")
         else:
             event = Update(key, data.draw(st.sampled_from((value, None))))
-        before = {node: (told.world.facts(node, False), told.world.node(node)) for node in NODES}
+        before = {node: (told.world.facts(node), told.world.node(node)) for node in NODES}
         changed = told.observe(kind, source, event)
         for node in NODES:
             if changed is not None and node not in changed:
-                now = told.world.facts(node, False), told.world.node(node)
+                now = told.world.facts(node), told.world.node(node)
                 assert now == before[node], f"{node} changed and was not told"
     again = Told()
     for (kind, source), items in data.draw(st.permutations(list(told.last.items()))):
