@@ -12,7 +12,7 @@ from stores.cluster import Snapshot, Update
 from stores.kubernetes_watch import Page, watched
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from stores.base import Interrupted
     from stores.kubernetes_connection import Connection
@@ -84,7 +84,7 @@ class Feed(Generic[AnyItem, Value]):
 
     def follow(
         self, connection: Connection
-    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | Interrupted]:
+    ) -> AsyncGenerator[Snapshot[Value] | Update[Value] | Interrupted, None]:
         """Follow them for ever. Raises ``StoreRefused``."""
         kind = self._kind
         return watched(

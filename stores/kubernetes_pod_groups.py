@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from datetime import datetime  # noqa: TC003 (msgspec reads it)
 from typing import TYPE_CHECKING
@@ -100,8 +101,9 @@ async def follow_pod_groups(connection: Connection) -> AsyncIterator[JobsEvent]:
     feed = Feed(POD_GROUPS)
     while True:
         try:
-            async for event in feed.follow(connection):
-                yield event
+            async with contextlib.aclosing(feed.follow(connection)) as events:
+                async for event in events:
+                    yield event
         except StoreNotFound as error:
             yield NotThere(str(error))
         await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))

@@ -21,7 +21,7 @@ from stores.backoff import Backoff
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from stores.kubernetes_connection import Connection
 
@@ -91,7 +91,7 @@ async def watched(
     one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
     only_metadata: bool = False,
-) -> AsyncIterator[Event | Interrupted]:
+) -> AsyncGenerator[Event | Interrupted, None]:
     """Follow objects for ever, or ``only_metadata`` of them. Missing rights are waited for.
 
     ``everything`` makes an event of a list, ``one`` of a frame's type and object, with the version
