@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.beats import Listener
+from aggregator.following import follow
 from aggregator.history import History
 from aggregator.http import application
 from aggregator.moment import Clock, system_clock
@@ -27,6 +28,7 @@ from aggregator.status import (
     source_statuses,
     switch_fault_statuses,
 )
+from aggregator.world import World
 from contract.errors import StoreError, VigilError
 from service.log import set_up_logging
 from service.notify import keep_told
@@ -35,13 +37,13 @@ from service.stalls import Stalls
 from service.tasks import leaves, on_stop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.intake import Feed
     from contract.node_info import NodeRecord
-    from stores.base import Document, Store, UsageEvent, WatchEvent
+    from stores.base import Document, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +73,8 @@ class Aggregator:
         self._clock = clock
         self._stores = stores
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
-        self.pipeline = Pipeline(tuple(stores), touch_period_seconds)
+        self.world = World([store.cluster is not None for store in stores.values()])
+        self.pipeline = Pipeline(tuple(stores), touch_period_seconds, facts=self.world.facts)
         self.publishers = tuple(
             Publisher(
                 store,
@@ -101,8 +104,6 @@ class Aggregator:
         self._publish_lost = publish_lost
         self._started_at_ms = clock().wall_ms
         self._wake = asyncio.Event()
-        self._counted: set[int] = set()
-        """Numbers of the stores that know of pods."""
         self._began = False
         self._complete: dict[str, int] | None = None
         self._not_ready: str | None = "waiting for the stores to answer"
@@ -114,11 +115,8 @@ class Aggregator:
                 for feed in self.pipeline.sources[number].feeds:
                     name = f"read {feed.selection.namespace} of {url}"
                     tasks.create_task(self._read(feed, store), name=name)
-                usage = store.usage()
-                if usage is not None:
-                    self._counted.add(number)
-                    task = self._count(number, usage, store)
-                    tasks.create_task(task, name=f"read pods of {url}")
+                task = follow(self.world, number, store, self._told, self.stalls)
+                tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
             if self.history is not None:
@@ -151,18 +149,9 @@ class Aggregator:
             for node in before.keys() - inbox.rejected.keys():
                 _log.info("node %s: its %s document is good again or gone", node, name)
 
-    async def _count(self, number: int, events: AsyncIterator[UsageEvent], store: Store) -> None:
-        usage = self.pipeline.usage[number]
-        async for event in events:
-            was = usage.interrupted
-            with self.stalls.busy(f"read pods of {store.url}"):
-                self.pipeline.observe_usage(number, event)
-            self._wake.set()
-            if usage.interrupted is not None and was is None:
-                _log.warning("pods of %s cannot be read: %s", store.url, usage.interrupted)
-            elif usage.interrupted is None and was is not None:
-                _log.info("pods of %s can be read again", store.url)
-        raise StoreError(f"the watch of pods of {store.url} ended")
+    def _told(self, nodes: frozenset[str] | None) -> None:
+        self.pipeline.mark(self.pipeline.nodes if nodes is None else nodes)
+        self._wake.set()
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
         report = self.pipeline.sources[number].node.reports.get(node)
@@ -212,10 +201,8 @@ class Aggregator:
         while True:
             self._wake.clear()
             listed = [
-                source.listed and (number not in self._counted or usage.answered)
-                for number, (source, usage) in enumerate(
-                    zip(self.pipeline.sources, self.pipeline.usage, strict=True)
-                )
+                source.listed and self.world.answered(number)
+                for number, source in enumerate(self.pipeline.sources)
             ]
             if all(listed) or (any(listed) and self._clock().steady_ms >= deadline_ms):
                 return
@@ -281,7 +268,7 @@ class Aggregator:
             faults=tuple(fault_statuses(self.pipeline)),
             switch_faults=tuple(switch_fault_statuses(self.pipeline)),
             server_faults=tuple(server_fault_statuses(self.pipeline)),
-            sources=tuple(source_statuses(self.pipeline)),
+            sources=tuple(source_statuses(self.pipeline, self.world)),
             documents=tuple(document_statuses(self.publishers, now.wall_ms)),
             history=None if self.history is None else self.history.status(),
         )

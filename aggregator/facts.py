@@ -7,49 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-Texts = dict[str, str]
+from stores.cluster import Job, NodeState, Pod, Texts
 
-
-class Job(msgspec.Struct, frozen=True):
-    """A job: the PodGroup of it, where there is one, else only what its pods say.
-
-    ``key`` is the uid of the controlling owner of its pods and of its PodGroup (1.8).
-    ``annotations`` and ``labels`` are the PodGroup's, of which only those that mean something here
-    are kept.
-    """
-
-    key: str
-    namespace: str = ""
-    name: str = ""
-    annotations: Texts = {}
-    labels: Texts = {}
-
-
-class Pod(msgspec.Struct, frozen=True):
-    """A pod that is on a node, neither done nor failed, and has chips or belongs to a job.
-
-    ``chips`` are the names that it uses (annotation ``huawei.com/AscendReal``). ``annotations``
-    and ``labels`` are those that mean something here. ``job`` is the uid of the controlling owner,
-    empty where it has none.
-    """
-
-    uid: str
-    node: str
-    namespace: str = ""
-    name: str = ""
-    job: str = ""
-    chips: tuple[str, ...] = ()
-    annotations: Texts = {}
-    labels: Texts = {}
-
-
-class NodeState(msgspec.Struct, frozen=True):
-    """A Node object: ``ip`` is its first InternalIP, ``serial_number`` its annotation."""
-
-    name: str
-    ip: str = ""
-    serial_number: str = ""
-    is_ready: bool = True
+__all__ = ["Facts", "Job", "NodeState", "Pod", "Texts"]
 
 
 class Facts(msgspec.Struct, frozen=True):

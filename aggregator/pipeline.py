@@ -24,7 +24,6 @@ from aggregator.processors.states import (
 )
 from aggregator.shards import Shards
 from aggregator.sheet import Sheet
-from aggregator.usage import Usage
 from contract.cluster_device import DeviceRecord
 from contract.cluster_node import missed
 from contract.names import CLUSTER_NODE_NAME
@@ -39,13 +38,18 @@ if TYPE_CHECKING:
     from aggregator.processors.processing import PublicFaults
     from aggregator.shards import Value
     from contract.errors import DocumentError
-    from stores.base import Document, UsageEvent, WatchEvent
+    from stores.base import Document, WatchEvent
 
 LOST_ANNOTATION = "npu-vigil/lost"
 """On cluster-info-node-cm: the nodes that are in it because they fell silent, for the next run."""
 
 _LOST_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB of annotations on one object."""
+
+
+def _nothing(_: str) -> Facts:
+    """What is known of a node besides its documents where nobody asks."""
+    return Facts()
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -77,8 +81,7 @@ class Pipeline:
         public: PublicFaults | None = None,
     ) -> None:
         self.sources = tuple(Source(url) for url in stores)
-        self.usage = tuple(Usage() for _ in stores)
-        self.processing = Processing(len(self.sources), facts or self._facts, public)
+        self.processing = Processing(len(self.sources), facts or _nothing, public)
         """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """
@@ -137,10 +140,9 @@ class Pipeline:
         """Take in one event of a watch of a store."""
         self._dirty |= feed.observe(event, now.wall_ms)
 
-    def observe_usage(self, source: int, event: UsageEvent) -> None:
-        """Take in what pods use, as the store with this number says."""
-        nodes = self.usage[source].observe(event)
-        self._dirty |= self._known() if nodes is None else nodes
+    def mark(self, nodes: Iterable[str]) -> None:
+        """Judge these nodes again at the next step: something else is known of them."""
+        self._dirty.update(nodes)
 
     def set_lost(self, nodes: frozenset[str]) -> None:
         """Publish these nodes, and no others, as lost."""
@@ -150,10 +152,6 @@ class Pipeline:
     def set_controllers(self, jobs: frozenset[str]) -> None:
         """The controllers of these MindIE jobs listen, and no others (3.3)."""
         self._dirty |= self.processing.listen(jobs)
-
-    def mark(self, nodes: Iterable[str]) -> None:
-        """Judge these nodes again at the next step: a part says that it knows something new."""
-        self._dirty.update(nodes)
 
     @property
     def lost(self) -> frozenset[str]:
@@ -228,15 +226,9 @@ class Pipeline:
         """
         return any(node in feed.deleted for feed in self._feeds[lane.kind.name])
 
-    def _facts(self, node: str) -> Facts:
-        """What the stores' pods tell; of their jobs nothing is known here."""
-        return Facts(self._used(node))
-
-    def _used(self, node: str) -> frozenset[str] | None:
-        known = [chips for usage in self.usage if (chips := usage.of(node)) is not None]
-        return frozenset().union(*known) if known else None
-
-    def _known(self) -> set[str]:
+    @property
+    def nodes(self) -> set[str]:
+        """Names of all nodes that are in a document."""
         return {node for lane in self.lanes for node in lane.entries}
 
     def _note_lost(self) -> frozenset[int]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
+    from aggregator.world import World
     from contract.cluster_device import DeviceRecord
 
 
@@ -350,9 +351,10 @@ def _said(lane: Lane[R]) -> Iterator[tuple[str, R]]:
         yield node, report.record
 
 
-def source_statuses(pipeline: Pipeline) -> Iterator[SourceStatus]:
+def source_statuses(pipeline: Pipeline, world: World) -> Iterator[SourceStatus]:
     """The stores that are read."""
-    for source, usage in zip(pipeline.sources, pipeline.usage, strict=True):
+    for number, source in enumerate(pipeline.sources):
+        pods = world.pods_heard(number)
         yield SourceStatus(
             store=source.url,
             listed=source.listed,
@@ -363,8 +365,8 @@ def source_statuses(pipeline: Pipeline) -> Iterator[SourceStatus]:
             servers=len(source.node.reports),
             rejected_nodes=len(set().union(*(inbox.rejected for inbox in source.inboxes))),
             rejected_documents=sum(inbox.rejected_total for inbox in source.inboxes),
-            pods=usage.pods if usage.known else None,
-            pods_interrupted=usage.interrupted,
+            pods=sum(bool(pod.chips) for pod in pods.told.values()) if pods.known else None,
+            pods_interrupted=pods.interrupted,
         )
 
 

@@ -19,7 +19,8 @@ VigilError
 │   ├── StoreUnavailable      no answer now; trying again makes sense
 │   ├── StoreConflict         someone else wrote in between
 │   └── StoreRefused          the store will not take this request (validation, wrong address)
-│       └── StoreForbidden    rights or credentials are missing, for now or for good
+│       ├── StoreForbidden    rights or credentials are missing, for now or for good
+│       └── StoreNotFound     what the request is about is not there
 ├── JournalError              the journal could not be opened, read or written
 └── EmulatorError             the emulator could not be built or driven
 """
@@ -181,6 +182,10 @@ class StoreRefused(StoreError):
 class StoreForbidden(StoreRefused):
     """Rights or credentials are missing. They may still come: a server that has just started knows
     none for a moment."""
+
+
+class StoreNotFound(StoreRefused):
+    """The object that the request is about, or its whole kind, is not there."""
 
 
 class JournalError(VigilError):

@@ -15,6 +15,8 @@ from contract.episodes import EpisodeEvent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from stores.cluster import Cluster
+
 
 class Document(msgspec.Struct, frozen=True):
     """One stored document. ``version`` is opaque and empty for one not read from a store."""
@@ -101,8 +103,7 @@ class PodUsage(msgspec.Struct, frozen=True):
     """A pod that is neither done nor failed and uses chips of a node (``spec/clusterd.md`` 1.8).
 
     ``uid`` names it; ``chips`` are names of devices that it has, ``assigned`` of those that a
-    scheduler chose for it. ``namespace``, ``name`` and ``container`` (the one that asks for chips,
-    if it is one) are told only where the pods of one node are followed.
+    scheduler chose for it. ``container`` is the one that asks for chips, if it is one.
     """
 
     uid: str
@@ -269,6 +270,10 @@ class Store(Protocol):
         """Events and Nodes; ``None`` where a store has none."""
 
     @property
+    def cluster(self) -> Cluster | None:
+        """Nodes, pods and jobs; ``None`` where a store knows nothing of them."""
+
+    @property
     def channel(self) -> EventChannel | None:
         """Carries episodes from nodes to the aggregator; ``None`` where a store does not."""
 
@@ -297,8 +302,8 @@ class Store(Protocol):
         ``StoreRefused`` ends it only when waiting cannot help.
         """
 
-    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent] | None:
-        """Follow which chips pods use, of one node or of all, for ever.
+    def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:
+        """Follow which chips the pods of a node use, for ever.
 
         ``None`` where the store knows nothing of pods. The first event is ``UsageListed`` or
         ``Interrupted``.

@@ -53,6 +53,11 @@ class DirectoryStore:
         return
 
     @property
+    def cluster(self) -> None:
+        """See ``Store``. A directory knows neither Nodes nor pods."""
+        return
+
+    @property
     def channel(self) -> None:
         """See ``Store``."""
         return
@@ -77,7 +82,7 @@ class DirectoryStore:
         _check(namespace, name)
         await asyncio.to_thread(self._delete, namespace, name)
 
-    def usage(self, node: str | None = None) -> None:  # noqa: ARG002
+    def usage(self, node: str) -> None:  # noqa: ARG002
         """See ``Store``. A directory knows nothing of pods."""
         return
 

@@ -16,6 +16,7 @@ from stores import kubernetes_writers as writers
 from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
 from stores.document_names import check_names
 from stores.kubernetes_beats import Heartbeats
+from stores.kubernetes_cluster import KubernetesCluster
 from stores.kubernetes_connection import Connection
 from stores.kubernetes_namespaces import create_namespace
 from stores.kubernetes_objects import KubernetesObjects
@@ -47,6 +48,7 @@ class KubernetesStore:
         self._connection = Connection(kubeconfig)
         self._heartbeats = Heartbeats(self._connection)
         self._objects = KubernetesObjects(self._connection)
+        self._cluster = KubernetesCluster(self._connection)
 
     @property
     def url(self) -> str:
@@ -57,6 +59,11 @@ class KubernetesStore:
     def objects(self) -> KubernetesObjects:
         """See ``Store``."""
         return self._objects
+
+    @property
+    def cluster(self) -> KubernetesCluster:
+        """See ``Store``."""
+        return self._cluster
 
     @property
     def channel(self) -> None:
@@ -127,7 +134,7 @@ class KubernetesStore:
         path, query = _path(selection.namespace), _query(selection)
         return watched(self._connection, path, query, _pages, "ConfigMaps", _everything, _event)
 
-    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent]:
+    def usage(self, node: str) -> AsyncIterator[UsageEvent]:
         """See ``Store``."""
         return follow_pods(self._connection, node)
 

@@ -1,4 +1,4 @@
-"""Which chips pods use (``spec/clusterd.md`` 1.8, 3.8, ``spec/device-plugin.md`` 1.3, 2.8).
+"""Which chips the pods of a node use (``spec/device-plugin.md`` 1.3, 2.8).
 
 The annotation ``huawei.com/AscendReal`` names the chips that a pod has, one named after the
 resource those that Volcano chose for it. ``huawei.com/kltDev`` is what the kubelet believes, and
@@ -8,7 +8,7 @@ deleted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from stores.base import UsageEvent
     from stores.kubernetes_connection import Connection
 
-_PATH = "/api/v1/pods"
-_ALIVE = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName"
+PATH = "/api/v1/pods"
+
+ALIVE = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName"
+"""Begins a field selector of pods that are neither done nor failed."""
+
 _RESOURCE = "huawei.com/"
 
 
@@ -39,21 +42,9 @@ class _Annotations(msgspec.Struct):
 class _Metadata(msgspec.Struct, rename="camel"):
     uid: str
     resource_version: str
-    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-class _NamedMetadata(_Metadata, rename="camel"):
     namespace: str = ""
     name: str = ""
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
 
 
 class _Resources(msgspec.Struct):
@@ -65,76 +56,62 @@ class _Container(msgspec.Struct):
     resources: _Resources = msgspec.field(default_factory=_Resources)
 
 
-class _WholeSpec(_Spec, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
     containers: list[_Container] = []
 
 
-class _NamedPod(_Pod):
-    """With what only the node itself wants to know: of a whole cluster it would be much."""
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
-    metadata: _NamedMetadata
-    spec: _WholeSpec = msgspec.field(default_factory=_WholeSpec)
-
-
-_AnyPod = TypeVar("_AnyPod", bound=_Pod)
 
 _pages: msgspec.json.Decoder[Page[_Pod]] = msgspec.json.Decoder(Page[_Pod])
 _pod = msgspec.json.Decoder(_Pod)
-_named_pages: msgspec.json.Decoder[Page[_NamedPod]] = msgspec.json.Decoder(Page[_NamedPod])
-_named_pod = msgspec.json.Decoder(_NamedPod)
 
 
-def follow_pods(connection: Connection, node: str | None = None) -> AsyncIterator[UsageEvent]:
+def follow_pods(connection: Connection, node: str) -> AsyncIterator[UsageEvent]:
     """See ``Store.usage``. Raises ``StoreRefused`` for a name that no node can have.
 
-    The pods of one node are asked for as its kubelet does: from the server's cache, which has an
-    index of nodes. Without that each answer would cost a walk through all pods of the cluster.
+    They are asked for as the node's kubelet does: from the server's cache, which has an index of
+    nodes. Without that each answer would cost a walk through all pods of the cluster.
     """
-    if node is None:
-        return _follow(connection, {"fieldSelector": f"{_ALIVE}!="}, _pages, _pod)
     if problem := node_name_problem(node):
         raise StoreRefused(f"the node name {problem}")
-    query = {"fieldSelector": f"{_ALIVE}={node}", "resourceVersion": "0"}
-    return _follow(connection, query, _named_pages, _named_pod)
+    query = {"fieldSelector": f"{ALIVE}={node}", "resourceVersion": "0"}
+    return watched(connection, PATH, query, _pages, "pods", _everything, _one)
 
 
-def _follow(
-    connection: Connection,
-    query: dict[str, str],
-    pages: msgspec.json.Decoder[Page[_AnyPod]],
-    decoder: msgspec.json.Decoder[_AnyPod],
-) -> AsyncIterator[UsageEvent]:
-    def one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent | None, str]:
-        pod = decoder.decode(content)
-        usage = None if kind == "DELETED" else _usage(pod)
-        return usage or UsageEnded(pod.metadata.uid), pod.metadata.resource_version
-
-    return watched(connection, _PATH, query, pages, "pods", _everything, one)
+def _one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent, str]:
+    pod = _pod.decode(content)
+    usage = None if kind == "DELETED" else _usage(pod)
+    return usage or UsageEnded(pod.metadata.uid), pod.metadata.resource_version
 
 
-def _everything(pods: list[_AnyPod]) -> UsageEvent:
+def _everything(pods: list[_Pod]) -> UsageEvent:
     return UsageListed(tuple(one for pod in pods if (one := _usage(pod)) is not None))
 
 
 def _usage(pod: _Pod) -> PodUsage | None:
     told = pod.metadata.annotations
-    chips = _names(told.real)
-    assigned = _names(",".join((told.ascend910, told.npu, told.ascend310p, told.ascend310)))
+    chips = chip_names(told.real)
+    assigned = chip_names(",".join((told.ascend910, told.npu, told.ascend310p, told.ascend310)))
     if not (chips or assigned) or not pod.spec.node_name:
         return None
-    usage = PodUsage(pod.metadata.uid, pod.spec.node_name, chips, assigned)
-    if not isinstance(pod, _NamedPod):
-        return usage
     asking = [one.name for one in pod.spec.containers if _asks_for_chips(one)]
-    return msgspec.structs.replace(
-        usage,
+    return PodUsage(
+        pod.metadata.uid,
+        pod.spec.node_name,
+        chips,
+        assigned,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         container=asking[0] if len(asking) == 1 else "",
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
+def chip_names(text: str) -> tuple[str, ...]:
+    """The names in an annotation that lists chips."""
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -21,7 +21,7 @@ from stores.backoff import Backoff
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from stores.kubernetes_connection import Connection
 
@@ -46,11 +46,18 @@ class Page(msgspec.Struct, Generic[Item]):
     items: list[Item] | None
 
 
+class Pages(Protocol[Item]):
+    """Reads the body of a page."""
+
+    def decode(self, body: bytes, /) -> Page[Item]:
+        """Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+
+
 async def listed(
     connection: Connection,
     path: str,
     query: Mapping[str, str],
-    pages: msgspec.json.Decoder[Page[Item]],
+    pages: Pages[Item],
     what: str,
     *,
     only_metadata: bool = False,
@@ -78,17 +85,17 @@ async def watched(
     connection: Connection,
     path: str,
     query: Mapping[str, str],
-    pages: msgspec.json.Decoder[Page[Item]],
+    pages: Pages[Item],
     what: str,
     everything: Callable[[list[Item]], Event],
     one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
     only_metadata: bool = False,
-) -> AsyncIterator[Event | Interrupted]:
+) -> AsyncGenerator[Event | Interrupted, None]:
     """Follow objects for ever, or ``only_metadata`` of them. Missing rights are waited for.
 
     ``everything`` makes an event of a list, ``one`` of a frame's type and object, with the version
-    after it; it may raise ``msgspec.DecodeError``.
+    after it, which is empty where it could not be read; it may raise ``msgspec.DecodeError``.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -158,7 +165,8 @@ async def _follow(
                     *lines, rest = pending.split(b"\n")
                     for line in lines:
                         if line.strip():
-                            event, version = _event(line, one)
+                            event, newer = _event(line, one)
+                            version = newer or version
                             if event is not None:
                                 yield event
                     pending = rest

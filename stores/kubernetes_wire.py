@@ -11,6 +11,7 @@ from contract.errors import (
     StoreConflict,
     StoreError,
     StoreForbidden,
+    StoreNotFound,
     StoreRefused,
     StoreUnavailable,
 )
@@ -97,6 +98,7 @@ MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 _TOO_MANY = 429
 _CONFLICT = 409
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
+_NOT_FOUND = 404
 _TIMED_OUT = 408
 _GONE = 410
 _SERVER_ERROR = 500
@@ -140,6 +142,8 @@ def refusal(status: int, body: bytes, what: str) -> StoreError:
         return StoreConflict(text)
     if status in (_UNAUTHORIZED, _FORBIDDEN):
         return StoreForbidden(text)
+    if status == _NOT_FOUND:
+        return StoreNotFound(text)
     if status in (_TIMED_OUT, _TOO_MANY, _GONE) or status >= _SERVER_ERROR:
         return StoreUnavailable(text)
     return StoreRefused(text)

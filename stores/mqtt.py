@@ -60,6 +60,11 @@ class MqttStore:
         return
 
     @property
+    def cluster(self) -> None:
+        """See ``Store``. A broker knows neither Nodes nor pods."""
+        return
+
+    @property
     def channel(self) -> EventChannel:
         """See ``Store``."""
         return self._channel
@@ -104,7 +109,7 @@ class MqttStore:
         """See ``Store``. Of changes that come faster than they are taken the last one is shown."""
         return self._documents.follow(selection)
 
-    def usage(self, node: str | None = None) -> None:  # noqa: ARG002
+    def usage(self, node: str) -> None:  # noqa: ARG002
         """See ``Store``. A broker knows nothing of pods."""
         return
 

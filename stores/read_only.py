@@ -14,10 +14,12 @@ class ReadOnly:
     """``store`` without its writing half.
 
     To call a writing method is a mistake of the program, which ``AssertionError`` says. There are
-    no ``objects`` and no ``channel``: what could be done with them would be seen by others.
+    no ``objects``, ``cluster`` and ``channel``: what could be done with them would be seen by
+    others.
     """
 
     objects = None
+    cluster = None
     channel = None
 
     def __init__(self, store: Store) -> None:
@@ -40,8 +42,8 @@ class ReadOnly:
         """Follow the selected documents for ever."""
         return self._store.watch(selection)
 
-    def usage(self, node: str | None = None) -> AsyncIterator[UsageEvent] | None:
-        """Follow which chips pods use, for ever."""
+    def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:
+        """Follow which chips the pods of a node use, for ever."""
         return self._store.usage(node)
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:

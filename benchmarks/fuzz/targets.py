@@ -23,6 +23,7 @@ from agent.shadow.judge import Judge, Result
 from aggregator import last_seen
 from benchmarks.fuzz import processors, seeds
 from benchmarks.fuzz.api_server import Answers, events_of
+from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
@@ -382,5 +383,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "dtfs-status": dtfs_files,
     "public-fault": PublicFaults,
     **{name: partial(Parser, name, *parts) for name, parts in processors.PARSERS.items()},
+    "cluster-pods": cluster_pods,
+    "cluster-nodes": cluster_nodes,
+    "cluster-jobs": cluster_jobs,
 }
 """By name, as they are chosen. Each call begins anew."""

@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aggregator.facts import Pod
 from aggregator.moment import Moment
 from aggregator.pipeline import Pipeline
+from aggregator.world import World
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME, REPORT_LABEL
-from stores.base import Changed, Deleted, Document, Listed, PodUsage, UsageEnded, UsageListed
+from stores.base import Changed, Deleted, Document, Listed
+from stores.cluster import Snapshot, Update
 from tests.compatibility import Difference, different
 from tests.vectors import VECTORS
 
@@ -31,7 +34,8 @@ class Cluster:
     unix_ms_at_0: int
     inputs: dict[_Key, Document] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
-    pods: dict[str, PodUsage] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    world: World = field(default_factory=lambda: World([True]))
     pipeline: Pipeline | None = None
 
     def step(self, step: dict[str, Any]) -> None:
@@ -49,7 +53,7 @@ class Cluster:
             case "restart-aggregator":
                 self._start(step["at_ms"])
             case "put-pod":
-                self._pod(thing["name"], _usage(thing), step["at_ms"])
+                self._pod(thing["name"], _pod(thing), step["at_ms"])
             case "delete-pod":
                 self._pod(thing["name"], None, step["at_ms"])
             case "put-node" | "delete-node":
@@ -74,16 +78,17 @@ class Cluster:
                 self.pipeline.observe(feed, Deleted(*key), self._moment(at_ms))
         self.pass_time(at_ms, at_ms)
 
-    def _pod(self, uid: str, usage: PodUsage | None, at_ms: int) -> None:
+    def _pod(self, uid: str, pod: Pod | None, at_ms: int) -> None:
         self.pods.pop(uid, None)
-        if usage is not None:
-            self.pods[uid] = usage
+        if pod is not None:
+            self.pods[uid] = pod
         if self.pipeline is not None:
-            self.pipeline.observe_usage(0, usage or UsageEnded(uid))
+            self.pipeline.mark(self.world.observe_pods(0, Update(uid, pod)) or ())
             self.pass_time(at_ms, at_ms)
 
     def _start(self, at_ms: int) -> None:
-        self.pipeline = Pipeline(["recording"], touch_period_seconds=45)
+        self.world = World([True])
+        self.pipeline = Pipeline(["recording"], 45, facts=self.world.facts)
         self.pipeline.restore(
             Document(CLUSTER_NAMESPACE, name, {name: text}) for name, text in self.outputs.items()
         )
@@ -91,7 +96,8 @@ class Cluster:
             namespace = feed.selection.namespace
             listed = (d for d in self.inputs.values() if d.namespace == namespace and _selected(d))
             self.pipeline.observe(feed, Listed(tuple(listed)), self._moment(at_ms))
-        self.pipeline.observe_usage(0, UsageListed(tuple(self.pods.values())))
+        self.world.observe_pods(0, Snapshot(self.pods))
+        self.pipeline.mark(self.pipeline.nodes)
         self.pass_time(at_ms, at_ms)
 
     def _moment(self, at_ms: int) -> Moment:
@@ -121,13 +127,13 @@ def _selected(document: Document) -> bool:
     return document.labels.get(label) == value
 
 
-def _usage(pod: dict[str, Any]) -> PodUsage | None:
-    """What a pod of a recording uses; ``None`` when it is done."""
+def _pod(pod: dict[str, Any]) -> Pod | None:
+    """A pod of a recording; ``None`` when it is done."""
     real = pod.get("annotations", {}).get("huawei.com/AscendReal", "")
     node = pod["spec"].get("nodeName", "")
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed") or not real or not node:
         return None
-    return PodUsage(pod["name"], node, tuple(real.split(",")))
+    return Pod(pod["name"], node, chips=tuple(real.split(",")))
 
 
 def play(name: str) -> Iterator[tuple[str, list[Difference]]]:

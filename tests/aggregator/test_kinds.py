@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from aggregator.facts import Pod
 from aggregator.pipeline import LOST_ANNOTATION, Pipeline
+from aggregator.world import World as Known
 from contract import go_json
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from contract.node_info import FaultDevice
-from stores.base import Changed, Deleted, Document, Listed, PodUsage, UsageEnded, UsageListed
+from stores.base import Changed, Deleted, Document, Listed
+from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, healthy, moment, node_report, published, report
 
 DEVICES, SWITCHES = "cluster-info-device-0", "cluster-info-switch-0"
@@ -42,7 +45,8 @@ class World:
     """A pipeline of one store that was listed; every write succeeds at once."""
 
     def __init__(self, *documents: Document, outputs: dict[str, Document] | None = None) -> None:
-        self.pipeline = Pipeline(["store:"], touch_period_seconds=45)
+        self.known = Known([True])
+        self.pipeline = Pipeline(["store:"], 45, facts=self.known.facts)
         self.outputs = dict(outputs or {})
         self.pipeline.restore(self.outputs.values())
         self.devices, self.nodes = self.pipeline.sources[0].feeds
@@ -278,12 +282,13 @@ def test_e16_pre_separated_nodes_and_switches_wait_until_nobody_uses_them(
     world = World(*nodes)
     assert world.statuses() == {"n1": "PreSep"}  # nobody knows about pods
     assert world.switches()["n1"]["NodeStatus"] == "PreSeparate"
-    pods = (PodUsage("u1", "n1", chips),) if chips else ()
-    world.pipeline.observe_usage(0, UsageListed(pods))
+    pods = {"u1": Pod("u1", "n1", chips=chips)} if chips else {}
+    assert world.known.observe_pods(0, Snapshot(pods)) is None
+    world.pipeline.mark(world.pipeline.nodes)
     world.step(0)
     assert world.statuses() == {"n1": status}
     assert world.switches()["n1"]["NodeStatus"] == status
-    world.pipeline.observe_usage(0, UsageEnded("u1"))
+    world.pipeline.mark(world.known.observe_pods(0, Update("u1", None)) or ())
     world.step(0)
     assert world.statuses() == {"n1": "UnHealthy"}
     assert world.switches()["n1"]["NodeStatus"] == "UnHealthy"

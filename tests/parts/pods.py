@@ -18,10 +18,12 @@ def make(
     *,
     annotations: dict[str, str] | None = None,
     asking: tuple[str, ...] = (),
+    labels: dict[str, str] | None = None,
+    owner: dict[str, object] | None = None,
 ) -> None:
     """A pod on a node, or on none yet; ``chips`` are in its annotation if there are any.
 
-    ``asking`` names the containers that ask for a chip each.
+    ``asking`` names the containers that ask for a chip each; see ``owned_by``.
     """
     containers: list[dict[str, object]] = [{"name": "c", "image": "x"}]
     for container in asking:
@@ -31,8 +33,16 @@ def make(
     if node is not None:
         spec["nodeName"] = node
     told = (annotations or {}) | ({"huawei.com/AscendReal": chips} if chips else {})
-    metadata = {"name": name, "annotations": told}
+    metadata: dict[str, object] = {"name": name, "annotations": told, "labels": labels or {}}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
     plane.request("POST", _PODS, {"metadata": metadata, "spec": spec})
+
+
+def owned_by(uid: str, name: str, kind: str = "AscendJob") -> dict[str, object]:
+    """The reference to a controlling owner."""
+    version = "apps/v1" if kind == "DaemonSet" else "mindxdl.gitee.com/v1"
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
 
 
 def annotate(plane: ControlPlane, name: str, chips: str) -> None:

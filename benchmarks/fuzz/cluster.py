@@ -1,0 +1,183 @@
+"""A pod, Node or PodGroup that is nearly right, in a list and in a watch between good ones."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import logging
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aggregator.world import World
+from benchmarks.fuzz.api_server import Answers, events_of
+from contract.errors import VigilError
+from stores.kubernetes_cluster import KubernetesCluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+logging.getLogger("stores.kubernetes_feed").setLevel(logging.CRITICAL)
+
+_OWNERS = [{"kind": "AscendJob", "name": "train", "uid": "job-1", "controller": True}]
+_CONFIGURATION = '{"pod_name":"train-0","server_id":"10.0.0.1","devices":[{"device_id":"0"}]}'
+
+
+def _metadata(name: str, **more: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "resourceVersion": "8",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        **more,
+    }
+
+
+def _pod(name: str) -> dict[str, Any]:
+    annotations = {
+        "huawei.com/AscendReal": "Ascend910-0,Ascend910-1",
+        "hccl/rankIndex": "0",
+        "scheduling.k8s.io/group-name": "pg-train",
+        "ascend.kubectl.kubernetes.io/ascend-910-configuration": _CONFIGURATION,
+    }
+    labels = {"app": "pytorch", "jobID": "id-1", "fault-type": "Separate"}
+    return {
+        "metadata": _metadata(
+            name, annotations=annotations, labels=labels, ownerReferences=_OWNERS
+        ),
+        "spec": {"nodeName": "node-1", "containers": [{"name": "c"}]},
+        "status": {"phase": "Running", "podIP": "10.1.0.1", "hostIP": "10.0.0.1"},
+    }
+
+
+def _node(name: str) -> dict[str, Any]:
+    return {
+        "metadata": _metadata(name, annotations={"product-serial-number": f"SN-{name}"}),
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _group(name: str) -> dict[str, Any]:
+    annotations = {
+        "huawei.com/schedule.filter.faultCode": "80E21007:30",
+        "recover-strategy": "retry",
+    }
+    labels = {"framework": "pytorch", "subHealthyStrategy": "ignore"}
+    return {
+        "metadata": _metadata(
+            name, annotations=annotations, labels=labels, ownerReferences=_OWNERS
+        ),
+        "spec": {"minMember": 1},
+    }
+
+
+class ClusterObjects:
+    """Whatever one object says, those beside it are told, and what is told can be asked for.
+
+    One that is refused leaves what was known of it. ``prefix`` makes a key of a name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        make: Callable[[str], dict[str, Any]],
+        follow: Callable[[KubernetesCluster], AsyncIterator[Any]],
+        observe: Callable[[World], Callable[[int, Any], frozenset[str] | None]],
+        told: Callable[[World], Mapping[str, object]],
+    ) -> None:
+        self.name = name
+        self.seeds: Sequence[str] = (json.dumps(make("c")), json.dumps(make("d")))
+        self._good = [json.dumps(make(one)) for one in "ab"]
+        self._keys = [f"{prefix}{one}" for one in "ab"]
+        self._follow = follow
+        self._observe = observe
+        self._told = told
+
+    def feed(self, text: str) -> None:
+        """See ``Target``."""
+        a, b = self._good
+        text = text.replace("\r", " ").replace("\n", " ")
+        events = self._events((a, text, b))
+        world = self._world(events)
+        if events:
+            assert self._told(world).keys() >= set(self._keys), "good ones are told"
+        _check(world)
+        changes = self._events((a,), text, b)
+        _check(self._world(changes))
+        refused = not events or events[0].unreadable or len(changes) < 3
+        if refused:
+            raise VigilError("refused")
+
+    def _events(self, items: Sequence[str], *frames: str) -> list[Any]:
+        listed = f'{{"metadata":{{"resourceVersion":"7"}},"items":[{",".join(items)}]}}'
+        lines = (f'{{"type":"MODIFIED","object":{one}}}' for one in frames)
+        body, told = (text.encode("utf-8", "replace") for text in (listed, "\n".join(lines)))
+        cluster = KubernetesCluster(Answers(body, told).connection)
+        return _loop().run_until_complete(events_of(self._follow(cluster)))
+
+    def _world(self, events: Sequence[Any]) -> World:
+        world = World([True])
+        for event in events:
+            self._observe(world)(0, event)
+        return world
+
+
+def _check(world: World) -> None:
+    """What was told can be asked for."""
+    for pod in world.pods_heard(0).told.values():
+        facts = world.facts(pod.node)
+        assert pod in facts.pods
+        assert set(pod.chips) <= (facts.used or frozenset())
+        assert not pod.job or world.jobs()[pod.job].key == pod.job
+    for node in world.nodes_heard(0).told.values():
+        is_named = world.node_by_serial_number(node.serial_number) == node
+        is_shared = node.serial_number in world.shared_serial_numbers
+        assert is_named != (is_shared or not node.serial_number)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
+
+
+def cluster_pods() -> ClusterObjects:
+    """Pods of all nodes."""
+    return ClusterObjects(
+        "cluster-pods",
+        "uid-",
+        _pod,
+        lambda cluster: cluster.pods(),
+        lambda world: world.observe_pods,
+        lambda world: world.pods_heard(0).told,
+    )
+
+
+def cluster_nodes() -> ClusterObjects:
+    """Nodes."""
+    return ClusterObjects(
+        "cluster-nodes",
+        "",
+        _node,
+        lambda cluster: cluster.nodes(),
+        lambda world: world.observe_nodes,
+        lambda world: world.nodes_heard(0).told,
+    )
+
+
+def cluster_jobs() -> ClusterObjects:
+    """PodGroups."""
+    return ClusterObjects(
+        "cluster-jobs",
+        "uid-",
+        _group,
+        lambda cluster: cluster.jobs(),
+        lambda world: world.observe_jobs,
+        lambda world: world.groups_heard(0).told,
+    )

@@ -1,0 +1,127 @@
+"""What a store with pods tells of a cluster: its Nodes, pods and jobs, as far as faults need it.
+
+Sources: ``spec/clusterd.md`` 1.8, 3.3 and 6, ``spec/consumers.md`` 1.15 and 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from stores.base import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+Texts = dict[str, str]
+
+Value = TypeVar("Value")
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A job: the PodGroup of it, where there is one, else only what its pods say.
+
+    ``key`` is the uid of the controlling owner of its pods and of its PodGroup (1.8), ``name`` that
+    owner's name. ``annotations`` and ``labels`` are the PodGroup's, of which only those that mean
+    something here are kept. ``created_at_ms`` is when the PodGroup was made, 0 where that is not
+    known.
+    """
+
+    key: str
+    namespace: str = ""
+    name: str = ""
+    annotations: Texts = {}
+    labels: Texts = {}
+    created_at_ms: int = 0
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is on a node, neither done nor failed, and has chips or belongs to a job.
+
+    ``chips`` are the names that it uses (annotation ``huawei.com/AscendReal``). ``annotations``
+    and ``labels`` are those that mean something here. ``job`` is the uid of the controlling owner,
+    empty where it has none, ``job_name`` that owner's name. ``ip`` and ``host_ip`` are empty until
+    its kubelet tells them.
+    """
+
+    uid: str
+    node: str
+    namespace: str = ""
+    name: str = ""
+    job: str = ""
+    chips: tuple[str, ...] = ()
+    annotations: Texts = {}
+    labels: Texts = {}
+    job_name: str = ""
+    ip: str = ""
+    host_ip: str = ""
+
+
+class NodeState(msgspec.Struct, frozen=True, gc=False):
+    """A Node object: ``ip`` is its first InternalIP, ``serial_number`` its annotation."""
+
+    name: str
+    ip: str = ""
+    serial_number: str = ""
+    is_ready: bool = True
+
+
+class Snapshot(msgspec.Struct, Generic[Value], frozen=True):
+    """All objects of a kind by key, at the start of a feed and after each interruption.
+
+    What is in neither is gone. Of the ``unreadable`` ones what was known before goes on.
+    """
+
+    items: dict[str, Value]
+    unreadable: frozenset[str] = frozenset()
+
+
+class Update(msgspec.Struct, Generic[Value], frozen=True):
+    """An object came, changed, or (``None``) went or means nothing here any more."""
+
+    key: str
+    value: Value | None
+
+
+class NotThere(msgspec.Struct, frozen=True):
+    """The store has no objects of this kind now, and is asked again. That is no error."""
+
+    reason: str
+
+
+PodsEvent: TypeAlias = Snapshot[Pod] | Update[Pod] | Interrupted
+"""Keys are uids."""
+
+NodeStatesEvent: TypeAlias = Snapshot[NodeState] | Update[NodeState] | Interrupted
+"""Keys are names."""
+
+JobsEvent: TypeAlias = Snapshot[Job] | Update[Job] | NotThere | Interrupted
+"""Keys are uids of PodGroups, of which a job may have several."""
+
+
+class Cluster(Protocol):
+    """Follows what runs in a cluster, for ever.
+
+    The first event of each feed is a ``Snapshot``, ``Interrupted`` or ``NotThere``; after an
+    interruption it comes back by itself. An object that cannot be read is said in the log and
+    changes nothing of what is known of it and of others. ``StoreRefused`` ends a feed.
+    """
+
+    def pods(self) -> AsyncIterator[PodsEvent]:
+        """The pods of all nodes that have chips or belong to a job."""
+
+    def nodes(self) -> AsyncIterator[NodeStatesEvent]:
+        """All Nodes. Most updates are heartbeats of kubelets and say the same again."""
+
+    def jobs(self) -> AsyncIterator[JobsEvent]:
+        """The PodGroups that have a controlling owner.
+
+        ``NotThere`` while Volcano is not installed; it is found within a minute when it is.
+        """
+
+    async def label_pod(self, namespace: str, name: str, labels: Mapping[str, str | None]) -> None:
+        """Set these labels of a pod, ``None`` removes one; all others stay.
+
+        ``StoreNotFound`` where there is no such pod.
+        """

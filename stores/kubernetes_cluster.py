@@ -1,0 +1,58 @@
+"""Nodes, pods and PodGroups of an API server, and the labels of pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from stores import kubernetes_wire as wire
+from stores.document_names import check_names
+from stores.kubernetes_cluster_pods import PODS
+from stores.kubernetes_feed import Feed
+from stores.kubernetes_nodes import NODES
+from stores.kubernetes_pod_groups import follow_pod_groups
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from stores.cluster import JobsEvent, NodeStatesEvent, PodsEvent
+    from stores.kubernetes_connection import Connection
+
+_OK = 200
+
+
+class KubernetesCluster:
+    """See ``Cluster``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def pods(self) -> AsyncIterator[PodsEvent]:
+        """See ``Cluster``."""
+        return Feed(PODS).follow(self._connection)
+
+    def nodes(self) -> AsyncIterator[NodeStatesEvent]:
+        """See ``Cluster``."""
+        return Feed(NODES).follow(self._connection)
+
+    def jobs(self) -> AsyncIterator[JobsEvent]:
+        """See ``Cluster``."""
+        return follow_pod_groups(self._connection)
+
+    async def label_pod(self, namespace: str, name: str, labels: Mapping[str, str | None]) -> None:
+        """See ``Cluster``. By way of the status: the right to write pods would be far more.
+
+        Whoever may write a pod may put another program into it.
+        """
+        check_names(namespace, name)
+        place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{place}/status?{wire.FIELD_MANAGER}",
+            msgspec.json.encode({"metadata": {"labels": labels}}),
+            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+        )
+        if status != _OK:
+            raise wire.refusal(status, answer, f"write labels of pod {namespace}/{name}")

@@ -1,0 +1,109 @@
+"""PodGroups of Volcano: what a job asks for (``spec/clusterd.md`` 1.8, 3.3, 3.5 and 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from datetime import datetime  # noqa: TC003 (msgspec reads it)
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreNotFound
+from stores.cluster import Job, NotThere, Texts
+from stores.kubernetes_cluster_pods import Owner, controller
+from stores.kubernetes_feed import Feed, Item, Kind, Metadata, kept
+from stores.kubernetes_watch import Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.cluster import JobsEvent
+    from stores.kubernetes_connection import Connection
+
+_ASK_AGAIN_SECONDS = 45.0
+"""Volcano may be installed later. Nobody is in a hurry: until then jobs are known by their pods."""
+
+_NONE: Texts = {}
+
+
+class _Annotations(msgspec.Struct):
+    codes: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultCode")
+    levels: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultLevel")
+    strategy: str = msgspec.field(default="", name="recover-strategy")
+
+
+class _Labels(msgspec.Struct):
+    app: str = ""
+    framework: str = ""
+    job_id: str = msgspec.field(default="", name="jobID")
+    sub_healthy: str = msgspec.field(default="", name="subHealthyStrategy")
+    recovers: str = msgspec.field(default="", name="process-recover-enable")
+
+
+class _GroupMetadata(Metadata, rename="camel"):
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
+    labels: _Labels = msgspec.field(default_factory=_Labels)
+    owner_references: list[Owner] = msgspec.field(default_factory=list)
+    creation_timestamp: datetime | None = None
+
+
+class _PodGroup(Item):
+    metadata: _GroupMetadata
+
+
+def _read(item: _PodGroup) -> Job | None:
+    metadata, told, labels = item.metadata, item.metadata.annotations, item.metadata.labels
+    owner = controller(metadata.owner_references)
+    if owner is None:
+        return None
+    created = metadata.creation_timestamp
+    return Job(
+        key=owner.uid,
+        namespace=metadata.namespace,
+        name=owner.name,
+        annotations=kept(
+            **{
+                "huawei.com/schedule.filter.faultCode": told.codes,
+                "huawei.com/schedule.filter.faultLevel": told.levels,
+                "recover-strategy": told.strategy,
+            }
+        )
+        or _NONE,
+        labels=kept(
+            **{
+                "app": labels.app,
+                "framework": labels.framework,
+                "jobID": labels.job_id,
+                "subHealthyStrategy": labels.sub_healthy,
+                "process-recover-enable": labels.recovers,
+            }
+        )
+        or _NONE,
+        created_at_ms=0 if created is None else int(created.timestamp() * 1000),
+    )
+
+
+POD_GROUPS = Kind[_PodGroup, Job](
+    name="PodGroups",
+    path="/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    query={},
+    pages=msgspec.json.Decoder(Page[_PodGroup]),
+    item=msgspec.json.Decoder(_PodGroup),
+    key=lambda metadata: metadata.uid,
+    read=_read,
+)
+
+
+async def follow_pod_groups(connection: Connection) -> AsyncIterator[JobsEvent]:
+    """See ``Cluster.jobs``. Raises ``StoreRefused``."""
+    feed = Feed(POD_GROUPS)
+    while True:
+        try:
+            async with contextlib.aclosing(feed.follow(connection)) as events:
+                async for event in events:
+                    yield event
+        except StoreNotFound as error:
+            yield NotThere(str(error))
+        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))
