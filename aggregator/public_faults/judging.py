@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -136,5 +137,10 @@ def existing_devices(
     """Those of ``devices`` that exist; ``None`` where that is not known."""
     if not chips:
         return None
-    numbers = {name.rpartition("-")[2] for name in chips}
+    numbers = _numbers(chips)
     return tuple(device for device in devices if str(device) in numbers)
+
+
+@lru_cache(maxsize=1024)  # nodes of one kind have the same
+def _numbers(chips: frozenset[str]) -> frozenset[str]:
+    return frozenset(name.rpartition("-")[2] for name in chips)

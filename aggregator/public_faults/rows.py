@@ -12,6 +12,7 @@ from zlib import crc32
 import msgspec
 
 from aggregator.public_faults.values import Over, Saying, Standing
+from contract.go_decode import Int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     over: tuple[Over, ...] = ()
     held: tuple[Saying, ...] = ()
     documents: dict[str, tuple[str, ...]] = {}
-    away: dict[str, int] = {}
+    away: dict[str, Int64] = {}
 
 
 _decoder = msgspec.json.Decoder(State)

@@ -6,12 +6,18 @@ Rows of the state are arrays: their fields are never taken out or put in between
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
+from contract.go_decode import Int64
+from contract.public_fault import LAST_DEVICE
+
 Key: TypeAlias = tuple[str, str, str]
 """Node, resource and fault id."""
+
+Device: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LAST_DEVICE)]
+"""Physical id of a chip."""
 
 
 class Saying(msgspec.Struct, frozen=True, array_like=True):
@@ -29,10 +35,10 @@ class Saying(msgspec.Struct, frozen=True, array_like=True):
     fault_type: str
     code: str
     assertion: str
-    devices: tuple[int, ...]
-    time_seconds: int
-    told_at_ms: int
-    received_at_ms: int
+    devices: tuple[Device, ...]
+    time_seconds: Int64
+    told_at_ms: Int64
+    received_at_ms: Int64
 
     @property
     def key(self) -> Key:
@@ -54,12 +60,12 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     fault_type: str
     code: str
     level: str
-    devices: tuple[int, ...]
-    time_seconds: int
-    added_at_ms: int
-    told_at_ms: int
-    received_at_ms: int
-    ends_at_ms: int | None
+    devices: tuple[Device, ...]
+    time_seconds: Int64
+    added_at_ms: Int64
+    told_at_ms: Int64
+    received_at_ms: Int64
+    ends_at_ms: Int64 | None
     placed: bool
 
     @property
@@ -74,8 +80,8 @@ class Over(msgspec.Struct, frozen=True, array_like=True):
     node: str
     resource: str
     fault_id: str
-    told_at_ms: int
-    received_at_ms: int
+    told_at_ms: Int64
+    received_at_ms: Int64
 
     @property
     def key(self) -> Key:
