@@ -6,6 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from aggregator.facts import NodeState
@@ -289,6 +291,17 @@ def test_documents_wait_where_messages_are_refused() -> None:
     assert again.status().standing == 101, "of a document that waited the newest text counts"
 
 
+def test_a_text_that_waits_has_not_counted() -> None:
+    faults = begun()
+    for number in range(102):
+        faults.observe(0, MESSAGES, changed("pub", told(one(f"fault-{number:04}"))), at(0))
+    faults.step(at(1))
+    assert (faults.status().standing, faults.status().waiting) == (101, 1)
+    again = begun(kept=kept(faults), seconds=2)
+    read(again, document("pub", told(one("fault-0101"))), seconds=2)
+    assert again.status().standing == 102
+
+
 def test_a_document_that_never_rests_is_read_as_it_is_now() -> None:
     faults = begun()
     for number in range(200):
@@ -343,6 +356,46 @@ def test_of_several_documents_the_one_told_last_holds() -> None:
     read(faults, newer, older)
     faults.step(at(6))
     assert standing(faults) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["occur", "recover", "once"]),
+            st.sampled_from(["send", "a", "b"]),
+            st.integers(0, 8000),
+            st.booleans(),
+        ),
+        max_size=12,
+    )
+)
+@settings(deadline=None, max_examples=100)
+def test_whatever_way_it_comes_the_newest_holds(
+    history: list[tuple[str, str, int, bool]],
+) -> None:
+    """By gRPC or in one of two documents, with a restart after any of them, during which a document
+    may change."""
+    faults, state = begun(), dict[str, str]()
+    texts: dict[str, Document] = {}
+    clock_ms, stands = 0, False
+    for number, (assertion, way, pause_ms, restarts) in enumerate(history):
+        clock_ms += pause_ms
+        now = at(clock_ms / 1000)
+        message = told(one(assertion=assertion), at_ms=now.wall_ms, name=f"message-{number}")
+        faults.step(now)
+        if way == "send":
+            faults.send(message, now)
+        else:
+            texts[way] = document(way, message)
+            if not restarts:
+                faults.observe(0, MESSAGES, Changed(texts[way]), now)
+        stands = assertion == "occur" or (stands and assertion == "once")
+        state = kept(faults, state)
+        if restarts:
+            faults = begun(kept=state, seconds=clock_ms / 1000)
+            read(faults, *texts.values(), seconds=clock_ms / 1000)
+    faults.step(at(clock_ms / 1000 + 5))
+    assert bool(standing(faults)) == stands
 
 
 def test_a_follower_begins_where_the_leader_ended() -> None:
