@@ -21,6 +21,13 @@ class LivenessSection(Section):
     """Publish them ``UnHealthy``; otherwise they are only shown."""
 
 
+class PublicFaultsSection(Section):
+    """What others say of chips."""
+
+    table_file: Path = Path("/user1/mindx-dl/clusterd/publicCustomization.json")
+    """Codes, levels and resources in place of those that are shipped, where there is one."""
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -33,6 +40,7 @@ class AggregatorConfiguration(Section):
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
     liveness: LivenessSection = LivenessSection()
+    public_faults: PublicFaultsSection = PublicFaultsSection()
 
     @property
     def read_urls(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract import go_json
-from contract.errors import DocumentError, Problem
+from contract.errors import DocumentError, Problem, quoted
 from contract.go_decode import GoStruct, Int32, Int64, decode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9\-.]{0,251}[a-z0-9])?")
 _DESCRIPTION = re.compile(r"[^\t\n\f\r]{0,512}")
 _TYPES = ("NPU", "Node", "Network", "Storage")
 _ASSERTIONS = ("occur", "recover", "once")
-_CODE_BYTES = 9
+CODE_BYTES = 9
 _FAULTS_MOST = 100
 _LOCATIONS_MOST, _LOCATION_KEY_BYTES, _LOCATION_VALUE_BYTES = 10, 16, 128
 _INFLUENCE_MOST = 1000
@@ -87,11 +87,14 @@ def accepted(
     codes: Collection[str],
     resources: Collection[str],
     is_serial: Callable[[str], bool] = lambda _: False,
+    ending: Collection[str] = (),
 ) -> tuple[tuple[Fault, ...], tuple[Problem, ...]]:
     """The faults of ``message`` that a reader takes, and why it takes no others.
 
     ``codes`` and ``resources`` are the configured ones; ``is_serial`` says whether a node has this
-    serial number. Raises ``DocumentError`` for a message that is refused as a whole.
+    serial number. Of the codes in ``ending`` recoveries are taken as well: faults of them stand
+    that were configured when they occurred. Raises ``DocumentError`` for a message that is refused
+    as a whole.
     """
     faults = message.faults or []
     for where, wrong in (
@@ -103,50 +106,58 @@ def accepted(
     ):
         if wrong:
             value = len(faults) if where == "faults" else getattr(message, where)
-            raise DocumentError(document, where, f"{value!r} is refused")
+            raise DocumentError(document, where, f"{_shown(value)} is refused")
     good: list[Fault] = []
     problems: list[Problem] = []
     for index, fault in enumerate(faults):
-        wrong_with = next(_wrong_with(fault, codes, is_serial), None)
+        taken = {*codes, *ending} if ending and fault.assertion == "recover" else codes
+        wrong_with = next(_wrong_with(fault, taken, is_serial), None)
         if wrong_with is None:
             good.append(fault)
         else:
-            problems.append(Problem(f"faults[{index}].{wrong_with}", "is refused"))
+            member, value = wrong_with
+            problems.append(Problem(f"faults[{index}].{member}", f"{_shown(value)} is refused"))
     if not good:
-        raise DocumentError(document, problems[0].where, "is refused, and no other fault is left")
+        first = problems[0]
+        raise DocumentError(document, first.where, f"{first.what}, and no other fault is left")
     return tuple(good), tuple(problems)
+
+
+def _shown(value: object) -> str:
+    """``value`` for a line of a log or an answer."""
+    return quoted(repr(value))
 
 
 def _wrong_with(
     fault: Fault, codes: Collection[str], is_serial: Callable[[str], bool]
-) -> Iterator[str]:
-    """The members of ``fault`` for which it is refused, in the order of their checks."""
+) -> Iterator[tuple[str, object]]:
+    """Members and values of ``fault`` for which it is refused, in the order of their checks."""
     if _ID.fullmatch(fault.fault_id) is None:
-        yield "faultId"
+        yield "faultId", fault.fault_id
     if fault.fault_type not in _TYPES:
-        yield "faultType"
-    if len(fault.fault_code.encode()) != _CODE_BYTES or fault.fault_code not in codes:
-        yield "faultCode"
+        yield "faultType", fault.fault_type
+    if len(fault.fault_code.encode()) != CODE_BYTES or fault.fault_code not in codes:
+        yield "faultCode", fault.fault_code
     if not _is_time(fault.fault_time):
-        yield "faultTime"
+        yield "faultTime", fault.fault_time
     if fault.assertion not in _ASSERTIONS:
-        yield "assertion"
+        yield "assertion", fault.assertion
     location = fault.fault_location or {}
     if len(location) > _LOCATIONS_MOST or any(
         len(key.encode()) > _LOCATION_KEY_BYTES or len(value.encode()) > _LOCATION_VALUE_BYTES
         for key, value in location.items()
     ):
-        yield "faultLocation"
+        yield "faultLocation", location
     influence = fault.influence or []
     if not 1 <= len(influence) <= _INFLUENCE_MOST:
-        yield "influence"
+        yield "influence", len(influence)
     for index, about in enumerate(influence):
         if not _is_about_a_node(about, is_serial):
-            yield f"influence[{index}]"
+            yield f"influence[{index}]", about.node_name or about.node_sn
         if not _are_devices(about.device_ids or []):
-            yield f"influence[{index}].deviceIds"
+            yield f"influence[{index}].deviceIds", about.device_ids
     if _DESCRIPTION.fullmatch(fault.description) is None:
-        yield "description"
+        yield "description", fault.description
 
 
 def _is_about_a_node(about: Influence, is_serial: Callable[[str], bool]) -> bool:

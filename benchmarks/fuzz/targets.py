@@ -27,6 +27,7 @@ from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
+from benchmarks.fuzz.public_faults import HeardPublicFaults, LeftPublicFaults, PublicFaultTables
 from benchmarks.fuzz.storage import PublicFaults, dpc_files, dtfs_files
 from collectors.host_mounts import OF_PODS
 from collectors.kernel_messages import DRIVER_PATTERNS, Messages
@@ -386,5 +387,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "cluster-pods": cluster_pods,
     "cluster-nodes": cluster_nodes,
     "cluster-jobs": cluster_jobs,
+    "public-fault-document": HeardPublicFaults,
+    "public-fault-table": PublicFaultTables,
+    "public-fault-state": LeftPublicFaults,
 }
 """By name, as they are chosen. Each call begins anew."""

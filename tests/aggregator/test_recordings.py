@@ -8,8 +8,13 @@ from tests.aggregator.replay import play
 from tests.compatibility import check, table
 from tests.vectors import VECTORS
 
+OF_PUBLIC_FAULTS = ("public-fault-", "statistic-and-")
+"""Played by ``tests/aggregator/public_faults/test_recordings.py``."""
+
 RECORDINGS = sorted(
-    path.stem for path in (VECTORS / "clusterd").glob("*.json") if path.stem != "examples"
+    path.stem
+    for path in (VECTORS / "clusterd").glob("*.json")
+    if path.stem != "examples" and not path.stem.startswith(OF_PUBLIC_FAULTS)
 )
 
 

@@ -1,0 +1,105 @@
+"""What is said of public faults and what is known of them.
+
+Rows of the state are arrays: their fields are never taken out or put in between.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from contract.go_decode import Int64
+from contract.public_fault import LAST_DEVICE
+
+Key: TypeAlias = tuple[str, str, str]
+"""Node, resource and fault id."""
+
+Device: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LAST_DEVICE)]
+"""Physical id of a chip."""
+
+
+class Saying(msgspec.Struct, frozen=True, array_like=True):
+    """What a message says of one fault on one node.
+
+    ``told_at_ms`` is the message's own time, ``received_at_ms`` ours; both are wall times.
+    ``serial_number`` names the node where ``node`` is empty, until it is known whose it is.
+    ``devices`` are physical ids.
+    """
+
+    node: str
+    serial_number: str
+    resource: str
+    fault_id: str
+    fault_type: str
+    code: str
+    assertion: str
+    devices: tuple[Device, ...]
+    time_seconds: Int64
+    told_at_ms: Int64
+    received_at_ms: Int64
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return self.node, self.resource, self.fault_id
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """A fault that stands. Times in milliseconds are wall times.
+
+    ``level`` is the last one that a table gave its code. ``told_at_ms`` and ``received_at_ms`` are
+    those of the newest message about it. ``ends_at_ms``: when it ends by itself. ``placed``: its
+    chips are known to exist.
+    """
+
+    node: str
+    resource: str
+    fault_id: str
+    fault_type: str
+    code: str
+    level: str
+    devices: tuple[Device, ...]
+    time_seconds: Int64
+    added_at_ms: Int64
+    told_at_ms: Int64
+    received_at_ms: Int64
+    ends_at_ms: Int64 | None
+    placed: bool
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return self.node, self.resource, self.fault_id
+
+
+class Over(msgspec.Struct, frozen=True, array_like=True):
+    """A fault that does not stand, by a message of a moment ago."""
+
+    node: str
+    resource: str
+    fault_id: str
+    told_at_ms: Int64
+    received_at_ms: Int64
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return self.node, self.resource, self.fault_id
+
+
+class Outcome(StrEnum):
+    """What came of a saying."""
+
+    ADDED = "added"
+    KNOWN = "known"
+    """It stands already: nothing of it changes (4.4)."""
+    ENDED = "ended"
+    ENDING = "ending"
+    """It stands for 5 s at least."""
+    ABSENT = "absent"
+    """A recovery of what does not stand."""
+    OVERTAKEN = "overtaken"
+    """Something newer has been said."""
+    FULL = "full"

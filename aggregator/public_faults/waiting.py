@@ -1,0 +1,122 @@
+"""Messages that wait: until it is known which nodes there are, or until more may be said.
+
+Those that came over gRPC are answered already, so they are kept for the next run; a document is
+read again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.public_faults.documents import Origin
+from aggregator.public_faults.values import Saying
+from contract.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.public_faults.rows import Rows
+
+MOST_SAYINGS = 50_000
+"""That came over gRPC."""
+
+_MOST_OF_A_DOCUMENT = 16
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A message that waits; ``origin`` of ``None``: it came over gRPC."""
+
+    number: int
+    origin: Origin | None
+    said: tuple[Saying, ...]
+    problems: tuple[Problem, ...] = ()
+    """What was refused of it before."""
+
+
+class Waiting:
+    """In order of their arrival."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.dropped = 0
+        """Messages of documents that changed more often than anybody may say something."""
+        self._rows = rows
+        self._line: list[Pending] = []
+        self._held = 0
+        self._of: Counter[Origin] = Counter()
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def held(self) -> int:
+        """How much of what came over gRPC waits."""
+        return self._held
+
+    def has(self, origin: Origin) -> bool:
+        """Whether something of this document waits: what comes later must not overtake it."""
+        return self._of[origin] > 0
+
+    def put(
+        self, origin: Origin | None, said: Iterable[Saying], problems: Iterable[Problem] = ()
+    ) -> bool:
+        """Let a message wait; whether there is room for it."""
+        said = tuple(said)
+        if origin is None:
+            if self._held + len(said) > MOST_SAYINGS:
+                return False
+            self._held += len(said)
+        else:
+            if self._of[origin] >= _MOST_OF_A_DOCUMENT:
+                self._drop_first(origin)
+            self._of[origin] += 1
+        pending = Pending(self._next, origin, said, tuple(problems))
+        self._next += 1
+        self._line.append(pending)
+        if origin is None:
+            for number, saying in enumerate(said):
+                self._rows.put("held", _row(pending, number), saying)
+        return True
+
+    def serve(self, take: Callable[[Pending], bool]) -> None:
+        """Offer what waits to ``take``, which says whether it was taken; of a document in order."""
+        line, self._line = self._line, []
+        blocked: set[Origin] = set()
+        for pending in line:
+            if pending.origin in blocked or not take(pending):
+                self._line.append(pending)
+                if pending.origin is not None:
+                    blocked.add(pending.origin)
+            else:
+                self._done(pending)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._line.clear()
+        self._of.clear()
+        self._held = 0
+
+    def _drop_first(self, origin: Origin) -> None:
+        first = next(one for one in self._line if one.origin == origin)
+        self._line.remove(first)
+        self._of[origin] -= 1
+        self.dropped += 1
+
+    def _done(self, pending: Pending) -> None:
+        if pending.origin is None:
+            self._held -= len(pending.said)
+            for number in range(len(pending.said)):
+                self._rows.drop("held", _row(pending, number))
+        else:
+            self._of[pending.origin] -= 1
+            if not self._of[pending.origin]:
+                del self._of[pending.origin]
+
+
+def _row(pending: Pending, number: int) -> tuple[str, ...]:
+    saying = pending.said[number]
+    owner = saying.node or saying.serial_number
+    return owner, f"{pending.number:012}", f"{number:06}"

@@ -1,0 +1,110 @@
+"""Messages about public faults, nodes on which they are, and one who takes them in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.facts import NodeState
+from aggregator.moment import Moment
+from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
+from aggregator.public_faults.places import KnownPlaces
+from contract.names import PUBLIC_FAULT_LABEL
+from contract.public_fault import Fault, Influence, PublicFault, encode_public_fault
+from stores.base import Changed, Document, Listed
+from tests.aggregator.nodes import healthy, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from contract.cluster_device import DeviceRecord
+
+TOLD_MS = 1_760_000_000_000
+OCCURRED_MS = 1_760_000_123_456
+
+
+def at(seconds: float, told_ms: int = TOLD_MS) -> Moment:
+    """``seconds`` after the beginning."""
+    return Moment(told_ms + round(seconds * 1000), round(seconds * 1000))
+
+
+def one(
+    name: str = "fault-0001",
+    assertion: str = "occur",
+    *,
+    node: str = "n1",
+    devices: Iterable[int] = (0,),
+    code: str = "220001001",
+    serial_number: str = "",
+    kind: str = "NPU",
+    time_ms: int = OCCURRED_MS,
+) -> Fault:
+    """One fault on one node."""
+    influence = [Influence(node, serial_number, list(devices))]
+    return Fault(name, kind, code, time_ms, assertion, influence=influence)
+
+
+def told(
+    *faults: Fault, resource: str = "CCAE", at_ms: int = TOLD_MS, name: str = "message-1"
+) -> PublicFault:
+    """A message."""
+    return PublicFault(name, at_ms, "1.0", resource, list(faults))
+
+
+def document(name: str, message: PublicFault, namespace: str = "default") -> Document:
+    """The ConfigMap that carries a message."""
+    return Document(namespace, name, encode_public_fault(message), dict([PUBLIC_FAULT_LABEL]))
+
+
+def changed(name: str, message: PublicFault) -> Changed:
+    """It was written."""
+    return Changed(document(name, message))
+
+
+def places(*nodes: str, synced: bool = True) -> KnownPlaces:
+    """Nodes of eight chips; the serial number of ``n1`` is ``serial of n1``."""
+    known = KnownPlaces()
+    for node in nodes:
+        known.see_node(node, NodeState(node, serial_number=f"serial of {node}"))
+        known.see_report(node, eight())
+    known.synced = synced
+    return known
+
+
+def eight() -> DeviceRecord:
+    """Eight healthy chips."""
+    return record(healthy())
+
+
+def begun(
+    known: KnownPlaces | None = None, kept: Mapping[str, str] | None = None, seconds: float = 0
+) -> PublicFaults:
+    """One that has begun, with nodes ``n1`` and ``n2`` unless told otherwise."""
+    faults = PublicFaults()
+    faults.know(places("n1", "n2") if known is None else known)
+    assert list(faults.restore(kept or {}, at(seconds))) == []
+    faults.observe(0, STATISTIC, Listed(()), at(seconds))
+    faults.step(at(seconds))
+    return faults
+
+
+def kept(faults: PublicFaults, before: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What is in the store after what changed was written."""
+    texts = dict(before or {})
+    for bucket in faults.take_changed():
+        text = faults.text(bucket)
+        if text is None:
+            texts.pop(bucket, None)
+        else:
+            texts[bucket] = text
+    return texts
+
+
+def standing(faults: PublicFaults, node: str = "n1") -> dict[str, tuple[str, str]]:
+    """Chip to code and level of what a node's record gets."""
+    found = faults.apply(node, eight(), at(1000)).faults
+    return {one.chip.removeprefix("Ascend910-"): (one.code, one.level) for one in found}
+
+
+def read(faults: PublicFaults, *documents: Document, seconds: float = 0) -> None:
+    """The store is listed: it has these documents."""
+    faults.observe(0, MESSAGES, Listed(documents), at(seconds))
