@@ -21,6 +21,13 @@ class LivenessSection(Section):
     """Publish them ``UnHealthy``; otherwise they are only shown."""
 
 
+class PaceSection(Section):
+    """How much a store that is published to is asked for."""
+
+    writes_per_second: int = Field(default=20, ge=1, le=1000)
+    """Writes of cluster documents in any second, touches too."""
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -33,6 +40,7 @@ class AggregatorConfiguration(Section):
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
     liveness: LivenessSection = LivenessSection()
+    pace: PaceSection = PaceSection()
 
     @property
     def read_urls(self) -> tuple[str, ...]:
