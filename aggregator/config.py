@@ -24,8 +24,10 @@ class LivenessSection(Section):
 class PaceSection(Section):
     """How much a store that is published to is asked for."""
 
-    writes_per_second: int = Field(default=20, ge=1, le=1000)
-    """Writes of cluster documents in any second, touches too."""
+    writes_per_second: int = Field(default=16, ge=1, le=1000)
+    """Writes of cluster documents in any second, touches too. A store that stalls shows them later
+    and closer together, so the 20 that readers are to see at most leave a margin.
+    """
 
 
 class AggregatorConfiguration(Section):

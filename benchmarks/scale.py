@@ -59,6 +59,9 @@ _PARTS_OF_OTHER_SIZES = ("changes", "rest")
 _BARE = Selection(namespace="default", label=("npu-vigil-benchmark", "bare"))
 _SETTLE_SECONDS = 20.0
 """After a start: touches are spread over the first third of their period."""
+_QUIET_SECONDS = 0.1
+"""Between two changes: one at a time, and no storm that the aggregator would hold back."""
+_BARE_QUIET_SECONDS = 0.02
 _STORM_SHARE = 20
 _LEASE_SECONDS = 15.0
 _REWRITE_SECONDS = 300.0
@@ -180,10 +183,10 @@ class Cluster:
 
     async def measure_changes(self, count: int, prefix: str = "") -> None:
         """One change after the other, each until it is shown, and bare writes before."""
-        bare = await _each(count, self._bare.write)
+        bare = await _each(count, self._bare.write, _BARE_QUIET_SECONDS)
         process, counted = self._process(), self._readers.count()
         before = process.cpu_times()
-        taken = await _each(count, self._change, max(0.02, 1 / len(self._names)))
+        taken = await _each(count, self._change, _QUIET_SECONDS)
         used = _used(before, process.cpu_times())
         figures = {
             "bare_p50_ms": statistics.median(bare),
@@ -240,6 +243,7 @@ class Cluster:
         shown = self._readers.shows_all(nodes, chip(5))
         told = await self._load.do("storm", nodes=nodes, faulty=5)
         self.result["storm_s"] = await _soon(shown) - told["began"]
+        self.result["storm_told_s"] = told["ended"] - told["began"]
         self.result["storm_writes_s"] = counted.most_in_a_second
         self.result["storm_writes"] = len(counted.at)
 
@@ -286,9 +290,7 @@ async def _soon(shown: asyncio.Future[float]) -> float:
         return await shown
 
 
-async def _each(
-    count: int, one: Callable[[int], Awaitable[float]], pause: float = 0.02
-) -> list[float]:
+async def _each(count: int, one: Callable[[int], Awaitable[float]], pause: float) -> list[float]:
     taken = []
     for number in range(count):
         taken.append(await one(number))

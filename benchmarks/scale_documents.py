@@ -11,7 +11,9 @@ from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document
 
 NODE_OBJECT_BYTES = 8192
-"""A Node of a real cluster: its conditions, images and annotations of other components."""
+"""A Node of a real cluster: most of it are the images that its kubelet has."""
+
+_IMAGE_BYTES = 160
 
 _PODS_OF_A_NODE = 2
 _CODE = "80E18402"
@@ -80,9 +82,15 @@ def node_object(number: int, node: str) -> dict[str, Any]:
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    filler = NODE_OBJECT_BYTES - len(go_json.encode(body))
-    body["metadata"]["annotations"]["benchmark/filler"] = "x" * filler
+    images = (NODE_OBJECT_BYTES - len(go_json.encode(body))) // _IMAGE_BYTES
+    body["status"]["images"] = [_image(one) for one in range(images)]
     return body
+
+
+def _image(number: int) -> dict[str, Any]:
+    name = f"registry.example/image-{number:03}@sha256:"
+    empty = {"names": [name], "sizeBytes": 1_000_000}
+    return empty | {"names": [name + "0" * (_IMAGE_BYTES - 1 - len(go_json.encode(empty)))]}
 
 
 def pod_object(number: int, names: list[str], chips: int) -> dict[str, Any]:
