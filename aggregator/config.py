@@ -28,6 +28,15 @@ class PublicFaultsSection(Section):
     """Codes, levels and resources in place of those that are shipped, where there is one."""
 
 
+class PaceSection(Section):
+    """How much a store that is published to is asked for."""
+
+    writes_per_second: int = Field(default=16, ge=1, le=1000)
+    """Writes of cluster documents in any second, touches too. A store that stalls shows them later
+    and closer together, so the 20 that readers are to see at most leave a margin.
+    """
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -41,6 +50,7 @@ class AggregatorConfiguration(Section):
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
     liveness: LivenessSection = LivenessSection()
     public_faults: PublicFaultsSection = PublicFaultsSection()
+    pace: PaceSection = PaceSection()
 
     @property
     def read_urls(self) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ class Aggregator:
         *,
         history: History | None = None,
         touch_period_seconds: float,
+        writes_per_second: int,
         publish_lost: bool = True,
         clock: Clock = system_clock,
         state_dir: Path | None = None,
@@ -82,6 +83,7 @@ class Aggregator:
                 acknowledged=self._acknowledged,
                 appeared=self._appeared,
                 touch_period_seconds=touch_period_seconds,
+                writes_per_second=writes_per_second,
                 clock=clock,
                 stalls=self.stalls,
             )
@@ -298,6 +300,7 @@ async def _run(configuration: AggregatorConfiguration) -> None:
         {url: stores[url] for url in configuration.publish_urls},
         history=history,
         touch_period_seconds=configuration.touch_period_seconds,
+        writes_per_second=configuration.pace.writes_per_second,
         publish_lost=configuration.liveness.publish,
         state_dir=configuration.state_dir,
     )

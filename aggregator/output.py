@@ -76,6 +76,11 @@ class Output:
         self._late_since_ms = None
 
     @property
+    def was_seen(self) -> bool:
+        """Whether the store has, or had, any document of this name, as far as is known."""
+        return self.acknowledged != _NEVER or not isinstance(self.shown, Shown)
+
+    @property
     def settled(self) -> bool:
         """Whether what the store shows is understood; if not, ``must_write`` wants to be asked
         again after ``LATE_MS``.

@@ -3,7 +3,9 @@
 The first change of a document goes out at once; what changes while a write is in flight, and for
 as long again, goes out together in the next one. A failed write is tried again with backoff and
 jitter. What others change or delete is written again. A document that was not written for a touch
-period is touched, so that its readers hear of it (M8).
+period is touched, so that its readers hear of it (M8). Of several documents each has its turn, so
+that the store is not asked for more than so many writes in a second; only what nobody has seen yet
+does not wait.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from aggregator.kinds import kind_of
 from aggregator.output import LATE_MS, Output, Shown
 from aggregator.touches import Touches
+from aggregator.turns import Turns
 from contract.errors import DocumentError, StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.backoff import Backoff
@@ -52,6 +55,7 @@ class Publisher:
         acknowledged: Callable[[Publisher, str, int], None],
         appeared: Callable[[Iterable[Document]], None],
         touch_period_seconds: float,
+        writes_per_second: int,
         clock: Clock,
         stalls: Stalls,
     ) -> None:
@@ -65,6 +69,7 @@ class Publisher:
         self._clock = clock
         self._stalls = stalls
         self._touches = Touches(touch_period_seconds)
+        self._turns = Turns(writes_per_second, clock)
         self._wakes: dict[str, asyncio.Event] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._seen: asyncio.Future[tuple[Document, ...]] | None = None
@@ -171,7 +176,11 @@ class Publisher:
                 self._acknowledged(self, name, output.acknowledged)
             if not must:
                 await self._rest(output, value, wake)
-            elif (took_ms := await self._put(output, value)) is not None:
+                continue
+            if output.was_seen:
+                await self._turns.write(name)
+                value = self._value(name)  # what changed meanwhile goes with it
+            if (took_ms := await self._put(output, value)) is not None:
                 backoff.reset()
                 self._touches.written(name, self._clock())
                 self._acknowledged(self, name, value.revision)
@@ -188,7 +197,7 @@ class Publisher:
             await self._wait(wake, _RECHECK_SECONDS)
         elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
             await self._wait(wake, due_ms / 1000)
-        else:
+        elif await self._turns.touch(output.name, wake):
             await self._touch(output, value)
 
     async def _touch(self, output: Output, value: Value) -> None:

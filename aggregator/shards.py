@@ -3,6 +3,7 @@
 A node keeps its shard for as long as it fits (defect B8), also across restarts. One that grows
 beyond it is written to another shard first and leaves the old one when that was acknowledged, so
 no reader ever misses it. A shard that became empty stays and has the empty value (B6, M9).
+Shards of an earlier run keep their nodes, whatever their size: nobody moves for that alone.
 Sources: ``spec/clusterd.md`` 2.5, ``spec/consumers.md`` 1.4 and 7.1 M9, M20.
 """
 
@@ -17,8 +18,10 @@ from contract.cluster_info import VALUE_LIMIT, member, value_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_FILL = VALUE_LIMIT * 9 // 10
-"""New nodes go elsewhere beyond this, so that faults rarely push a node out of its shard."""
+FILL = 128 * 1024
+"""New nodes go elsewhere beyond this. A shard may grow to ``VALUE_LIMIT``, so faults hardly ever
+push a node out of it. Chosen by measurement: ``docs/decisions/009``.
+"""
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -133,7 +136,8 @@ class Shards:
             if shard is None:
                 break
             # A shard that the node is still leaving may take it back.
-            if index != without and shard.bytes - shard.sizes.get(node, 0) + size <= _FILL:
+            rest = shard.bytes - shard.sizes.get(node, 0)
+            if index != without and (rest + size <= FILL or not shard.members):
                 return index
         else:
             index = len(self._shards)

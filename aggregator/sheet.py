@@ -1,7 +1,9 @@
 """The one document that holds all nodes: its readers replace what they know by it (M10).
 
 Readers take a node that is not in it for healthy, so what does not fit is left out in the order
-in which nobody misses it: first healthy nodes without any fault, then healthy ones (defect B7).
+in which nobody misses it: first healthy nodes without any fault, then healthy ones (defect B7), and
+if all that is still too much, the last ones by name: a document that is too large is not written at
+all, and would say nothing new of any node.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ class Sheet:
         """Set a node's entry."""
         self._forget(node)
         self._texts[node] = text
-        one = self._members[node] = member(self._key(node), text)
-        self._bytes += len(one.encode()) + 1
+        self._members[node] = member(self._key(node), text)
+        self._bytes += self._size_of(node)
         return self._changed()
 
     def drop(self, node: str) -> frozenset[int]:
@@ -73,10 +75,9 @@ class Sheet:
         return self._changed()
 
     def _forget(self, node: str) -> None:
-        self._texts.pop(node, None)
-        one = self._members.pop(node, None)
-        if one is not None:
-            self._bytes -= len(one.encode()) + 1
+        if node in self._members:
+            self._bytes -= self._size_of(node)
+            del self._members[node], self._texts[node]
 
     def _changed(self) -> frozenset[int]:
         self._revision += 1
@@ -109,10 +110,19 @@ class Sheet:
         if self._bytes <= VALUE_LIMIT:
             return nodes
         weights = {node: self._weight(self._texts[node]) for node in nodes}
-        kept = [node for node in nodes if weights[node] > 0]
-        if self._size(kept) > VALUE_LIMIT:
-            kept = [node for node in nodes if weights[node] > 1]
-        return kept
+        for least in (1, 2):
+            kept = [node for node in nodes if weights[node] >= least]
+            if self._size(kept) <= VALUE_LIMIT:
+                return kept
+        room = VALUE_LIMIT - 1
+        for number, node in enumerate(kept):
+            room -= self._size_of(node)
+            if room < 0:
+                return kept[:number]
+        raise AssertionError("they do not fit")
 
     def _size(self, nodes: Iterable[str]) -> int:
-        return 1 + sum(len(self._members[node].encode()) + 1 for node in nodes)
+        return 1 + sum(map(self._size_of, nodes))
+
+    def _size_of(self, node: str) -> int:
+        return len(self._members[node].encode()) + 1

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from aggregator.pipeline import LOST_ANNOTATION
-from benchmarks.aggregate import device_document
 from benchmarks.beat_clients import connect, keep_beating
+from benchmarks.scale_documents import device_document
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.cluster_info import VALUE_LIMIT
+from aggregator.shards import FILL
 from stores.address import open_store
 from tests.aggregator.daemon import OUTPUTS, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
@@ -81,10 +81,10 @@ async def test_without_rights_it_waits_and_says_why(
     assert "forbidden" in stores[0]["interrupted"]
 
 
-async def test_2100_nodes_are_two_documents_and_one_change_writes_one_of_them(
+async def test_700_nodes_are_three_documents_and_one_change_writes_one_of_them(
     control_plane: ControlPlane, store: Store, make: Make
 ) -> None:
-    names = [f"node-{number:04}" for number in range(2100)]
+    names = [f"node-{number:04}" for number in range(700)]
     gate = asyncio.Semaphore(16)
 
     async def put(node: str) -> None:
@@ -95,9 +95,9 @@ async def test_2100_nodes_are_two_documents_and_one_change_writes_one_of_them(
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.start()
     stored = await values(store)
-    assert set(stored) == {"cluster-info-device-0", "cluster-info-device-1"}
+    assert set(stored) == {f"cluster-info-device-{number}" for number in range(3)}
     assert sorted(n for text in stored.values() for n in published(text)) == names
-    assert all(len(text.encode()) <= VALUE_LIMIT for text in stored.values())
+    assert all(len(text.encode()) <= FILL for text in stored.values())
     before = daemon.metric("npu_vigil_publication_writes_total")
     async with watching(store, OUTPUTS) as seen:
         await store.put(report("node-0007", faulty(update_time=T0 + 1)))

@@ -62,6 +62,19 @@ def test_b7_then_healthy_nodes_with_faults() -> None:
     assert (value.nodes, value.left_out) == (10, 9010)
 
 
+def test_b7_in_the_end_as_many_as_fit() -> None:
+    # Without that no word about any node would reach anybody.
+    made = sheet(*many("bad", 10_000, "UnHealthy", FAN), *many("good", 100, "Healthy"))
+    value = made.value(0)
+    assert value.nodes > 3000
+    assert value.nodes + value.left_out == 10_100
+    assert sorted(nodes_in(value)) == [f"bad-{number:05}" for number in range(value.nodes)]
+    verify_node_value(value.text, CLUSTER_NODE_NAME, value.nodes)
+    made.put("bad-00000", render_node_entry("bad-00000", NodeRecord((), "Healthy", 0)))
+    assert made.value(0).nodes >= value.nodes
+    assert "bad-00000" not in nodes_in(made.value(0))
+
+
 def test_the_size_is_counted_as_nodes_come_change_and_go() -> None:
     made = sheet(*many("good", 6000, "Healthy"), ("bad", NodeRecord((FAN,), "UnHealthy", 0)))
     for node, _ in many("good", 6000, "Healthy"):

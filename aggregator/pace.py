@@ -1,0 +1,101 @@
+"""How many writes a store is asked for in a second, and which document is next. Pure.
+
+The first change of a quiet time goes at once. In any second there are no more writes than allowed:
+a few at once, the rest evenly, so what changes while a document waits goes out with it. Whoever has
+waited longest is next; a touch waits until no change does, but not so long that a reader minds
+(``spec/consumers.md`` 7.1 M8).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+_BURST_SHARE = 4
+"""One in so many writes of a second may go at once."""
+
+_TOUCH_PATIENCE_MS = 5000
+"""A touch that has waited for longer counts as a change. Its period leaves 10 s or more."""
+
+_WRITE = 1000
+"""A write in thousandths: so many come back in a millisecond as writes in a second."""
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """Writes that may go now. ``level`` is in thousandths of a write, at a steady time."""
+
+    burst: int
+    per_second: int
+    level: int
+    at_ms: int
+
+    @classmethod
+    def of(cls, writes_per_second: int, now_ms: int) -> Bucket:
+        """A full one. Nowhere do more than ``writes_per_second`` fit into a second."""
+        burst = max(1, writes_per_second // _BURST_SHARE)
+        return cls(burst, writes_per_second - burst + 1, burst * _WRITE, now_ms)
+
+    def at(self, now_ms: int) -> Bucket:
+        """The same later."""
+        level = self.level + max(0, now_ms - self.at_ms) * self.per_second
+        return msgspec.structs.replace(
+            self, level=min(level, self.burst * _WRITE), at_ms=max(now_ms, self.at_ms)
+        )
+
+    @property
+    def has_one(self) -> bool:
+        """Whether a write may go."""
+        return self.level >= _WRITE
+
+    def taken(self) -> Bucket:
+        """One write less."""
+        return msgspec.structs.replace(self, level=self.level - _WRITE)
+
+    def next_ms(self) -> int:
+        """Steady time at which a write may go."""
+        return self.at_ms + max(0, -(-(_WRITE - self.level) // self.per_second))
+
+
+class _Waiting(NamedTuple):
+    since_ms: int
+    number: int
+    is_touch: bool
+
+
+class Pace:
+    """Documents that want to be written, in the order in which they may be."""
+
+    def __init__(self, writes_per_second: int, now_ms: int) -> None:
+        self._bucket = Bucket.of(writes_per_second, now_ms)
+        self._waiting: dict[str, _Waiting] = {}
+        self._asked = 0
+
+    def ask(self, name: str, now_ms: int, *, is_touch: bool = False) -> None:
+        """A document wants to be written, or touched."""
+        self._asked += 1
+        self._waiting[name] = _Waiting(now_ms, self._asked, is_touch)
+
+    def withdraw(self, name: str) -> None:
+        """It does not any more."""
+        self._waiting.pop(name, None)
+
+    def grant(self, now_ms: int) -> list[str]:
+        """Who may write now, longest waiting first; each once for each time it asked."""
+        self._bucket = self._bucket.at(now_ms)
+        granted = []
+        while self._waiting and self._bucket.has_one:
+            name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
+            del self._waiting[name]
+            self._bucket = self._bucket.taken()
+            granted.append(name)
+        return granted
+
+    def _turn(self, name: str, now_ms: int) -> tuple[bool, int]:
+        waiting = self._waiting[name]
+        is_patient = now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS
+        return waiting.is_touch and is_patient, waiting.number
+
+    def next_ms(self) -> int | None:
+        """Steady time at which ``grant`` wants to be called; ``None`` while nobody waits."""
+        return self._bucket.next_ms() if self._waiting else None

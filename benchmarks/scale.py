@@ -1,0 +1,363 @@
+"""What one aggregator needs for thousands of nodes, beside its budgets and the Go program's needs.
+
+::
+
+    python -m benchmarks.scale [--nodes 10000] [--chips 8] [--only PART] [--seconds 60]
+                               [--changes 200] [--follower] [--json]
+
+A real API server, a real ``vigil aggregator``, a process that is all the nodes
+(``benchmarks.scale_load``), and a watch that is the readers. Parts: ``changes``, ``rest``,
+``leases``, ``storm`` and ``full`` (Node objects of 8 KB, two pods on every node, each device-info
+written again every 5 minutes, Leases, a restart); without ``--only`` all of them, and 1,000, 5,000
+and 10,000 nodes of 8 and 16 chips without ``--nodes`` and ``--chips``; the larger and stranger
+sizes only rest and change. Memory is resident size, megabytes are millions of bytes. ``--follower``
+starts a second replica in ``full``. Everything runs on this machine: judge times of start and of
+changes where nothing else runs, CPU seconds anywhere. Ends with 1 when a budget is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from benchmarks.scale_documents import chip, device_document, node_names
+from benchmarks.scale_table import missed, print_table
+from benchmarks.scale_watch import Readers
+from stores.address import open_store
+from stores.base import Changed, Document, Listed, Selection
+from tests.aggregator.daemon import Daemon
+from tests.parts.controlplane import ControlPlane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from stores.base import Store
+
+PARTS = ("changes", "rest", "leases", "storm", "full")
+_SIZES: tuple[tuple[int, int], ...] = (
+    (1000, 8),
+    (5000, 8),
+    (10_000, 8),
+    (1000, 16),
+    (5000, 16),
+    (10_000, 16),
+)
+_COMPLETE_SIZE = (10_000, 8)
+_PARTS_OF_OTHER_SIZES = ("changes", "rest")
+
+_BARE = Selection(namespace="default", label=("npu-vigil-benchmark", "bare"))
+_SETTLE_SECONDS = 20.0
+"""After a start: touches are spread over the first third of their period."""
+_QUIET_SECONDS = 0.1
+"""Between two changes: one at a time, and no storm that the aggregator would hold back."""
+_BARE_QUIET_SECONDS = 0.02
+_STORM_SHARE = 20
+_LEASE_SECONDS = 15.0
+_REWRITE_SECONDS = 300.0
+_PODS_OF_A_NODE = 2
+_MB = 1_000_000
+
+
+class Load:
+    """The generator."""
+
+    def __init__(self, plane: ControlPlane, nodes: int, chips: int) -> None:
+        self._arguments = (str(plane.directory), str(plane.port), str(nodes), str(chips))
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def do(self, what: str, **more: object) -> dict[str, Any]:
+        """Let it do something; its answer."""
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "benchmarks.scale_load", *self._arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps({"do": what, **more}).encode() + b"\n")
+        line = await stdout.readline()
+        if not line:
+            raise RuntimeError(f"the generator ended with {await self._process.wait()} at {what}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def stop(self) -> None:
+        """End it."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+class Bare:
+    """One small ConfigMap, until a watch shows it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._wanted = ""
+        self._seen = asyncio.Event()
+        self.listed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async for event in self._store.watch(_BARE):
+            match event:
+                case Listed():
+                    self.listed.set()
+                case Changed(document):
+                    if document.data.get("number") == self._wanted:
+                        self._seen.set()
+
+    async def write(self, number: int) -> float:
+        """Write once; the milliseconds until it is shown."""
+        self._wanted = str(number)
+        self._seen.clear()
+        label = dict([_BARE.label or ("", "")])
+        document = Document("default", "bare", {"number": self._wanted}, label)
+        at = time.monotonic()
+        await self._store.put(document)
+        await self._seen.wait()
+        return (time.monotonic() - at) * 1000
+
+
+class Cluster:
+    """One size of cluster and what was measured of it."""
+
+    def __init__(self, plane: ControlPlane, directory: Path, nodes: int, chips: int) -> None:
+        self._plane, self._directory = plane, directory
+        self._chips = chips
+        self._names = node_names(nodes)
+        self._store = open_store("kubernetes:", plane.kubeconfig)
+        self._readers = Readers(self._store)
+        self._bare = Bare(self._store)
+        self._load = Load(plane, nodes, chips)
+        self._daemon = self._new_daemon("aggregator")
+        self._has_leases = False
+        self.result: dict[str, Any] = {"nodes": nodes, "chips": chips, "load": [os.getloadavg()[0]]}
+
+    def _new_daemon(self, name: str) -> Daemon:
+        options = ("--store", "kubernetes:", "--kubeconfig", str(self._plane.kubeconfig))
+        return Daemon(self._directory / name, *options)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The nodes' documents are there and the aggregator has published them."""
+        filled = await self._load.do("fill")
+        self.result["fill_s"] = filled["ended"] - filled["began"]
+        tasks = [asyncio.create_task(one.run()) for one in (self._readers, self._bare)]
+        try:
+            await self._readers.listed.wait()
+            await self._bare.listed.wait()
+            there = self._readers.shows_all(self._names)
+            began = time.monotonic()
+            await asyncio.to_thread(self._daemon.start)
+            self.result["complete_s"] = await _soon(there) - began
+            self.result["start_cpu_s"] = sum(self._process().cpu_times()[:2])
+            self.result["start_peak_mb"] = self._peak_mb(self._daemon)
+            yield
+            self.result["peak_mb"] = max(
+                self.result.get("peak_mb", 0.0), self._peak_mb(self._daemon)
+            )
+            self.result["documents"] = sum("-device-" in one for one in self._readers.documents)
+            self.result["doubled"] = self._readers.doubled()
+        finally:
+            await asyncio.to_thread(self._daemon.stop)
+            await self._load.stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._store.close()
+            self.result["load"].append(os.getloadavg()[0])
+
+    async def measure_changes(self, count: int, prefix: str = "") -> None:
+        """One change after the other, each until it is shown, and bare writes before."""
+        bare = await _each(count, self._bare.write, _BARE_QUIET_SECONDS)
+        process, counted = self._process(), self._readers.count()
+        before = process.cpu_times()
+        taken = await _each(count, self._change, _QUIET_SECONDS)
+        used = _used(before, process.cpu_times())
+        figures = {
+            "bare_p50_ms": statistics.median(bare),
+            "bare_p99_ms": _p99(bare),
+            "change_p50_ms": statistics.median(taken),
+            "change_p99_ms": _p99(taken),
+            "change_kb": counted.sent_bytes / count / 1000,
+            "change_cpu_ms": used * 1000 / count,
+        }
+        self.result |= {prefix + key: value for key, value in figures.items()}
+
+    async def _change(self, number: int) -> float:
+        # Twice the same node in a row: a fault, then its recovery.
+        node = self._names[number // 2 * 7919 % len(self._names)]
+        faulty = number // 2 % self._chips if number % 2 == 0 else None
+        document = device_document(node, int(time.time()), faulty, self._chips)
+        shown = self._readers.shows(node, "" if faulty is None else chip(faulty))
+        at = time.monotonic()
+        await self._store.put(document)
+        return (await _soon(shown) - at) * 1000
+
+    async def measure_rest(self, seconds: float, prefix: str = "rest") -> None:
+        """Nothing changes."""
+        await asyncio.sleep(_SETTLE_SECONDS)
+        process, counted = self._process(), self._readers.count()
+        before = process.cpu_times()
+        await asyncio.sleep(seconds)
+        per_minute = 60 / seconds
+        self.result |= {
+            f"{prefix}_cpu_s": _used(before, process.cpu_times()) * per_minute,
+            f"{prefix}_data_writes": counted.data_writes,
+            f"{prefix}_touches": counted.touches * per_minute,
+            ("" if prefix == "rest" else f"{prefix}_") + "rss_mb": process.memory_info().rss / _MB,
+        }
+
+    async def measure_leases(self, seconds: float) -> None:
+        """Nothing changes, and every node beats."""
+        await self._beat()
+        await self.measure_rest(seconds, "leases")
+        told = await self._load.do("quiet")
+        self.result["leases_late_s"] = told["latest_seconds"]
+
+    async def _beat(self) -> None:
+        if not self._has_leases:
+            await self._load.do("leases", seconds=_LEASE_SECONDS)
+            self._has_leases = True
+        await self._load.do("beat", seconds=_LEASE_SECONDS)
+
+    async def measure_storm(self) -> None:
+        """One node in twenty has a fault at once."""
+        nodes = self._names[::_STORM_SHARE]
+        await asyncio.sleep(2)
+        counted = self._readers.count()
+        shown = self._readers.shows_all(nodes, chip(5))
+        told = await self._load.do("storm", nodes=nodes, faulty=5)
+        self.result["storm_s"] = await _soon(shown) - told["began"]
+        self.result["storm_told_s"] = told["ended"] - told["began"]
+        self.result["storm_writes_s"] = counted.most_in_a_second
+        self.result["storm_writes"] = len(counted.at)
+
+    async def measure_full(self, seconds: float, changes: int, follower: bool) -> None:
+        """A cluster as it is: Nodes, pods, beats and documents that are written again."""
+        self.result["peak_mb"] = self._peak_mb(self._daemon)
+        await asyncio.to_thread(self._daemon.stop)
+        await self._load.do("nodes")
+        await self._load.do("pods", count=_PODS_OF_A_NODE * len(self._names))
+        await self._beat()
+        await self._load.do("rewrite", seconds=_REWRITE_SECONDS)
+        began = time.monotonic()
+        await asyncio.to_thread(self._daemon.start)
+        self.result["full_again_s"] = time.monotonic() - began
+        await self.measure_rest(seconds, "full")
+        await self.measure_changes(changes, "full_")
+        self.result["full_peak_mb"] = self._peak_mb(self._daemon)
+        if follower:
+            await self._measure_follower()
+        await self._load.do("quiet")
+
+    async def _measure_follower(self) -> None:
+        second = self._new_daemon("follower")
+        try:
+            await asyncio.to_thread(second.spawn)
+            await asyncio.sleep(_SETTLE_SECONDS)
+            process = psutil.Process(second.process.pid)
+            self.result["follower_rss_mb"] = process.memory_info().rss / _MB
+            self.result["follower_peak_mb"] = self._peak_mb(second)
+        finally:
+            await asyncio.to_thread(second.stop)
+
+    def _process(self) -> psutil.Process:
+        return psutil.Process(self._daemon.process.pid)
+
+    def _peak_mb(self, daemon: Daemon) -> float:
+        status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+        line = next(one for one in status.splitlines() if one.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / _MB
+
+
+async def _soon(shown: asyncio.Future[float]) -> float:
+    async with asyncio.timeout(60):
+        return await shown
+
+
+async def _each(count: int, one: Callable[[int], Awaitable[float]], pause: float) -> list[float]:
+    taken = []
+    for number in range(count):
+        taken.append(await one(number))
+        await asyncio.sleep(pause)
+    return taken
+
+
+def _p99(milliseconds: list[float]) -> float:
+    return statistics.quantiles(milliseconds, n=100)[98]
+
+
+def _used(before: Any, after: Any) -> float:
+    """CPU seconds between two readings."""
+    seconds: float = after.user + after.system - before.user - before.system
+    return seconds
+
+
+async def measure(
+    plane: ControlPlane, directory: Path, size: tuple[int, int], options: argparse.Namespace
+) -> dict[str, Any]:
+    """One size of cluster."""
+    parts = options.only or (PARTS if size == _COMPLETE_SIZE else _PARTS_OF_OTHER_SIZES)
+    cluster = Cluster(plane, directory, *size)
+    async with cluster.running():
+        if "changes" in parts:
+            await cluster.measure_changes(options.changes)
+        if "rest" in parts:
+            await cluster.measure_rest(options.seconds)
+        if "leases" in parts:
+            await cluster.measure_leases(options.seconds)
+        if "storm" in parts:
+            await cluster.measure_storm()
+        if "full" in parts:
+            await cluster.measure_full(options.seconds, options.changes, options.follower)
+    return cluster.result
+
+
+def main() -> None:
+    """Print a table for each size, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--nodes", type=int, action="append")
+    parser.add_argument("--chips", type=int, action="append", choices=(8, 16))
+    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--changes", type=int, default=200)
+    parser.add_argument("--follower", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    sizes = _SIZES
+    if options.nodes or options.chips:
+        sizes = tuple((n, c) for c in options.chips or [8] for n in options.nodes or [10_000])
+    results = []
+    for size in sizes:
+        with (
+            tempfile.TemporaryDirectory(prefix="vigil-scale-") as directory,
+            ControlPlane(Path(directory)) as plane,
+        ):
+            results.append(asyncio.run(measure(plane, Path(directory), size, options)))
+        if not options.json:
+            print_table(results[-1])
+    if options.json:
+        json.dump(results, sys.stdout, indent=2)
+        print()
+    for one in missed(results):
+        print(f"missed: {one}", file=sys.stderr)
+    sys.exit(1 if missed(results) else 0)
+
+
+if __name__ == "__main__":
+    main()

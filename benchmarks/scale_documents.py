@@ -1,0 +1,113 @@
+"""What a cluster of many nodes holds: device-infos, Leases, Nodes and pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract import device_info, go_json
+from contract.device_info import DeviceFault, DeviceInfo, TimeAndLevel
+from contract.families import FAMILIES
+from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from stores.base import Document
+
+NODE_OBJECT_BYTES = 8192
+"""A Node of a real cluster: most of it are the images that its kubelet has."""
+
+_IMAGE_BYTES = 160
+
+_PODS_OF_A_NODE = 2
+_CODE = "80E18402"
+_LEVEL = "RestartNPU"
+
+
+def node_names(count: int) -> list[str]:
+    """The nodes of a cluster."""
+    return [f"node-{number:05}" for number in range(count)]
+
+
+def chip(number: int) -> str:
+    """The name of a chip."""
+    return FAMILIES["Ascend910B"].device_name(number)
+
+
+def device_document(node: str, stamp: int, faulty: int | None, chips: int = 8) -> Document:
+    """A node of ``chips`` chips, one of which may be faulty; with 16 it has a switch."""
+    family = FAMILIES["Ascend910B" if chips <= 8 else "Ascend910A3"]
+    names = [family.device_name(number) for number in range(chips)]
+    bad = () if faulty is None else (names[faulty],)
+    times = {_CODE: TimeAndLevel(stamp * 1000, _LEVEL)}
+    info = DeviceInfo(
+        device_type=family.device_type,
+        free=tuple(name for name in names if name not in bad),
+        unhealthy=bad,
+        network_unhealthy=(),
+        recovering=(),
+        faults=tuple(
+            DeviceFault("CardUnhealthy", name, _LEVEL, _LEVEL, _LEVEL, _CODE, times) for name in bad
+        ),
+        update_time=stamp,
+        switch_info=device_info.clean_switch_info(family, stamp),
+    )
+    data = device_info.encode(info, family)
+    return Document(DEVICE_INFO_NAMESPACE, device_info_name(node), data, dict([REPORT_LABEL]))
+
+
+def config_map(document: Document) -> dict[str, Any]:
+    """The document as the API server takes it."""
+    metadata = {
+        "name": document.name,
+        "namespace": document.namespace,
+        "labels": document.labels,
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": document.data}
+
+
+def node_object(number: int, node: str) -> dict[str, Any]:
+    """A Node of 8 KB with what is read of it."""
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node,
+            "labels": {"kubernetes.io/hostname": node, "host-arch": "huawei-arm"},
+            "annotations": {"product-serial-number": f"SN-{number:08}"},
+        },
+        "status": {
+            "addresses": [
+                {
+                    "type": "InternalIP",
+                    "address": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
+                }
+            ],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    images = (NODE_OBJECT_BYTES - len(go_json.encode(body))) // _IMAGE_BYTES
+    body["status"]["images"] = [_image(one) for one in range(images)]
+    return body
+
+
+def _image(number: int) -> dict[str, Any]:
+    name = f"registry.example/image-{number:03}@sha256:"
+    empty = {"names": [name], "sizeBytes": 1_000_000}
+    return empty | {"names": [name + "0" * (_IMAGE_BYTES - 1 - len(go_json.encode(empty)))]}
+
+
+def pod_object(number: int, names: list[str], chips: int) -> dict[str, Any]:
+    """The pod of this number; two on each node that has some, each with half of its chips."""
+    half = chips // _PODS_OF_A_NODE
+    first = number % _PODS_OF_A_NODE * half
+    used = ",".join(chip(one) for one in range(first, first + half))
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"pod-{number:05}",
+            "namespace": "default",
+            "annotations": {"huawei.com/AscendReal": used},
+        },
+        "spec": {
+            "nodeName": names[number // _PODS_OF_A_NODE % len(names)],
+            "containers": [{"name": "train", "image": "registry.example/train:1"}],
+        },
+    }
