@@ -44,11 +44,15 @@ class Found(NamedTuple):
 def compared(
     recording: Mapping[str, Any], played: Played, at_last_seconds: float = AT_LAST_SECONDS
 ) -> Iterator[Found]:
-    """Every output at every point, those without any difference too."""
+    """Every output at every point, those without any difference too.
+
+    ``only`` in a recording names the one output that it tells of.
+    """
     theirs = recorded.shown(recording)
     ours = [one for one in played.shown if recorded.is_ours(one.name) or not one.by_hand]
     in_shards = any(SUMMARY in (one.data or {}) and _is_shard(one.name) for one in theirs)
     told = recorded.told(recording)
+    only = recording.get("only")
     previous_ms = -1
     for point in recorded.points(recording, at_last_seconds):
         name = f"clusterd/{recording['name']}{point.name}"
@@ -58,7 +62,7 @@ def compared(
         at_0 = recording["unix_ms_at_0"]
         walls = [[at_0 + one.at_ms for one in states] for states in (theirs, ours)]
         for output in sorted(there.keys() | here.keys()):
-            if point.output not in (None, output):
+            if point.output not in (None, output) or only not in (None, output):
                 continue
             found = _document(output, there.get(output), here.get(output))
             yield Found(name, output, tuple(_without_now(found, *walls)))

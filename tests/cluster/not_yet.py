@@ -32,6 +32,18 @@ class Entry(NamedTuple):
     reason: str
 
 
+EXAMPLES_NOT_YET: dict[tuple[str, str], Entry] = {
+    ("E20", _DEVICE): Entry("@9030", PUBLIC_FAULTS),
+    ("E20", _STATISTIC): Entry("@9030", PUBLIC_FAULTS),
+    ("E21", _DEVICE): Entry("@5030", PUBLIC_FAULTS),
+    ("E22", _DEVICE): Entry("@5030", PUBLIC_FAULTS),
+    ("E26", _DEVICE): Entry("@5010", UCE),
+    ("E27", _DEVICE): Entry("@5030", MANUAL),
+    ("E29", _DEVICE): Entry("@5030", CUSTOM_FILTER),
+    ("E31", _GET): Entry("@13060", JOBS),
+}
+"""The same for the worked examples."""
+
 NOT_YET: dict[tuple[str, str], Entry] = {
     ("fault-query", _GET): Entry("@11577", SERVICES),
     ("job-fault-stream", _REGISTER): Entry("@12635", SERVICES),
