@@ -33,9 +33,9 @@ AT_LAST_SECONDS = 60.0
 _SEED = 5
 _CONFIG_MAPS = "api/v1/configmaps"
 _PODS = "api/v1/pods"
-_OURS = "npu-vigil-"
+OURS = "npu-vigil-"
 """Documents by which our leaders remember; upstream has none of them."""
-_LABEL = "fault-type"
+LABEL = "fault-type"
 
 
 class Services(Protocol):
@@ -126,7 +126,7 @@ class Player:
         configuration: Mapping[str, Any] | None = None,
     ) -> None:
         self.played = Played()
-        self.server = ApiServer(self._changed, without)
+        self.api = ApiServer(self._changed, without)
         self.configuration = dict(configuration or {})
         self.inputs: set[tuple[str, str]] = set()
         """Namespace and name of ConfigMaps that are given, not made."""
@@ -140,7 +140,7 @@ class Player:
         self._stop: Callable[[], object] = lambda: None
         self._streams: list[asyncio.Task[None]] = []
         self._step = -1
-        steps.prepare(self.server)
+        steps.prepare(self.api)
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
@@ -187,7 +187,7 @@ class Player:
     @property
     def outputs(self) -> dict[str, dict[str, str]]:
         """The data of all documents there that nobody gave: name to keys."""
-        found = self.server.objects.get(_CONFIG_MAPS, {})
+        found = self.api.objects.get(_CONFIG_MAPS, {})
         return {
             name: one.get("data", {})
             for (namespace, name), one in sorted(found.items())
@@ -244,7 +244,7 @@ class Player:
                     self.inputs |= {
                         (one["namespace"], one["name"]) for one in steps.objects_of(step)
                     }
-                steps.do(self.server, step)
+                steps.do(self.api, step)
             case other:
                 raise steps.CannotPlay(f"nobody knows the step {other}")
 
@@ -294,7 +294,7 @@ class Player:
             server.serves = False
 
     def _connect(self) -> Client:
-        self._client = self.server.client(f"aggregator {self.played.lives}")
+        self._client = self.api.client(f"aggregator {self.played.lives}")
         return self._client
 
     def _serve(self, *_: object, interceptors: Any = (), **__: object) -> MemoryServer:
@@ -333,16 +333,16 @@ class Player:
         name = place.name or ""
         if place.resource == _PODS:
             labels = {} if new is None else new["metadata"].get("labels") or {}
-            if change.by and _LABEL in labels:
+            if change.by and LABEL in labels:
                 where = f"Pod {place.namespace}/{name}"
-                data = {"labels": labels[_LABEL]}
+                data = {"labels": labels[LABEL]}
                 self.played.shown.append(Shown(self.at_ms, where, data, {}))
         if place.resource != _CONFIG_MAPS or not self._is_output(place.namespace or "", name):
             return
         self.played.shown.append(_shown(self.at_ms, name, new, by_hand=not change.by))
 
     def _is_output(self, namespace: str, name: str) -> bool:
-        return (namespace, name) not in self.inputs and not name.startswith(_OURS)
+        return (namespace, name) not in self.inputs and not name.startswith(OURS)
 
 
 def _shown(at_ms: int, name: str, new: dict[str, Any] | None, *, by_hand: bool) -> Shown:
