@@ -22,6 +22,7 @@ from agent.shadow.difference import Fact, differences, facts_of
 from agent.shadow.judge import Judge, Result
 from aggregator import last_seen
 from benchmarks.fuzz import seeds
+from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
 from benchmarks.fuzz.journal import JournalRows
@@ -381,5 +382,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "dpc-status": dpc_files,
     "dtfs-status": dtfs_files,
     "public-fault": PublicFaults,
+    "aggregator-input": AggregatorInputs,
 }
 """By name, as they are chosen. Each call begins anew."""

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from contract.cluster_info import cluster_device_index
-from contract.names import CLUSTER_NODE_NAME, REPORT_LABEL
+from contract.names import CLUSTER_LABEL, CLUSTER_NODE_NAME, REPORT_LABEL
 from tests.cluster.player import Player
 from tests.contract.test_cluster_device import config
 
@@ -39,7 +39,8 @@ class Cluster(Player):
     async def edit(self, name: str, data: dict[str, str] | None) -> None:
         """Somebody edits one of the documents that are ours, or deletes it."""
         thing: dict[str, Any] = {"namespace": "mindx-dl", "name": name}
-        thing |= {"delete": True} if data is None else {"labels": {}, "data": data}
+        kept = {"labels": dict([CLUSTER_LABEL]), "data": data}
+        thing |= {"delete": True} if data is None else kept
         await self.do({"do": "edit-output", "object": thing})
 
     async def public(self, name: str, message: dict[str, Any]) -> None:

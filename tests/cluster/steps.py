@@ -20,6 +20,7 @@ _RANGE = re.compile(r"\S*?(\d{4}) to \S*?(\d{4})")
 _WHERE = {
     "configmap": "/api/v1/namespaces/{namespace}/configmaps",
     "output": "/api/v1/namespaces/{namespace}/configmaps",
+    "lease": "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
     "pod": "/api/v1/namespaces/{namespace}/pods",
     "node": "/api/v1/nodes",
     "podgroup": "/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups",
@@ -28,6 +29,7 @@ _WHERE = {
 _VERSIONS = {
     "podgroup": ("scheduling.volcano.sh/v1beta1", "PodGroup"),
     "job": ("batch.volcano.sh/v1alpha1", "Job"),
+    "lease": ("coordination.k8s.io/v1", "Lease"),
 }
 
 
