@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aggregator.intake import Inbox, newest
 from aggregator.merge import Entry, Wait
-from contract.cluster_info import entry_texts, member, value_of
+from contract.cluster_info import entry_texts
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
@@ -79,11 +79,6 @@ class Lane(Generic[R]):
             for key, text in texts.items():
                 try:
                     node, entry = self.kind.take_over(key, text, document.name)
-                    # One that we would not write (another release has written it) would keep all
-                    # others of its document unpublished; of it only the stamp counts.
-                    self._remember(node, entry.stamp)
-                    self.kind.verify(value_of([member(key, text)]), document.name, 1)
-                    del self._past[node]
                 except DocumentError as error:
                     unreadable.append(error)
                     continue
