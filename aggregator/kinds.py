@@ -12,7 +12,7 @@ import msgspec
 
 from aggregator.merge import Entry, Wait, merge
 from contract import cluster_info, cluster_node, cluster_switch, device_info, node_info, switch_info
-from contract.cluster_device import DeviceRecord, device_record, healed
+from contract.cluster_device import DeviceRecord, device_record, healed, render_device_entry
 from contract.errors import DocumentError
 from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
 from contract.node_info import NodeRecord
@@ -75,8 +75,21 @@ def _take_over_device(key: str, text: str, document: str) -> tuple[str, Entry[De
     node, entry = cluster_info.read_device_entry(key, text, document)
     if entry.UpdateTime > _LATEST_STAMP:
         raise DocumentError(document, f"$.{key}.UpdateTime", f"is no time: {entry.UpdateTime}")
-    record = cluster_info.record_of(entry)
-    return node, Entry(text, entry.UpdateTime, record, whole=False)
+    record, stamp = cluster_info.record_of(entry), entry.UpdateTime
+    if not _is_ours(key, text, document, cluster_info.verify_device_value):
+        text = render_device_entry(node, record, stamp)
+    return node, Entry(text, stamp, record, whole=False)
+
+
+def _is_ours(key: str, text: str, document: str, verify: Callable[[str, str, int], None]) -> bool:
+    """Whether we would write an entry as it is. One that another release has written would keep
+    all others of its document unpublished, for as long as nobody says anything about its node.
+    """
+    try:
+        verify(cluster_info.value_of([cluster_info.member(key, text)]), document, 1)
+    except DocumentError:
+        return False
+    return True
 
 
 DEVICE = Kind[DeviceRecord](
@@ -117,6 +130,8 @@ def _merge_switch(
 
 def _take_over_switch(key: str, text: str, document: str) -> tuple[str, Entry[SwitchRecord]]:
     node, record = cluster_switch.read_switch_entry(key, text, document)
+    if not _is_ours(key, text, document, cluster_switch.verify_switch_value):
+        text = switch_info.render_switch_entry(node, record)
     return node, Entry(text, record.update_time, record)
 
 
@@ -156,6 +171,8 @@ def _merge_node(
 
 def _take_over_node(key: str, text: str, document: str) -> tuple[str, Entry[NodeRecord]]:
     node, record = cluster_node.read_node_entry(key, text, document)
+    if not _is_ours(key, text, document, cluster_node.verify_node_value):
+        text = node_info.render_node_entry(node, record)
     return node, Entry(text, record.update_time_ms, record)
 
 

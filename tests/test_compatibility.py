@@ -21,6 +21,7 @@ def known_recordings() -> set[str]:
         *(f"noded/E{number}" for number in range(1, 20)),
         *(f"noded/{path.stem}" for path in (VECTORS / "noded/recordings").glob("*.json")),
         *(f"clusterd/{path.stem}" for path in (VECTORS / "clusterd").glob("*.json")),
+        *(f"clusterd/E{number}" for number in range(1, 34)),
     }
 
 

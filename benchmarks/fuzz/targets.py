@@ -22,6 +22,7 @@ from agent.shadow.difference import Fact, differences, facts_of
 from agent.shadow.judge import Judge, Result
 from aggregator import last_seen
 from benchmarks.fuzz import processors, seeds
+from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
@@ -390,5 +391,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "public-fault-document": HeardPublicFaults,
     "public-fault-table": PublicFaultTables,
     "public-fault-state": LeftPublicFaults,
+    "aggregator-input": AggregatorInputs,
 }
 """By name, as they are chosen. Each call begins anew."""

@@ -1,27 +1,51 @@
-"""Recordings of the real aggregator, played through ours: the same bytes but for the table."""
+"""Recordings of the real ClusterD, played through the whole aggregator in virtual time: the same
+bytes but for the table."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.aggregator.replay import play
-from tests.compatibility import check, table
-from tests.vectors import VECTORS
+from tests.cluster import recorded
+from tests.cluster.comparison import compared
+from tests.cluster.judged import judge
+from tests.cluster.not_yet import NOT_YET
+from tests.cluster.player import Player
+from tests.compatibility import DOCUMENT
 
-OF_PUBLIC_FAULTS = ("public-fault-", "statistic-and-")
-"""Played by ``tests/aggregator/public_faults/test_recordings.py``."""
+if TYPE_CHECKING:
+    from pathlib import Path
 
-RECORDINGS = sorted(
-    path.stem
-    for path in (VECTORS / "clusterd").glob("*.json")
-    if path.stem != "examples" and not path.stem.startswith(OF_PUBLIC_FAULTS)
-)
+NAMES = recorded.names()
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_recording(name: str) -> None:
-    found = dict(play(name))
+@pytest.mark.looptime(resolution=2**-20)  # a binary fraction: sums of times stay exact
+@pytest.mark.parametrize("name", NAMES)
+async def test_recording(name: str, tmp_path: Path) -> None:
+    recording = recorded.recorded(name)
+    player = Player(tmp_path, recording["unix_ms_at_0"])
+    with player.replaced():
+        played = await player.play(recording)
+    found = list(compared(recording, played))
     assert found
-    listed = {row.recording for row in table() if row.recording.startswith(f"clusterd/{name}@")}
-    for step in found.keys() | listed:
-        check(step, found.get(step, []))
+    judge(name, found)
+
+
+def test_what_is_not_yet_done_is_of_recordings_that_there_are() -> None:
+    assert {name for name, _ in NOT_YET} <= set(NAMES)
+
+
+def test_every_document_that_is_not_compared_is_a_documented_no() -> None:
+    text = DOCUMENT.read_text().partition("## What it does not do")[2]
+    for pattern in recorded.NOT_OURS:
+        assert f"`{pattern.replace('*', '<')}" in text, pattern
+    seen = {
+        one["name"]
+        for name in NAMES
+        for one in recorded.recorded(name)["observed"]
+        if "name" in one
+    }
+    ours = {name for name in seen if recorded.is_ours(name)}
+    assert ours >= {"cluster-info-device-0", "cluster-info-node-cm", "statistic-fault-info"}
+    assert seen - ours >= {"scheduling-exception-report", "current-job-statistic"}

@@ -1,21 +1,30 @@
-"""Recordings played with the real process on a real API server end as the replay says."""
+"""Recordings played with the real process on a real API server end as in virtual time."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
-from stores.base import Document
 from tests.aggregator.daemon import OUTPUTS
-from tests.aggregator.replay import Cluster
+from tests.cluster import steps
+from tests.cluster.ahead import states_after
+from tests.cluster.recorded import recorded
 from tests.parts.watching import Watching, watching
-from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stores.base import Store
     from tests.aggregator.daemon import Daemon
+    from tests.parts.controlplane import ControlPlane
+
+
+@pytest.fixture
+def expected(recording: str, tmp_path: Path) -> list[dict[str, str]]:
+    """What is there after each step."""
+    return states_after(recorded(recording), tmp_path / "ahead", touch_period_seconds=1.0)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("kubernetes", marks=pytest.mark.apiserver)])
@@ -32,27 +41,23 @@ if TYPE_CHECKING:
         "wrong-check-code",
     ],
 )
-async def test_recording(recording: str, store: Store, daemon: Daemon) -> None:
-    content = json.loads((VECTORS / f"clusterd/{recording}.json").read_text())
-    replay = Cluster(content["unix_ms_at_0"])
+async def test_recording(
+    recording: str,
+    expected: list[dict[str, str]],
+    control_plane: ControlPlane,
+    store: Store,
+    daemon: Daemon,
+) -> None:
+    steps.prepare(control_plane)
+    assert any(expected)
     async with watching(store, OUTPUTS) as seen:
-        for step in content["steps"]:
-            replay.step(step)
-            await _do(step, store, daemon)
-            await seen.until(lambda seen: _shown(seen) == replay.outputs)
+        for step, outputs in zip(recorded(recording)["steps"], expected, strict=True):
+            if step["do"] == "restart-aggregator":
+                daemon.start()
+            else:
+                steps.do(control_plane, step)
+            await seen.until(partial(_shows, outputs))
 
 
-async def _do(step: dict[str, Any], store: Store, daemon: Daemon) -> None:
-    if step["do"] == "restart-aggregator":
-        daemon.start()
-        return
-    thing = step["object"]
-    if step["do"] == "delete-configmap":
-        await store.delete(thing["namespace"], thing["name"])
-        return
-    assert step["do"] == "put-configmap"
-    await store.put(Document(thing["namespace"], thing["name"], thing["data"], thing["labels"]))
-
-
-def _shown(seen: Watching) -> dict[str, str]:
-    return {name: one.data[name] for (_, name), one in seen.documents.items()}
+def _shows(outputs: dict[str, str], seen: Watching) -> bool:
+    return {name: one.data[name] for (_, name), one in seen.documents.items()} == outputs

@@ -1,0 +1,69 @@
+"""What somebody wrote into our documents while nobody looked hurts no node, above all no other."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.names import CLUSTER_NODE_NAME
+from tests.cluster.playing import broken, cluster
+from tests.contract.test_cluster_device import EXAMPLES
+from tests.contract.test_cluster_node import node_data
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.looptime(resolution=2**-20)
+
+SWITCH = "cluster-info-switch-0"
+KEYS = {
+    "cluster-info-device-0": "mindx-dl-deviceinfo-n2",
+    SWITCH: "mindx-dl-switchinfo-n2",
+    CLUSTER_NODE_NAME: "mindx-dl-nodeinfo-n2",
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+async def test_an_entry_of_another_release_keeps_no_other_from_being_published(
+    name: str, tmp_path: Path
+) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        for node in ("n1", "n2"):
+            switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
+            await world.device(node, broken(3) | switch)
+            await world.server(node, node_data(None, "UnHealthy"))
+        await world.pass_time(1)
+        good = world.outputs
+        key = KEYS[name]
+        other = key.replace("n2", "n1")
+        entry = json.loads(good[name][name])[key] | {"UpdateTime": 1_760_000_400, "More": 1}
+        await world.end()
+        # Its newest document says nothing about the switch: what is published of it stays.
+        await world.device("n2", broken(3))
+        await world.edit(name, {name: json.dumps({key: entry})})
+        world.start()
+        await world.pass_time(1)
+        shown = json.loads(world.outputs[name][name])
+        assert shown[other] == json.loads(good[name][name])[other]
+        assert "More" not in shown[key]
+        assert list(shown[key]) == list(json.loads(good[name][name])[key])
+        if name == "cluster-info-device-0":
+            assert shown[key]["UpdateTime"] == 1_760_000_401, "its readers have the other one"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"x":1}', "null", "\u0000"])
+async def test_a_document_that_is_nonsense_is_written_anew(text: str, tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        await world.device("n1", broken(3))
+        await world.server("n1", node_data(None, "UnHealthy"), 1)
+        good = world.outputs
+        await world.kill()
+        for name in good:
+            await world.edit(name, {name: text})
+        world.start()
+        await world.pass_time(1)
+        assert world.outputs == good

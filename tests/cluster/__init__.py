@@ -1,0 +1,1 @@
+"""Recordings of the real ClusterD, played through the whole aggregator."""

@@ -1,0 +1,391 @@
+"""An API server in memory, for virtual time: a real one would make virtual time stand still.
+
+It stands in for ``stores.kubernetes_connection.Connection``, so everything above the network is the
+real store: paths, selectors, bodies, watches. It knows no kinds: whatever is under a path is an
+object. ``ask`` is how a test acts on it, as on ``tests.parts.controlplane.ControlPlane``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from contract.errors import StoreUnavailable
+from tests.cluster.config_map import config_map_of
+from tests.cluster.selectors import selects
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    Object = dict[str, Any]
+
+REQUEST_SECONDS = 2**-8
+"""How long a request takes that is answered: a binary fraction, sums of which stay exact."""
+
+_SUBRESOURCES = ("status", "binding", "eviction")
+_CLUSTER_WIDE = ("nodes", "namespaces")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a path is about; no ``name``: all of them."""
+
+    resource: str
+    namespace: str | None
+    name: str | None = None
+    subresource: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """An object that is now ``new`` and was ``old``; ``by`` a client, or a test (empty)."""
+
+    place: Place
+    old: Object | None
+    new: Object | None
+    by: str
+
+
+@dataclass
+class _Watch:
+    place: Place
+    query: Mapping[str, str]
+    client: Client
+    only_metadata: bool
+    lines: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    status: int = 200
+
+    @property
+    def content(self) -> _Watch:
+        return self
+
+    async def read(self) -> bytes:
+        return await self.lines.get() or b""
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        while (line := await self.lines.get()) is not None:
+            yield line
+
+
+class ApiServer:
+    """``on_change`` is told of every change. ``without`` are resources that nobody installed."""
+
+    def __init__(
+        self,
+        on_change: Callable[[Change], None] = lambda _: None,
+        without: tuple[str, ...] = (),
+    ) -> None:
+        self.objects: dict[str, dict[tuple[str, str], Object]] = {}
+        self.is_up = True
+        self.refuses: Callable[[str, Place], bool] = lambda *_: False
+        """Which requests of clients are answered with an error (503)."""
+        self.requests: list[tuple[str, Place]] = []
+        """What clients asked but for watches."""
+        self._on_change = on_change
+        self._without = without
+        self._version = 0
+        self._gone: list[tuple[int, Place, Object]] = []
+        self._watches: list[_Watch] = []
+
+    def client(self, name: str) -> Client:
+        """A connection to it."""
+        return Client(self, name)
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Do something to it from outside; status and answer."""
+        return self._answer(method, path, None if body is None else json.dumps(body), "")
+
+    def go_down(self) -> None:
+        """Nothing is answered, watches end."""
+        self.is_up = False
+        for watch in self._watches:
+            watch.lines.put_nowait(None)
+
+    def come_back(self) -> None:
+        """It answers again."""
+        self.is_up = True
+
+    def _answer(self, method: str, path: str, body: Any, by: str) -> tuple[int, Any]:
+        parts = urlsplit(path)
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        place = place_of(parts.path)
+        if place.resource.rpartition("/")[2] in self._without:
+            return _status(404, "the server could not find the requested resource")
+        content = _decoded(body)
+        match method, place.name, place.subresource:
+            case "GET", None, _:
+                return 200, self._list(place, query)
+            case "GET", _, _:
+                found = self._get(place)
+                return (200, found) if found is not None else _missing(place)
+            case "POST", _, "binding":
+                spec = {"nodeName": content["target"]["name"]}
+                return self._patch(place, {"spec": spec}, by)
+            case "POST", None, _:
+                return self._create(place, content, by)
+            case "PUT", _, _:
+                return self._replace(place, content, by)
+            case "PATCH", _, _:
+                return self._patch(place, content, by)
+            case "DELETE", str(), _:
+                return self._delete(place, content or {}, by)
+        return _status(405, f"{method} {path}")
+
+    def _book(self, place: Place) -> dict[tuple[str, str], Object]:
+        return self.objects.setdefault(place.resource, {})
+
+    def _get(self, place: Place) -> Object | None:
+        return self._book(place).get((place.namespace or "", place.name or ""))
+
+    def _list(self, place: Place, query: Mapping[str, str]) -> Object:
+        items = [one for one in self._all(place) if selects(query, one)]
+        return {"metadata": {"resourceVersion": str(self._version)}, "items": items}
+
+    def _all(self, place: Place) -> Iterator[Object]:
+        for (namespace, _), one in sorted(self._book(place).items()):
+            if place.namespace in (None, namespace):
+                yield one
+
+    def _create(self, place: Place, content: Object, by: str) -> tuple[int, Any]:
+        place = Place(place.resource, place.namespace, content["metadata"]["name"])
+        if self._get(place) is not None:
+            return _status(409, f"{place.name} already exists")
+        return 201, self._put(place, content, by)
+
+    def _replace(self, place: Place, content: Object, by: str) -> tuple[int, Any]:
+        there = self._get(place)
+        if there is None:
+            return _missing(place)
+        if _is_outdated(there, content):
+            return _status(409, "the object has been modified")
+        if place.subresource == "status":
+            content = there | {"status": content.get("status", {})}
+        elif "status" in there:
+            content = content | {"status": there["status"]}
+        return 200, self._put(place, content, by)
+
+    def _patch(self, place: Place, patch: Object, by: str) -> tuple[int, Any]:
+        there = self._get(place)
+        if there is None:
+            return _missing(place)
+        if _is_outdated(there, patch):
+            return _status(409, "the object has been modified")
+        return 200, self._put(place, _merged(there, patch), by)
+
+    def _delete(self, place: Place, options: Object, by: str) -> tuple[int, Any]:
+        there = self._get(place)
+        if there is None:
+            return _missing(place)
+        if _is_outdated(there, {"metadata": options.get("preconditions", {})}):
+            return _status(409, "the object has been modified")
+        self._version += 1
+        del self._book(place)[place.namespace or "", place.name or ""]
+        gone = there | {"metadata": there["metadata"] | {"resourceVersion": str(self._version)}}
+        self._gone.append((self._version, place, there))
+        self._changed(Change(place, there, None, by), gone)
+        return 200, gone
+
+    def _put(self, place: Place, content: Object, by: str) -> Object:
+        """Keep it; what is the same as before keeps its version, and nobody hears of it."""
+        there = self._get(place)
+        known = {} if there is None else there["metadata"]
+        metadata = {
+            key: value for key, value in content.get("metadata", {}).items() if value is not None
+        } | {"name": place.name}
+        if place.namespace is not None:
+            metadata["namespace"] = place.namespace
+        metadata["uid"] = known.get("uid") or metadata.get("uid") or f"uid-{self._version + 1}"
+        metadata["resourceVersion"] = known.get("resourceVersion", "")
+        new = content | {"metadata": metadata}
+        if there == new:
+            return there
+        self._version += 1
+        metadata["resourceVersion"] = str(self._version)
+        self._book(place)[place.namespace or "", place.name or ""] = new
+        self._changed(Change(place, there, new, by), new)
+        return new
+
+    def _changed(self, change: Change, shown: Object) -> None:
+        self._on_change(change)
+        for watch in self._watches:
+            if watch.place.resource != change.place.resource:
+                continue
+            if watch.place.namespace not in (None, change.place.namespace):
+                continue
+            was = change.old is not None and selects(watch.query, change.old)
+            is_now = change.new is not None and selects(watch.query, change.new)
+            kind = {
+                (False, True): "ADDED",
+                (True, True): "MODIFIED",
+                (True, False): "DELETED",
+            }.get((was, is_now))
+            if kind is not None:
+                watch.lines.put_nowait(_line(kind, shown, only_metadata=watch.only_metadata))
+
+    async def _request(
+        self, client: Client, method: str, path: str, body: bytes | None, *, only_metadata: bool
+    ) -> tuple[int, bytes]:
+        await asyncio.sleep(REQUEST_SECONDS)
+        place = place_of(urlsplit(path).path)
+        self._check(client)
+        self.requests.append((method, place))
+        if self.refuses(method, place):
+            return _encoded(*_status(503, "the test wants it"))
+        status, answer = self._answer(method, path, body, client.name)
+        if only_metadata and status < 300:
+            answer = _only_metadata(answer)
+        return _encoded(status, answer)
+
+    @contextlib.asynccontextmanager
+    async def _stream(
+        self, client: Client, path: str, *, only_metadata: bool
+    ) -> AsyncIterator[_Watch]:
+        """A watch: everything since the version that is asked for, as nothing happens between."""
+        self._check(client)
+        parts = urlsplit(path)
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        watch = _Watch(place_of(parts.path), query, client, only_metadata)
+        if watch.place.resource.rpartition("/")[2] in self._without:
+            watch.status = 404
+            watch.lines.put_nowait(b"{}")
+        for _, line in sorted(self._missed(watch)):
+            watch.lines.put_nowait(line)
+        self._watches.append(watch)
+        try:
+            yield watch
+            self._check(client)
+        finally:
+            self._watches.remove(watch)
+
+    def _missed(self, watch: _Watch) -> Iterator[tuple[int, bytes]]:
+        since, only = int(watch.query.get("resourceVersion") or 0), watch.only_metadata
+        for one in self._all(watch.place):
+            version = int(one["metadata"]["resourceVersion"])
+            if version > since and selects(watch.query, one):
+                yield version, _line("MODIFIED", one, only_metadata=only)
+        for version, place, gone in self._gone:
+            if (
+                version > since
+                and place.resource == watch.place.resource
+                and watch.place.namespace in (None, place.namespace)
+                and selects(watch.query, gone)
+            ):
+                yield version, _line("DELETED", gone, only_metadata=only)
+
+    def _check(self, client: Client) -> None:
+        if client.is_cut or not self.is_up:
+            raise StoreUnavailable("connection refused")
+
+    def _cut(self, client: Client) -> None:
+        for watch in self._watches:
+            if watch.client is client:
+                watch.lines.put_nowait(None)
+
+
+class Client:
+    """What the real store has for a ``Connection``. ``cut`` ends all that it does, as SIGKILL."""
+
+    def __init__(self, server: ApiServer, name: str) -> None:
+        self.name = name
+        self.is_cut = False
+        self._server = server
+
+    def cut(self) -> None:
+        """From now on nothing of it reaches the server."""
+        self.is_cut = True
+        self._server._cut(self)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        seconds: float = 10.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, bytes]:
+        """See ``Connection``."""
+        only = _wants_only_metadata(headers)
+        return await self._server._request(self, method, path, body, only_metadata=only)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[_Watch]:
+        """See ``Connection``."""
+        only = _wants_only_metadata(headers)
+        async with self._server._stream(self, path, only_metadata=only) as watch:
+            yield watch
+
+    async def close(self) -> None:
+        """See ``Connection``."""
+
+
+def place_of(path: str) -> Place:
+    """``/api/v1/namespaces/a/pods/b`` and the like."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    group, rest = (parts[:2], parts[2:]) if parts[0] == "api" else (parts[:3], parts[3:])
+    namespace = None
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    subresource = rest[2] if len(rest) > 2 else ""
+    assert subresource in ("", *_SUBRESOURCES), path
+    name = rest[1] if len(rest) > 1 else None
+    assert rest[0] in _CLUSTER_WIDE or namespace or name is None or "apis" in path, path
+    return Place("/".join((*group, rest[0])), namespace, name, subresource)
+
+
+def _decoded(body: Any) -> Any:
+    if not body:
+        return None
+    if isinstance(body, bytes) and body.startswith(b"k8s\0"):
+        return config_map_of(body)
+    return json.loads(body)
+
+
+def _encoded(status: int, answer: Any) -> tuple[int, bytes]:
+    return status, json.dumps(answer).encode()
+
+
+def _status(code: int, message: str) -> tuple[int, Any]:
+    return code, {"kind": "Status", "code": code, "message": message}
+
+
+def _missing(place: Place) -> tuple[int, Any]:
+    return _status(404, f'{place.resource} "{place.name}" not found')
+
+
+def _is_outdated(there: Object, content: Object) -> bool:
+    wanted = content.get("metadata", {}).get("resourceVersion")
+    return bool(wanted) and wanted != there["metadata"]["resourceVersion"]
+
+
+def _line(kind: str, shown: Object, *, only_metadata: bool) -> bytes:
+    shown = _only_metadata(shown) if only_metadata else shown
+    return json.dumps({"type": kind, "object": shown}).encode() + b"\n"
+
+
+def _wants_only_metadata(headers: Mapping[str, str] | None) -> bool:
+    return "PartialObjectMetadata" in (headers or {}).get("Accept", "")
+
+
+def _only_metadata(answer: Object) -> Object:
+    if "items" in answer:
+        return answer | {"items": [{"metadata": one["metadata"]} for one in answer["items"]]}
+    return {"metadata": answer["metadata"]}
+
+
+def _merged(there: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(there) if isinstance(there, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merged(merged.get(key), value)
+    return merged

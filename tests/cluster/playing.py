@@ -1,0 +1,112 @@
+"""An aggregator in virtual time for tests that are no recordings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from contract.cluster_info import cluster_device_index
+from contract.names import CLUSTER_LABEL, CLUSTER_NODE_NAME, REPORT_LABEL
+from tests.cluster.player import Player
+from tests.contract.test_cluster_device import config
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+KEY = "huawei.com/Ascend910"
+_DEVICES = "mindx-dl-deviceinfo-"
+
+
+class Cluster(Player):
+    """A cluster in which things are put with few words."""
+
+    async def device(self, node: str, data: dict[str, str], seconds: float = 0.0) -> None:
+        """A device-info is written, and time passes."""
+        await self._put("kube-system", f"{_DEVICES}{node}", data, seconds)
+
+    async def server(self, node: str, data: dict[str, str], seconds: float = 0.0) -> None:
+        """The same for a node-info."""
+        await self._put("mindx-dl", f"mindx-dl-nodeinfo-{node}", data, seconds)
+
+    async def gone(self, node: str, seconds: float = 0.0) -> None:
+        """The device-info of a node is deleted."""
+        thing = {"namespace": "kube-system", "name": f"{_DEVICES}{node}"}
+        await self.do({"do": "delete-configmap", "object": thing})
+        await self.pass_time(seconds)
+
+    async def edit(self, name: str, data: dict[str, str] | None) -> None:
+        """Somebody edits one of the documents that are ours, or deletes it."""
+        thing: dict[str, Any] = {"namespace": "mindx-dl", "name": name}
+        kept = {"labels": dict([CLUSTER_LABEL]), "data": data}
+        thing |= {"delete": True} if data is None else kept
+        await self.do({"do": "edit-output", "object": thing})
+
+    async def public(self, name: str, message: dict[str, Any]) -> None:
+        """A message about public faults is written."""
+        labels = {"mc-consumer-publicfault": "true"}
+        data = {"PublicFault": json.dumps(message)}
+        thing = {"namespace": "default", "name": name, "labels": labels, "data": data}
+        await self.do({"do": "put-configmap", "object": thing})
+
+    async def node(
+        self, name: str, *, serial_number: str | None = None, ready: bool = True
+    ) -> None:
+        """A Node object."""
+        annotations = {} if serial_number is None else {"product-serial-number": serial_number}
+        status = {
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        }
+        await self.do(
+            {
+                "do": "put-node",
+                "object": {"name": name, "annotations": annotations, "status": status},
+            }
+        )
+
+    async def _put(self, namespace: str, name: str, data: dict[str, str], seconds: float) -> None:
+        labels = dict([REPORT_LABEL])
+        thing = {"namespace": namespace, "name": name, "labels": labels, "data": data}
+        await self.do({"do": "put-configmap", "object": thing})
+        await self.pass_time(seconds)
+
+    @property
+    def devices(self) -> dict[str, dict[str, Any]]:
+        """Node to entry, of all device documents; each once."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, data in self.outputs.items():
+            if cluster_device_index(name) is not None:
+                for key, entry in json.loads(data[name] or "{}").items():
+                    assert key not in found, f"{key} is there twice"
+                    found[key] = entry
+        return {key.removeprefix(_DEVICES): entry for key, entry in found.items()}
+
+    @property
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """The same of the node document."""
+        text = self.outputs[CLUSTER_NODE_NAME][CLUSTER_NODE_NAME]
+        found: dict[str, dict[str, Any]] = json.loads(text or "{}")
+        return {key.removeprefix("mindx-dl-nodeinfo-"): entry for key, entry in found.items()}
+
+    def unhealthy(self, node: str) -> str:
+        """The unhealthy chips of a node, as published."""
+        text: str = self.devices[node]["DeviceList"][f"{KEY}-Unhealthy"]
+        return text
+
+
+@contextlib.asynccontextmanager
+async def cluster(place: Path, **configuration: Any) -> AsyncIterator[Cluster]:
+    """An empty cluster; the aggregator is not started."""
+    made = Cluster(place, configuration=configuration)
+    with made.replaced():
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+def broken(*chips: int, update_time: int = 1_760_000_000) -> dict[str, str]:
+    """A device-info of eight chips, of which these are unhealthy."""
+    return config(unhealthy=chips, update_time=update_time)
