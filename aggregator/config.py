@@ -21,6 +21,15 @@ class LivenessSection(Section):
     """Publish them ``UnHealthy``; otherwise they are only shown."""
 
 
+class LeaderSection(Section):
+    """Which of several aggregators writes."""
+
+    elect: bool = True
+    """By a Lease or a lock in what is published to; otherwise this is the only aggregator."""
+    lease_seconds: int = Field(default=10, ge=2, le=300)
+    """For so long a leader that was killed is waited for."""
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -33,6 +42,7 @@ class AggregatorConfiguration(Section):
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
     liveness: LivenessSection = LivenessSection()
+    leader: LeaderSection = LeaderSection()
 
     @property
     def read_urls(self) -> tuple[str, ...]:
