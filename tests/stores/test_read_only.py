@@ -23,7 +23,10 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
     "forget_beat": lambda store: store.forget_beat("n"),
     "touch": lambda store: store.touch("space", "name"),
 }
-READS = {"url", "get", "list", "watch", "usage", "beats", "writer", "close", "objects", "channel"}
+READS = {
+    *("url", "get", "list", "watch", "usage", "beats", "writer", "close"),
+    *("objects", "channel", "leader_lease", "leader_lock"),
+}
 
 
 def test_every_part_of_a_store_is_read_or_refused() -> None:
@@ -52,6 +55,8 @@ async def test_reading_goes_through(tmp_path: Path) -> None:
     assert store.usage() is None
     assert store.objects is None
     assert store.channel is None
+    assert store.leader_lease is None
+    assert store.leader_lock is None
     await store.close()
 
 
