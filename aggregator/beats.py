@@ -6,16 +6,20 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
+import msgspec
+
 from aggregator import liveness, skew
 from aggregator.liveness import Brake, Heard, Verdict
 from aggregator.skew import Skews
 from contract.errors import StoreError
+from stores.base import Beat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from aggregator.last_seen import Memory
     from aggregator.moment import Clock, Moment
-    from aggregator.old_listener import Memory, OldListener
+    from aggregator.old_listener import OldListener
     from service.stalls import Stalls
     from stores.base import Store
 
@@ -23,7 +27,8 @@ _log = logging.getLogger(__name__)
 
 _SHOWN = 10
 _SHORTEST_PAUSE_SECONDS = 0.1
-_KEEP_MS = 60_000
+_NOTE_MS = 30_000
+"""Between two looks at what is to be kept, unless somebody falls silent for good."""
 
 
 class Listener:
@@ -47,8 +52,7 @@ class Listener:
         self._stalls = stalls
         self._old = old
         self._memory = memory
-        self._kept_at_ms = 0
-        self._to_keep = asyncio.Event()
+        self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
         self._beats = dict.fromkeys(stores, Heard())
         self.skews = dict.fromkeys(stores, Skews())
@@ -70,23 +74,44 @@ class Listener:
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """Listen until cancelled. ``lost``: who was published lost by the run before."""
         self.verdict = Verdict(dict.fromkeys(lost, liveness.LONG_AGO_MS))
-        self._memory.recall()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for url, store in self._stores.items():
-                    tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
-                for url, old in self._old.items():
-                    tasks.create_task(old.run(), name=f"read nodes of {url}")
-                tasks.create_task(self._keep(), name="memory of old heartbeats")
-        finally:
-            await self._memory.keep()
+        self._remember()
+        async with asyncio.TaskGroup() as tasks:
+            for url, store in self._stores.items():
+                tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
+            for url, old in self._old.items():
+                tasks.create_task(old.run(), name=f"read nodes of {url}")
         raise AssertionError("the tasks never end")
 
-    async def _keep(self) -> NoReturn:
-        while True:
-            await self._to_keep.wait()
-            self._to_keep.clear()
-            await self._memory.keep()
+    def _remember(self) -> None:
+        """Since when nodes are silent, as the leader before has seen it; nothing counts by that."""
+        now = self._clock()
+        changed_at_ms = {
+            one.node: now.steady_ms - max(0, now.wall_ms - one.changed_at_seconds * 1000)
+            for one in self._memory.restored
+        }
+        beats = [Beat(one.node, one.holder, 0, one.beaten_at_ms) for one in self._memory.restored]
+        for url in self._stores:
+            self._beats[url] = liveness.remembered(beats, changed_at_ms)
+
+    def inherit(self, lost: Iterable[str]) -> None:
+        """Another leader has published these nodes as lost: so they are until their beats change.
+
+        It listed at other times than we do. What has beaten lately for us is not lost.
+        """
+        now_ms = self._clock().steady_ms
+        for node in lost:
+            if node in self.verdict.lost:
+                continue
+            pulses = [one.pulses[node] for one in self.heard.values() if node in one.pulses]
+            if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in pulses):
+                continue
+            self.verdict = msgspec.structs.replace(
+                self.verdict, lost=self.verdict.lost | {node: liveness.LONG_AGO_MS}
+            )
+            for url, one in self._beats.items():
+                self._beats[url] = liveness.silenced(one, node)
+            for old in self._old.values():
+                old.heard = liveness.silenced(old.heard, node)
 
     async def _listen(self, url: str, store: Store) -> NoReturn:
         while True:
@@ -126,12 +151,14 @@ class Listener:
 
     def _listen_to_old(self, url: str, now: Moment) -> None:
         old = self._old.get(url)
-        if old is None:
-            return
-        old.listen(now, self._has_own, self.verdict.lost, self._beats[url].problem)
-        if now.steady_ms - self._kept_at_ms > _KEEP_MS:
-            self._kept_at_ms = now.steady_ms
-            self._to_keep.set()
+        if old is not None:
+            old.listen(now, self._has_own, self.verdict.lost, self._beats[url].problem)
+        if now.steady_ms - self._noted_at_ms > _NOTE_MS:
+            self._note(now)
+
+    def _note(self, now: Moment) -> None:
+        self._noted_at_ms = now.steady_ms
+        self._memory.note(self._beats.values())
 
     def _has_own(self, node: str) -> bool:
         return any(node in one.pulses for one in self._beats.values())
@@ -153,6 +180,7 @@ class Listener:
         self.verdict = liveness.judge(before, tuple(self.heard.values()), now_ms)
         self._say(before)
         if before.lost.keys() != self.verdict.lost.keys():
+            self._note(self._clock())
             self._changed(frozenset(self.verdict.lost))
 
     def _say(self, before: Verdict) -> None:

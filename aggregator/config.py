@@ -37,6 +37,15 @@ class PaceSection(Section):
     """
 
 
+class LeaderSection(Section):
+    """Which of several aggregators writes."""
+
+    elect: bool = True
+    """By a Lease or a lock in what is published to; otherwise this is the only aggregator."""
+    lease_seconds: int = Field(default=10, ge=2, le=300)
+    """For so long a leader that was killed is waited for."""
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -51,6 +60,7 @@ class AggregatorConfiguration(Section):
     liveness: LivenessSection = LivenessSection()
     public_faults: PublicFaultsSection = PublicFaultsSection()
     pace: PaceSection = PaceSection()
+    leader: LeaderSection = LeaderSection()
 
     @property
     def read_urls(self) -> tuple[str, ...]:

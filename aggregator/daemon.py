@@ -13,21 +13,27 @@ from aggregator.beats import Listener
 from aggregator.following import follow
 from aggregator.history import History
 from aggregator.http import application
+from aggregator.identity import Identity
+from aggregator.last_seen import Memory
+from aggregator.leading import Always, Leadership, leadership
 from aggregator.moment import Clock, system_clock
-from aggregator.old_listener import Memory, OldListener
-from aggregator.pipeline import Pipeline
+from aggregator.old_listener import OldListener
+from aggregator.parts import Parts
+from aggregator.pipeline import Pipeline, lost_of
 from aggregator.publisher import Publisher
 from aggregator.status import (
     Health,
     Status,
     document_statuses,
     fault_statuses,
+    leader_status,
     liveness_status,
     node_statuses,
     server_fault_statuses,
     source_statuses,
     switch_fault_statuses,
 )
+from aggregator.succession import Succession
 from aggregator.world import World
 from contract.errors import StoreError, VigilError
 from service.log import set_up_logging
@@ -38,10 +44,10 @@ from service.tasks import leaves, on_stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.intake import Feed
+    from aggregator.part import Part
     from contract.node_info import NodeRecord
     from stores.base import Document, Store, WatchEvent
 
@@ -54,9 +60,10 @@ _CLOSE_SECONDS = 2.0
 
 
 class Aggregator:
-    """Reads ``stores``, publishes to ``publish``; both by URL.
+    """Reads ``stores``, publishes to ``publish`` while it leads; both by URL.
 
-    Heartbeats of old releases are remembered in ``state_dir``.
+    ``parts`` read, remember and show what they want through this; one that changes by itself, as
+    by a call from outside, says so by ``wake``.
     """
 
     def __init__(
@@ -69,10 +76,12 @@ class Aggregator:
         writes_per_second: int,
         publish_lost: bool = True,
         clock: Clock = system_clock,
-        state_dir: Path | None = None,
+        parts: Iterable[Part] = (),
+        lead: Leadership | None = None,
     ) -> None:
         self._clock = clock
         self._stores = stores
+        self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.world = World([store.cluster is not None for store in stores.values()])
         self.pipeline = Pipeline(tuple(stores), touch_period_seconds, facts=self.world.facts)
@@ -82,6 +91,8 @@ class Aggregator:
                 value=self.pipeline.value,
                 acknowledged=self._acknowledged,
                 appeared=self._appeared,
+                followed=self._followed,
+                leadership=self.leadership,
                 touch_period_seconds=touch_period_seconds,
                 writes_per_second=writes_per_second,
                 clock=clock,
@@ -101,17 +112,42 @@ class Aggregator:
             for number, (url, store) in enumerate(stores.items())
             if store.objects is not None
         }
-        memory = Memory(state_dir, old.values())
+        memory = Memory(old.values(), clock)
+        memory.changed = self.wake
         self.listener = Listener(stores, self._fell_silent, clock, self.stalls, old, memory)
+        self.parts = Parts(
+            (memory, *parts),
+            stores,
+            clock,
+            self.stalls,
+            judge=self._judge,
+            seen=lambda *what: self.succession.seen(*what),
+        )
+        self.succession = Succession(
+            self.pipeline,
+            self.publishers,
+            self.parts,
+            self.leadership,
+            clock,
+            self.stalls,
+            inherit=self._inherit,
+            began=self._began_to_lead,
+        )
         self._publish_lost = publish_lost
         self._started_at_ms = clock().wall_ms
         self._wake = asyncio.Event()
-        self._began = False
         self._complete: dict[str, int] | None = None
         self._not_ready: str | None = "waiting for the stores to answer"
 
     async def run(self) -> NoReturn:
-        """Aggregate until cancelled."""
+        """Aggregate until cancelled; then somebody else may lead at once."""
+        try:
+            await self._run()
+        finally:
+            await self.succession.give_up()
+        raise AssertionError("the tasks never end")
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number, (url, store) in enumerate(self._stores.items()):
                 for feed in self.pipeline.sources[number].feeds:
@@ -126,7 +162,14 @@ class Aggregator:
             tasks.create_task(self._merge(tasks), name="merge")
             told = keep_told(self.stalls.stalled, lambda: self.health().not_ready, os.environ)
             tasks.create_task(told, name="service manager")
-        raise AssertionError("the tasks never end")
+
+    def wake(self) -> None:
+        """Something changed that no store told: a part was called."""
+        self._wake.set()
+
+    def _judge(self, nodes: frozenset[str]) -> None:
+        self.pipeline.judge_again(nodes)
+        self._wake.set()
 
     async def _read(self, feed: Feed, store: Store) -> NoReturn:
         async for event in store.watch(feed.selection):
@@ -152,7 +195,7 @@ class Aggregator:
                 _log.info("node %s: its %s document is good again or gone", node, name)
 
     def _told(self, nodes: frozenset[str] | None) -> None:
-        self.pipeline.mark(self.pipeline.nodes if nodes is None else nodes)
+        self.pipeline.judge_again(self.pipeline.nodes if nodes is None else nodes)
         self._wake.set()
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -169,16 +212,21 @@ class Aggregator:
             self._wake.set()
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
-        await self._begin()
+        await self._begin(tasks)
         tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
+        tasks.create_task(self.succession.run(tasks), name="lead or follow")
         while True:
             self._wake.clear()
             with self.stalls.busy("merge"):
-                changed = self.pipeline.step(self._clock())
+                now = self._clock()
+                self.pipeline.judge_again(self.parts.step(now))
+                changed = self.pipeline.step(now)
                 self._wake_publishers(changed)
-            await self._wait(self.pipeline.next_due_ms())
+                views_due_ms = self.succession.look(now)
+            due = (self.pipeline.next_due_ms(), self.parts.next_due_ms(), views_due_ms)
+            await self._wait(min((at for at in due if at is not None), default=None))
 
-    async def _begin(self) -> None:
+    async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         """Wait for what the stores hold, so that nothing incomplete is published."""
         documents = await self.publishers[0].documents()
         self.pipeline.restore(documents)
@@ -186,15 +234,23 @@ class Aggregator:
             _log.warning("an earlier run's document is overwritten: %s", error)
         if not self._publish_lost:
             self.pipeline.set_lost(frozenset())
+        self._not_ready = "waiting for the state that was kept"
+        await self.succession.restore()
+        self.parts.begin(tasks)
         self._not_ready = "waiting for the first list of the nodes' documents"
         await self._listed()
+        self.pipeline.step(self._clock())
+        self._not_ready = None if self.leadership.holder else "waiting for a leader"
+
+    def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
         self.pipeline.step(self._clock())
-        self._began = True
         names = self.pipeline.documents
         self._complete = {name: self.pipeline.revision(name) for name in names}
-        self._wake_publishers(names)
+        self._not_ready = "waiting for the first publication"
+        for publisher in self.publishers:
+            publisher.lead(names)
         self._check_complete()
 
     async def _listed(self) -> None:
@@ -203,7 +259,7 @@ class Aggregator:
         while True:
             self._wake.clear()
             listed = [
-                source.listed and self.world.answered(number)
+                source.listed and self.world.answered(number) and self.parts.is_answered(number)
                 for number, source in enumerate(self.pipeline.sources)
             ]
             if all(listed) or (any(listed) and self._clock().steady_ms >= deadline_ms):
@@ -244,12 +300,30 @@ class Aggregator:
         _log.info("everything known is published: %d nodes", len(self.pipeline.device.entries))
 
     def _appeared(self, documents: Iterable[Document]) -> None:
-        if self._began:
-            self._wake_publishers(self.pipeline.adopt(documents))
+        self._wake_publishers(self.pipeline.adopt(documents))
+
+    def _followed(self, publisher: Publisher, document: Document) -> None:
+        """Another leader wrote a document."""
+        if publisher is not self.publishers[0]:
+            return
+        self.pipeline.follow(document, self._clock())
+        lost = lost_of(document)
+        if lost is not None:
+            self._inherit(lost)
+        if self.succession.leads:
+            # What we are about to write must be later than this.
+            self._wake_publishers(self.pipeline.step(self._clock()))
+        self._wake.set()
+
+    def _inherit(self, lost: frozenset[str]) -> None:
+        """Another leader has published these nodes as lost."""
+        self.listener.inherit(lost)
+        if self._publish_lost:
+            self.pipeline.set_lost(frozenset(self.listener.verdict.lost))
 
     def health(self) -> Health:
         """The cheap part of the picture, for probes."""
-        if self._not_ready is None:
+        if self._not_ready is None or self._follows():
             return Health(self.stalls.stalled(), ())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
@@ -257,6 +331,12 @@ class Aggregator:
             if source.interrupted is not None
         )
         return Health(self.stalls.stalled(), (self._not_ready, *why))
+
+    def _follows(self) -> bool:
+        """Whether everything is known and another aggregator publishes it."""
+        return (
+            self.succession.is_warm and not self.leadership.leads and bool(self.leadership.holder)
+        )
 
     def status(self) -> Status:
         """The picture now."""
@@ -272,6 +352,8 @@ class Aggregator:
             server_faults=tuple(server_fault_statuses(self.pipeline)),
             sources=tuple(source_statuses(self.pipeline, self.world)),
             documents=tuple(document_statuses(self.publishers, now.wall_ms)),
+            leader=leader_status(self.leadership),
+            kept=self.succession.keeping.statuses(),
             history=None if self.history is None else self.history.status(),
         )
 
@@ -294,15 +376,22 @@ async def _run(configuration: AggregatorConfiguration) -> None:
         for url in configuration.read_urls
         if (channel := stores[url].channel) is not None
     }
+    identity = Identity(configuration.state_dir)
+    publish = {url: stores[url] for url in configuration.publish_urls}
     history = History(configuration.state_dir, channels, system_clock) if channels else None
     aggregator = Aggregator(
         {url: stores[url] for url in configuration.read_urls},
-        {url: stores[url] for url in configuration.publish_urls},
+        publish,
         history=history,
         touch_period_seconds=configuration.touch_period_seconds,
         writes_per_second=configuration.pace.writes_per_second,
         publish_lost=configuration.liveness.publish,
-        state_dir=configuration.state_dir,
+        lead=leadership(
+            publish.values() if configuration.leader.elect else (),
+            identity.name,
+            configuration.leader.lease_seconds,
+            system_clock,
+        ),
     )
     try:
         pages = application(aggregator.health, aggregator.status, history)
@@ -313,6 +402,7 @@ async def _run(configuration: AggregatorConfiguration) -> None:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 for store in stores.values():
                     await store.close()
+        identity.close()
 
 
 async def _until_told(aggregator: Aggregator) -> None:

@@ -44,6 +44,7 @@ def application(
                     "server_faults": now.server_faults,
                 }
             ),
+            "/api/v1/leader": showing(lambda now: {"leader": now.leader, "kept": now.kept}),
             "/api/v1/documents": showing(
                 lambda now: {"stores": now.sources, "documents": now.documents}
             ),

@@ -32,6 +32,7 @@ class Shelf(Protocol):
     @property
     def indices(self) -> tuple[int, ...]: ...
     def home(self, node: str) -> int | None: ...
+    def clear(self) -> None: ...
     def restore(self, index: int, texts: Mapping[str, str], /) -> None: ...
     def ensure(self, index: int, /) -> None: ...
     def put(self, node: str, text: str) -> frozenset[int]: ...
@@ -74,38 +75,82 @@ class Lane(Generic[R]):
         self._past: dict[str, int] = {}
 
     def restore(self, documents: Iterable[Document]) -> list[DocumentError]:
-        """Take over the documents of an earlier run, so that nodes keep shard and stamp (M7).
+        """Take over the documents that another leader left, so that nodes keep shard and stamp
+        (M7): an earlier run's at the start, and again each time we begin to lead.
 
+        What is published counts, also where a follower has computed something else: that is
+        computed again from it. A node that was deleted and is not published any more is dropped.
         What cannot be read is returned, and overwritten, not obeyed.
         """
         found: dict[int, dict[str, Entry[R]]] = {}
         unreadable: list[DocumentError] = []
         for document in documents:
             index = self.kind.index(document.name)
-            if index is None:
-                continue
-            found[index] = {}
-            try:
-                texts = entry_texts(document.data.get(document.name, ""), document.name)
-            except DocumentError as error:
-                unreadable.append(error)
-                continue
-            for key, text in texts.items():
-                try:
-                    node, entry = self.kind.take_over(key, text, document.name)
-                except DocumentError as error:
-                    unreadable.append(error)
-                    continue
-                found[index][node] = entry
-        for index, entries in sorted(found.items()):
+            if index is not None:
+                found[index], problems = self._entries_of(document)
+                unreadable += problems
+        published: dict[str, Entry[R]] = {}
+        for _, entries in sorted(found.items()):
             for node, one in entries.items():
-                if node not in self.entries or self.entries[node].stamp < one.stamp:
-                    self.entries[node] = one
-            self._acknowledged[index] = 0
+                if node not in published or published[node].stamp < one.stamp:
+                    published[node] = one
+        self._forget_dropped(published)
+        self.shelf.clear()
+        self._acknowledged = dict.fromkeys(found, 0)
         for index, entries in sorted(found.items()):
-            mine = {node: one.text for node, one in entries.items() if self.entries[node] is one}
+            mine = {node: one.text for node, one in entries.items() if published[node] is one}
             self.shelf.restore(index, mine)
+        for node in sorted(self.entries.keys() - published.keys()):
+            self.shelf.put(node, self.entries[node].text)
+        self.entries |= published
         return unreadable
+
+    def _forget_dropped(self, published: Mapping[str, Entry[R]]) -> None:
+        for node in self.healing.keys() - published.keys():
+            self._remember(node, self.entries.pop(node).stamp)
+            del self.healing[node]
+        self.healing = dict.fromkeys(self.healing)
+
+    def _entries_of(self, document: Document) -> tuple[dict[str, Entry[R]], list[DocumentError]]:
+        """What a document says by node; of what is known already, that."""
+        entries: dict[str, Entry[R]] = {}
+        problems: list[DocumentError] = []
+        try:
+            texts = entry_texts(document.data.get(document.name, ""), document.name)
+        except DocumentError as error:
+            return {}, [error]
+        prefix = self.kind.key("")
+        for key, text in texts.items():
+            known = self.entries.get(key.removeprefix(prefix))
+            if known is not None and known.text == text:
+                entries[key.removeprefix(prefix)] = known
+                continue
+            try:
+                node, entry = self.kind.take_over(key, text, document.name)
+            except DocumentError as error:
+                problems.append(error)
+                continue
+            entries[node] = entry
+        return entries, problems
+
+    def follow(self, document: Document, now: Moment) -> frozenset[str]:
+        """Another leader wrote this document of ours; returns the nodes of which it says something
+        else than we do: their next entries are computed from it.
+        """
+        index = self.kind.index(document.name)
+        if index is None:
+            return frozenset()
+        self.shelf.ensure(index)
+        entries, _ = self._entries_of(document)
+        changed = {node for node, one in entries.items() if self.entries.get(node) is not one}
+        for node in changed:
+            self.entries[node] = entries[node]
+            self.shelf.put(node, entries[node].text)
+        for node in self.healing.keys() & entries.keys():
+            if node not in changed and self.healing[node] is None:
+                # The leader shows it healthy, and will drop it when this time is over.
+                self.healing[node] = now.steady_ms + self._touch_period_ms
+        return frozenset(changed)
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
         """Count in documents that are not ours; they are to be empty. Returns their numbers."""

@@ -206,6 +206,16 @@ def failed(heard: Heard, problem: str) -> Heard:
     return msgspec.structs.replace(heard, problem=problem)
 
 
+def silenced(heard: Heard, node: str) -> Heard:
+    """Somebody else has seen that the node is silent: so it is for us until its beat changes."""
+    pulse = heard.pulses.get(node)
+    if pulse is None or heard.listed_at_ms is None:
+        return heard
+    from_ms = min(pulse.counts_from_ms, heard.listed_at_ms - pulse.threshold_ms - 1)
+    silent = msgspec.structs.replace(pulse, counts_from_ms=from_ms)
+    return msgspec.structs.replace(heard, pulses=heard.pulses | {node: silent})
+
+
 def judge(before: Verdict, heard: Sequence[Heard], now_ms: int) -> Verdict:
     """Who is lost after the last listings; a node is silent where it is in every store.
 

@@ -40,6 +40,7 @@ class _Picture(Collector):
         yield from _liveness(self._status)
         yield from _stores(self._status)
         yield from _documents(self._status)
+        yield from _leader(self._status)
         if self._status.history is not None:
             yield from _history(self._status.history)
 
@@ -209,6 +210,12 @@ def _documents(status: Status) -> Iterator[Metric]:
         labels,
         ((values, d.foreign_writes) for values, d in documents),
     )
+    yield _counter(
+        "npu_vigil_publication_refused_writes",
+        "Writes that were refused because the document had changed since.",
+        labels,
+        ((values, d.refused_writes) for values, d in documents),
+    )
     yield _gauge(
         "npu_vigil_publication_conflict",
         "1 while writing is stopped because somebody else writes the document all the time.",
@@ -232,6 +239,45 @@ def _documents(status: Status) -> Iterator[Metric]:
         "Size of the document's value.",
         labels,
         ((values, d.bytes) for values, d in documents),
+    )
+
+
+def _leader(status: Status) -> Iterator[Metric]:
+    yield _gauge(
+        "npu_vigil_aggregator_leader",
+        "1 while this aggregator writes, 0 while it follows another one.",
+        [],
+        [([], float(status.leader.leads))],
+    )
+    yield _counter(
+        "npu_vigil_aggregator_transitions",
+        "Times that this aggregator began to lead.",
+        [],
+        [([], status.leader.taken)],
+    )
+    yield _gauge(
+        "npu_vigil_state_documents",
+        "Documents in which the state of a part is kept.",
+        ["part"],
+        (([one.name], one.documents) for one in status.kept),
+    )
+    yield _gauge(
+        "npu_vigil_state_bytes",
+        "Size of the state of a part.",
+        ["part"],
+        (([one.name], one.bytes) for one in status.kept),
+    )
+    yield _counter(
+        "npu_vigil_state_writes",
+        "Acknowledged writes of state.",
+        ["part"],
+        (([one.name], one.writes) for one in status.kept),
+    )
+    yield _gauge(
+        "npu_vigil_state_problems",
+        "Documents of state that cannot be read or written.",
+        ["part"],
+        (([one.name], len(one.problems)) for one in status.kept),
     )
 
 

@@ -1,4 +1,4 @@
-"""Follows the Nodes of one store for heartbeats of old releases, and remembers them on disk."""
+"""Follows the Nodes of one store for heartbeats of old releases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator import last_seen, liveness, old_beats
+from aggregator import liveness, old_beats
 from aggregator.last_seen import LastSeen
 from aggregator.liveness import Heard
 from aggregator.old_beats import OldNodes, Seen
@@ -17,7 +17,6 @@ from contract.node_info import NodeBeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
-    from pathlib import Path
 
     from aggregator.moment import Clock, Moment
     from contract.node_info import NodeRecord
@@ -63,20 +62,23 @@ class OldListener:
         beats, changed_at_ms = [], {}
         for one in seen:
             beats.append(old_beats.beat_of(one.node, NodeBeat(one.heartbeat_seconds, 0)))
-            age_ms = max(0, now.wall_ms - one.changed_at_seconds * 1000)
+            went_on = one.changed_at_seconds == 0
+            age_ms = 0 if went_on else max(0, now.wall_ms - one.changed_at_seconds * 1000)
             changed_at_ms[one.node] = now.steady_ms - age_ms
         self._seen = Seen(proven=frozenset(changed_at_ms))
         self.heard = self._remembered = liveness.remembered(beats, changed_at_ms)
 
     def last_seen(self) -> tuple[LastSeen, ...]:
-        """What the next run is to know."""
+        """What the next leader is to know; of heartbeats that go on, nothing but that."""
         now = self._clock()
         return tuple(
             LastSeen(
                 node,
                 pulse.beaten_at_ms // 1000,
-                (now.wall_ms - (now.steady_ms - pulse.changed_at_ms)) // 1000,
+                max(1, (now.wall_ms - (now.steady_ms - pulse.changed_at_ms)) // 1000),
             )
+            if self._remembered is not None or now.steady_ms > pulse.silent_at_ms
+            else LastSeen(node)
             for node, pulse in (self._remembered or self.heard).pulses.items()
         )
 
@@ -138,39 +140,3 @@ class OldListener:
     def _is_silent(self, now: Moment, node: str) -> bool:
         pulse = self.heard.pulses.get(node)
         return pulse is None or now.steady_ms > pulse.silent_at_ms
-
-
-class Memory:
-    """The file in ``state_dir`` that the next run reads; ``None`` keeps nothing."""
-
-    def __init__(self, state_dir: Path | None, listeners: Iterable[OldListener]) -> None:
-        self._state_dir = state_dir
-        self._listeners = tuple(listeners)
-        self._written = b""
-        self._trouble: str | None = None
-
-    def recall(self) -> None:
-        """Tell the listeners what the run before saw."""
-        if self._state_dir is not None:
-            seen = last_seen.load(self._state_dir)
-            self._written = last_seen.encode(seen) if seen else b""
-            for listener in self._listeners:
-                listener.remember(seen)
-
-    async def keep(self) -> None:
-        """Write it if it has changed, in a thread: a disk may take its time."""
-        content = last_seen.encode(one for each in self._listeners for one in each.last_seen())
-        if (
-            self._state_dir is None
-            or content == self._written
-            or (content == b"[]" and not self._written)
-        ):
-            return
-        try:
-            await asyncio.to_thread(last_seen.save, self._state_dir, content)
-        except OSError as error:
-            if self._trouble is None:
-                _log.warning("old heartbeats are not remembered for the next run: %s", error)
-            self._trouble = str(error)
-            return
-        self._written, self._trouble = content, None

@@ -1,22 +1,23 @@
 """One document in one store: is what the store shows ours, and must it be written?
 
 Pure. The store's watch tells of own writes too, earlier or later than the write returns, so a
-document is judged only while no write is in flight. Source: ``spec/consumers.md`` 7.1 M21.
+document is judged only while no write is in flight. Each write replaces the version that was seen
+last, so that one computed from an older document is refused. Source: ``spec/consumers.md`` 7.1 M21.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from contract.names import CLUSTER_LABEL
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from stores.base import Document
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
     from aggregator.moment import Moment
     from aggregator.shards import Value
-    from stores.base import Document
 
 FOREIGN_WRITES = 3
 FOREIGN_WITHIN_MS = 60_000
@@ -36,11 +37,23 @@ class Shown(Enum):
     UNKNOWN = "unknown"
 
 
-class Output:
-    """What is known of one document."""
+class Wanted(Protocol):
+    """What a document must say; ``revision`` grows with every change of it."""
 
-    def __init__(self, name: str) -> None:
+    @property
+    def revision(self) -> int: ...
+
+
+W = TypeVar("W", bound=Wanted)
+
+
+class Authored(Generic[W]):
+    """What is known of one document of ours, which must have ``labels`` and may have others."""
+
+    def __init__(self, namespace: str, name: str, labels: dict[str, str]) -> None:
+        self.namespace = namespace
         self.name = name
+        self.labels = labels
         self.acknowledged = _NEVER
         """Revision of the value that the store is known to have."""
         self.shown: Document | Shown = Shown.UNKNOWN
@@ -48,10 +61,12 @@ class Output:
         self.foreign_total = 0
         self.writes_total = 0
         self.touches_total = 0
-        self.left_out = 0
-        """Nodes that are not in the document for lack of room."""
-        self.bytes = 0
-        self.nodes = 0
+        self.refused_total = 0
+        """Writes that the store refused because they were computed from an older document."""
+        self.version: str | None = None
+        """Of the document that was seen last, empty for none; ``None`` while nobody knows."""
+        self.fenced = True
+        """Whether nobody who led before can write the document any more."""
         self.error: str | None = None
         """Why the last write failed; ``None`` after one that did not."""
         self.touch_error: str | None = None
@@ -62,6 +77,9 @@ class Output:
         self._late_since_ms: int | None = None
         self._repair = False
         self._own_versions: deque[str] = deque(maxlen=16)
+        self._replaced: deque[str] = deque(maxlen=16)
+        """What our writes replaced; its events are late ones."""
+        self._began_ms: int | None = None
         self._uncertain: dict[str, str] | None = None
         self._touched: dict[str, str] | None = None
         """Content of the document when it was touched; its events may be as late as ours."""
@@ -69,11 +87,62 @@ class Output:
         """Content that somebody else wrote last."""
         self._foreign_at: deque[int] = deque(maxlen=FOREIGN_WRITES + 1)
 
+    def data(self, value: W) -> dict[str, str] | None:
+        """The data of the document that says ``value``; ``None``: there must be none."""
+        raise NotImplementedError
+
+    def document(self, value: W) -> Document | None:
+        """The document that says ``value``, as it is written; ``None``: it is deleted."""
+        data = self.data(value)
+        if data is None:
+            return None
+        return Document(self.namespace, self.name, data, self.labels)
+
+    def begin(self, now: Moment, *, fence: bool) -> None:
+        """We lead from now on, and what was known of own writes is another leader's affair.
+
+        ``fence``: one who led before may have a write under way, and the watch may be behind.
+        """
+        self.acknowledged = _NEVER
+        self.conflict = False
+        self.fenced = not fence
+        self.pending_since_ms = None
+        self._began_ms = now.steady_ms if fence else None
+        self._repair = False
+        self._judged = self.shown is Shown.UNKNOWN
+        self._late_since_ms = None
+        self._own_versions.clear()
+        self._replaced.clear()
+        self._uncertain = self._touched = self._foreign = None
+        self._foreign_at.clear()
+
     def shows(self, shown: Document | Shown) -> None:
         """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
         self.shown = shown
         self._judged = shown is Shown.UNKNOWN
         self._late_since_ms = None
+        if shown is Shown.NOTHING:
+            self.version = ""
+        elif isinstance(shown, Document) and not self._is_older(shown):
+            self.version = shown.version
+
+    def _is_older(self, shown: Document) -> bool:
+        """Whether this is known to be from before our last write."""
+        return shown.version in self._replaced or shown.version in tuple(self._own_versions)[:-1]
+
+    def sees(self, document: Document | None) -> None:
+        """The store was asked, after it refused a write."""
+        is_repaired = self._repair and self._is_what_was_shown(document)
+        self.shows(Shown.NOTHING if document is None else document)
+        self.version = "" if document is None else document.version
+        if is_repaired:
+            self._judged = True
+
+    def _is_what_was_shown(self, document: Document | None) -> bool:
+        """Whether this is no second change of somebody else, since the one that the watch told."""
+        if document is None or not self.labels.items() <= document.labels.items():
+            return self.shown is Shown.NOTHING  # as a watch shows one without the label
+        return isinstance(self.shown, Document) and self.shown.version == document.version
 
     @property
     def was_seen(self) -> bool:
@@ -87,7 +156,7 @@ class Output:
         """
         return self._judged
 
-    def must_write(self, value: Value, now: Moment) -> bool:
+    def must_write(self, value: W, now: Moment) -> bool:
         """Whether ``value`` has to be written now. Not to be asked while a write is in flight."""
         if self.acknowledged == _NEVER and self._shows_exactly(value):
             self.acknowledged = value.revision
@@ -103,7 +172,7 @@ class Output:
             self.pending_since_ms = None
         return behind or self._repair
 
-    def _judge(self, value: Value, now: Moment) -> None:
+    def _judge(self, value: W, now: Moment) -> None:
         if self._judged or (not self._shows_exactly(value) and self._is_late(now)):
             return
         self._judged = True
@@ -118,10 +187,18 @@ class Output:
             self.conflict = True
 
     def _is_late(self, now: Moment) -> bool:
-        """Whether this may be the event of an own write before the last one."""
+        """Whether this may be the event of an own write before the last one, or of another leader's
+        from before we led.
+        """
         if isinstance(self.shown, Shown) or self._is_newest_own():
             return False
-        if self.shown.version not in self._own_versions and not self._is_own_touch(self.shown):
+        may_be = (
+            self.shown.version in self._own_versions
+            or self.shown.version in self._replaced
+            or self._is_own_touch(self.shown)
+            or (self._began_ms is not None and now.steady_ms - self._began_ms < LATE_MS)
+        )
+        if not may_be:
             return False
         if self._late_since_ms is None:
             self._late_since_ms = now.steady_ms
@@ -139,32 +216,59 @@ class Output:
         newest = self._own_versions[-1] if self._own_versions else None
         return self.shown.version == newest or self.shown.data == self._uncertain
 
-    def _shows_exactly(self, value: Value) -> bool:
+    def _shows_exactly(self, value: W) -> bool:
+        data = self.data(value)
         if isinstance(self.shown, Shown):
-            return False
-        key, wanted = CLUSTER_LABEL
-        return self.shown.data == {self.name: value.text} and self.shown.labels.get(key) == wanted
+            return data is None and self.shown is Shown.NOTHING
+        return self.shown.data == data and self.labels.items() <= self.shown.labels.items()
 
-    def written(self, version: str, value: Value) -> None:
-        """A write was acknowledged with ``version``."""
+    def written(self, version: str, value: W) -> None:
+        """A write was acknowledged with ``version``; it is empty where the document is gone."""
+        if self.version:
+            self._replaced.append(self.version)
         self._own_versions.append(version)
+        self.version = version
         self.acknowledged = value.revision
         self.error = None
         self.writes_total += 1
-        self.bytes = len(value.text.encode())
-        self.nodes = value.nodes
-        self.left_out = value.left_out
+        self.fenced = True
         self._uncertain = None
         self._repair = False
         if self._judged:
             # What was shown is from before this write; the watch has yet to show it.
             self.shown = Shown.UNKNOWN
 
-    def failed(self, reason: str, value: Value) -> None:
+    def failed(self, reason: str, value: W) -> None:
         """A write got no acknowledgement; it may have reached the store nevertheless."""
         self.error = reason
-        self._uncertain = {self.name: value.text}
+        self._uncertain = self.data(value)
 
-    def touched(self, value: Value) -> None:
+    def touched(self, value: W) -> None:
         """The document, which says ``value``, is being touched."""
-        self._touched = {self.name: value.text}
+        self._touched = self.data(value)
+
+
+class Output(Authored["Value"]):
+    """What is known of one cluster document."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(CLUSTER_NAMESPACE, name, dict([CLUSTER_LABEL]))
+        self.left_out = 0
+        """Nodes that are not in the document for lack of room."""
+        self.bytes = 0
+        self.nodes = 0
+
+    def data(self, value: Value) -> dict[str, str]:
+        """See ``Authored``."""
+        return {self.name: value.text}
+
+    def document(self, value: Value) -> Document:
+        """See ``Authored``."""
+        return Document(self.namespace, self.name, self.data(value), self.labels, value.annotations)
+
+    def written(self, version: str, value: Value) -> None:
+        """See ``Authored``."""
+        super().written(version, value)
+        self.bytes = len(value.text.encode())
+        self.nodes = value.nodes
+        self.left_out = value.left_out

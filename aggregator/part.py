@@ -6,7 +6,7 @@ forget in the store, so that the next leader finds it, and writes its views.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -26,6 +26,7 @@ class View(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
+@runtime_checkable
 class Reader(Protocol):
     """A part that reads documents."""
 
@@ -39,6 +40,7 @@ class Reader(Protocol):
         """Take in an event of the store with this number; returns nodes to be judged again."""
 
 
+@runtime_checkable
 class Timed(Protocol):
     """A part for which time alone changes something."""
 
@@ -49,6 +51,7 @@ class Timed(Protocol):
         """Steady time at which ``step`` wants to be called; ``None``: not by time alone."""
 
 
+@runtime_checkable
 class Keeper(Protocol):
     """A part whose state must survive a restart and a change of the leader.
 
@@ -73,8 +76,21 @@ class Keeper(Protocol):
         """
 
 
+@runtime_checkable
 class Viewed(Protocol):
     """A part that shows its state in documents of upstream's."""
 
     def views(self) -> tuple[View, ...]:
         """What is to be in the store now; the daemon writes what differs, at most once a second."""
+
+
+@runtime_checkable
+class Led(Protocol):
+    """A part that does something only while this process leads, such as a service for others."""
+
+    async def leads(self, leading: bool) -> None:
+        """We begin to lead, everything is restored; or we do not lead any more. Soon done."""
+
+
+Part: TypeAlias = Reader | Timed | Keeper | Viewed | Led
+"""What a part is, it says by the methods it has: any of these, and any number of them."""

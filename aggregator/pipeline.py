@@ -69,6 +69,13 @@ class Published(msgspec.Struct, frozen=True):
     events_received_ms: dict[str, int] = {}
 
 
+def lost_of(document: Document) -> frozenset[str] | None:
+    """Whom a document publishes as lost; ``None`` where it is not the one that says so."""
+    if document.name != CLUSTER_NODE_NAME:
+        return None
+    return frozenset(filter(None, document.annotations.get(LOST_ANNOTATION, "").split(",")))
+
+
 class Pipeline:
     """The state of the aggregator between its inputs and its documents."""
 
@@ -115,19 +122,32 @@ class Pipeline:
         )
 
     def restore(self, documents: Iterable[Document]) -> None:
-        """Take over the documents of an earlier run.
+        """Take over the documents of an earlier run, or of another leader as they are now.
 
         What cannot be read is overwritten, not obeyed.
         """
         documents = tuple(documents)
+        self.unreadable = []
         for lane in self.lanes:
+            before = dict(lane.entries)
             self.unreadable += lane.restore(documents)
+            if before:
+                self._dirty |= {n for n, one in lane.entries.items() if before.get(n) is not one}
         for document in documents:
-            if document.name == CLUSTER_NODE_NAME:
-                names = document.annotations.get(LOST_ANNOTATION, "").split(",")
+            names = lost_of(document)
+            if names is not None:
                 lost = frozenset(name for name in names if name in self.node.entries)
                 self.processing.lost = lost
                 self._note_lost()
+
+    def follow(self, document: Document, now: Moment) -> None:
+        """Another leader wrote this document."""
+        for lane in self.lanes:
+            self._dirty |= lane.follow(document, now)
+
+    def judge_again(self, nodes: Iterable[str]) -> None:
+        """Something that is not in documents of nodes has changed about these nodes."""
+        self._dirty |= frozenset(nodes)
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[str]:
         """Count in documents that are not ours; they are to be empty. Returns their names."""
@@ -139,10 +159,6 @@ class Pipeline:
     def observe(self, feed: Feed, event: WatchEvent, now: Moment) -> None:
         """Take in one event of a watch of a store."""
         self._dirty |= feed.observe(event, now.wall_ms)
-
-    def mark(self, nodes: Iterable[str]) -> None:
-        """Judge these nodes again at the next step: something else is known of them."""
-        self._dirty.update(nodes)
 
     def set_lost(self, nodes: frozenset[str]) -> None:
         """Publish these nodes, and no others, as lost."""

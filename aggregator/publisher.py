@@ -1,31 +1,32 @@
-"""Writes the cluster documents to one store until it has them, and keeps them as they are.
+"""The cluster documents of one store: follows them all, and writes them while we lead.
 
-The first change of a document goes out at once; what changes while a write is in flight, and for
-as long again, goes out together in the next one. A failed write is tried again with backoff and
-jitter. What others change or delete is written again. A document that was not written for a touch
-period is touched, so that its readers hear of it (M8). Of several documents each has its turn, so
-that the store is not asked for more than so many writes in a second; only what nobody has seen yet
-does not wait.
+A follower sees what the leader writes, so that it can lead at once. Each document has a writer of
+its own (``writing.py``), so that a slow one delays no other. A document that was not written for a
+touch period is touched, so that its readers hear of it (M8). Of several documents each has its
+turn, so that the store is not asked for more than so many writes in a second; only what nobody has
+seen yet does not wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.kinds import kind_of
-from aggregator.output import LATE_MS, Output, Shown
+from aggregator.output import Output, Shown
 from aggregator.touches import Touches
 from aggregator.turns import Turns
-from contract.errors import DocumentError, StoreError
+from aggregator.writing import Desk, Writing, ended
+from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from aggregator.leading import Leadership
     from aggregator.moment import Clock
     from aggregator.shards import Value
     from service.stalls import Stalls
@@ -36,15 +37,13 @@ _log = logging.getLogger(__name__)
 SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
 """What to watch in every store that is published to."""
 
-_RECHECK_SECONDS = 60.0
-_LONGEST_WINDOW_SECONDS = 0.2
-
 
 class Publisher:
     """Owns the documents of one store.
 
     ``value`` says what a document must say, ``acknowledged`` is told what the store has,
-    ``appeared`` is told of documents that somebody else made.
+    ``appeared`` is told of documents that somebody else made, ``followed`` of what another leader
+    writes while we do not lead, and when that arrives only after we took over.
     """
 
     def __init__(
@@ -54,6 +53,8 @@ class Publisher:
         value: Callable[[str], Value],
         acknowledged: Callable[[Publisher, str, int], None],
         appeared: Callable[[Iterable[Document]], None],
+        followed: Callable[[Publisher, Document], None],
+        leadership: Leadership,
         touch_period_seconds: float,
         writes_per_second: int,
         clock: Clock,
@@ -66,18 +67,23 @@ class Publisher:
         self._value = value
         self._acknowledged = acknowledged
         self._appeared = appeared
+        self._followed = followed
         self._clock = clock
         self._stalls = stalls
-        self._touches = Touches(touch_period_seconds)
-        self._turns = Turns(writes_per_second, clock)
-        self._wakes: dict[str, asyncio.Event] = {}
-        self._tasks: asyncio.TaskGroup | None = None
+        self._leadership = leadership
+        self._touch_period_seconds = touch_period_seconds
+        self._writes_per_second = writes_per_second
+        self._desk: Desk | None = None
+        """There while we lead."""
+        self._writings: dict[str, Writing[Value]] = {}
+        self._tasks: dict[str, asyncio.Task[NoReturn]] = {}
+        self._group: asyncio.TaskGroup | None = None
         self._seen: asyncio.Future[tuple[Document, ...]] | None = None
 
     async def run(self) -> NoReturn:
-        """Watch and write until cancelled."""
+        """Watch, and write while we lead, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
+            self._group = tasks
             await self._watch()
         raise AssertionError("a watch never ends")
 
@@ -95,15 +101,61 @@ class Publisher:
             self._seen = asyncio.get_running_loop().create_future()
         return self._seen
 
+    async def list(self) -> tuple[Document, ...]:
+        """What the store holds now, whatever its watch has shown. Raises ``StoreError``."""
+        documents = await self.store.list(SELECTION)
+        there = {document.name: document for document in documents}
+        for name in self.outputs.keys() | there.keys():
+            if kind_of(name) is not None:
+                self._output(name).sees(there.get(name))
+        return documents
+
+    def lead(self, names: Iterable[str]) -> None:
+        """Write from now on, these documents first."""
+        self._desk = Desk(
+            self.store,
+            self._leadership,
+            self._clock,
+            self._stalls,
+            Touches(self._touch_period_seconds),
+            Turns(self._writes_per_second, self._clock),
+        )
+        for output in self.outputs.values():
+            output.begin(self._clock(), fence=self._leadership.fences)
+        self.wake(names)
+
+    async def follow(self) -> None:
+        """Write no more."""
+        self._desk = None
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        self._writings.clear()
+        await ended(tasks)
+
     def wake(self, names: Iterable[str]) -> None:
         """Look at these documents: what they must say may have changed."""
-        assert self._tasks is not None
+        if self._desk is None:
+            return
+        assert self._group is not None
         for name in names:
-            if name not in self._wakes:
-                self._wakes[name] = asyncio.Event()
-                task = self._write(name)
-                self._tasks.create_task(task, name=f"publish {name} to {self.store.url}")
-            self._wakes[name].set()
+            if name not in self._writings:
+                self._writings[name] = self._writing(self._desk, name)
+                run = self._writings[name].run()
+                task = self._group.create_task(run, name=f"publish {name} to {self.store.url}")
+                self._tasks[name] = task
+            self._writings[name].wake.set()
+
+    def _writing(self, desk: Desk, name: str) -> Writing[Value]:
+        kind = kind_of(name)
+        assert kind is not None, "every document is of a kind"
+        return Writing(
+            desk,
+            self._output(name),
+            value=partial(self._value, name),
+            check=lambda value: kind.verify(value.text, name, value.nodes),
+            acknowledged=partial(self._acknowledged, self, name),
+            overtaken=partial(self._followed, self),
+        )
 
     async def _watch(self) -> NoReturn:
         async for event in self.store.watch(SELECTION):
@@ -143,109 +195,22 @@ class Publisher:
         if kind_of(name) is None:
             return
         self._output(name).shows(shown)
-        if name in self._wakes:
-            self._wakes[name].set()
+        if name in self._writings:
+            self._writings[name].wake.set()
+        elif self._desk is None and isinstance(shown, Document):
+            self._followed(self, shown)
 
     def _stray(self, documents: Iterable[Document]) -> None:
-        strange = [one for one in documents if kind_of(one.name) and one.name not in self._wakes]
-        if strange and self._wakes:
+        if self._desk is None:
+            return
+        strange = [d for d in documents if kind_of(d.name) and d.name not in self._writings]
+        if strange and self._writings:
             self._appeared(strange)
 
     def _output(self, name: str) -> Output:
         if name not in self.outputs:
             self.outputs[name] = Output(name)
+            if self._desk is not None:
+                # Nothing was seen of it: a document that is not there, unless the watch is behind.
+                self.outputs[name].version = "" if self.interrupted is None else None
         return self.outputs[name]
-
-    async def _write(self, name: str) -> NoReturn:
-        """Keep one document as it must be."""
-        output, wake, backoff = self._output(name), self._wakes[name], Backoff()
-        while True:
-            wake.clear()
-            value = self._value(name)
-            before = output.acknowledged
-            was_conflict = output.conflict
-            must = output.must_write(value, self._clock())
-            if output.conflict and not was_conflict:
-                _log.error(
-                    "conflict: somebody else writes %s in %s all the time; not written until "
-                    "that has stopped for 5 minutes. Is there a second aggregator?",
-                    output.name,
-                    self.store.url,
-                )
-            if output.acknowledged != before:
-                self._acknowledged(self, name, output.acknowledged)
-            if not must:
-                await self._rest(output, value, wake)
-                continue
-            if output.was_seen:
-                await self._turns.write(name)
-                value = self._value(name)  # what changed meanwhile goes with it
-            if (took_ms := await self._put(output, value)) is not None:
-                backoff.reset()
-                self._touches.written(name, self._clock())
-                self._acknowledged(self, name, value.revision)
-                # A storm of changes must not keep the store busy more than half of the time.
-                await asyncio.sleep(min(took_ms / 1000, _LONGEST_WINDOW_SECONDS))
-            else:
-                await asyncio.sleep(backoff.next_seconds())
-
-    async def _rest(self, output: Output, value: Value, wake: asyncio.Event) -> None:
-        """Nothing is to be written now: wait, and touch the document when that is due."""
-        if not output.settled:
-            await self._wait(wake, LATE_MS / 1000)
-        elif output.conflict:
-            await self._wait(wake, _RECHECK_SECONDS)
-        elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
-            await self._wait(wake, due_ms / 1000)
-        elif await self._turns.touch(output.name, wake):
-            await self._touch(output, value)
-
-    async def _touch(self, output: Output, value: Value) -> None:
-        output.touched(value)
-        was = output.touch_error
-        try:
-            with self._stalls.busy(f"touch {output.name} in {self.store.url}"):
-                await self.store.touch(CLUSTER_NAMESPACE, output.name)
-        except StoreError as error:
-            self._touches.failed(output.name, self._clock())
-            output.touch_error = str(error)
-            if was is None:
-                _log.warning("%s is not touched, trying again: %s", output.name, error)
-            return
-        self._touches.written(output.name, self._clock())
-        output.touch_error = None
-        output.touches_total += 1
-
-    async def _wait(self, wake: asyncio.Event, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await wake.wait()
-        except TimeoutError:
-            pass
-
-    async def _put(self, output: Output, value: Value) -> int | None:
-        """Write once; the milliseconds it took, or ``None`` where it failed."""
-        document = Document(
-            namespace=CLUSTER_NAMESPACE,
-            name=output.name,
-            data={output.name: value.text},
-            labels=dict([CLUSTER_LABEL]),
-            annotations=value.annotations,
-        )
-        kind = kind_of(output.name)
-        assert kind is not None, "every document is of a kind"
-        was = output.error
-        began_ms = self._clock().steady_ms
-        try:
-            kind.verify(value.text, output.name, value.nodes)
-            with self._stalls.busy(f"write {output.name} to {self.store.url}"):
-                version = await self.store.put(document)
-        except (StoreError, DocumentError) as error:
-            output.failed(str(error), value)
-            if was is None:
-                _log.warning("%s is not published, trying again: %s", output.name, error)
-            return None
-        output.written(version, value)
-        if was is not None:
-            _log.info("%s is published again", output.name)
-        return self._clock().steady_ms - began_ms

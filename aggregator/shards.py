@@ -107,6 +107,11 @@ class Shards:
             self._home[node] = index
         shard.revision = 0
 
+    def clear(self) -> None:
+        """Forget everything: it is restored anew."""
+        self._shards.clear()
+        self._home.clear()
+
     def ensure(self, index: int) -> None:
         """Count a document in that exists without being ours: it is to be empty."""
         self._shards.setdefault(index, _Shard(self._key))

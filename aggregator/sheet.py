@@ -49,6 +49,14 @@ class Sheet:
             self.put(node, text)
         self._revision = 0
 
+    def clear(self) -> None:
+        """Forget all nodes: they are restored anew."""
+        self._members.clear()
+        self._texts.clear()
+        self._bytes = 1
+        self._revision = 0
+        self._value = None
+
     def ensure(self, _: int) -> None:
         """The document is always ours."""
 

@@ -9,6 +9,7 @@ import msgspec
 from aggregator import skew
 from aggregator.history import HistoryStatus
 from aggregator.intake import newest
+from aggregator.keeping import KeptStatus
 from contract.catalogue import shipped
 from contract.cluster_info import cluster_device_name
 from contract.levels import is_device_fault
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from aggregator.beats import Listener
     from aggregator.intake import Report
     from aggregator.lane import Lane
+    from aggregator.leading import Leadership
     from aggregator.liveness import Pulse
     from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
@@ -149,6 +151,7 @@ class DocumentStatus(msgspec.Struct, frozen=True):
     touches: int
     left_out_nodes: int
     foreign_writes: int
+    refused_writes: int
     conflict: bool
     error: str | None
     lag_seconds: float
@@ -171,6 +174,18 @@ class LivenessStatus(msgspec.Struct, frozen=True):
     wrong_clocks: tuple[str, ...] = ()
 
 
+class LeaderStatus(msgspec.Struct, frozen=True):
+    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store that
+    says so, ``null`` where nobody is elected; ``taken`` how often this process began to lead.
+    """
+
+    role: str
+    leads: bool
+    holder: str
+    elected_by: str | None
+    taken: int
+
+
 class Health(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready."""
 
@@ -191,7 +206,21 @@ class Status(msgspec.Struct, frozen=True):
     server_faults: tuple[ServerFaultStatus, ...]
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
+    leader: LeaderStatus
+    kept: tuple[KeptStatus, ...] = ()
     history: HistoryStatus | None = None
+
+
+def leader_status(leadership: Leadership) -> LeaderStatus:
+    """Who writes now."""
+    leads, holder = leadership.leads, leadership.holder
+    return LeaderStatus(
+        role="leader" if leads else f"follower of {holder or 'nobody'}",
+        leads=leads,
+        holder=holder,
+        elected_by=leadership.elected_by,
+        taken=leadership.taken_total,
+    )
 
 
 def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
@@ -385,6 +414,7 @@ def document_statuses(publishers: Iterable[Publisher], now_ms: int) -> Iterator[
                 touches=output.touches_total,
                 left_out_nodes=output.left_out,
                 foreign_writes=output.foreign_total,
+                refused_writes=output.refused_total,
                 conflict=output.conflict,
                 error=output.error or output.touch_error,
                 lag_seconds=0.0 if since_ms is None else max(0, now_ms - since_ms) / 1000,

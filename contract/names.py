@@ -31,6 +31,14 @@ CLUSTER_SWITCH_PREFIX = "cluster-info-switch-"
 CLUSTER_NODE_NAME = "cluster-info-node-cm"
 CLUSTER_LABEL = ("mx-consumer-volcano", "true")
 
+LEADER_NAMESPACE = "mindx-dl"
+LEADER_LEASE = "npu-vigil-aggregator"
+"""The Lease of the aggregator that leads; so no node can be called ``aggregator``."""
+STATE_NAMESPACE = "mindx-dl"
+STATE_PREFIX = "npu-vigil-state-"
+STATE_LABEL = "npu-vigil/state"
+"""On documents with what the next leader must know: the name of whose state it is."""
+
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NODE_NAME_MAX = 230
 

@@ -258,6 +258,48 @@ class EventChannel(Protocol):
         """Say to a node what is kept of it, now and to whoever asks later."""
 
 
+class Tenure(msgspec.Struct, frozen=True):
+    """Who leads, as a store has it; nobody where ``holder`` is empty.
+
+    ``version`` changes with each renewal, which is how others see that the holder lives: clocks of
+    hosts are never compared. ``transitions``: how often it went from one holder to another.
+    """
+
+    holder: str
+    duration_seconds: int
+    transitions: int = 0
+    version: str = ""
+
+
+class LeaderLease(Protocol):
+    """One of several writers leads for as long as it renews a Lease in time."""
+
+    def watch(self) -> AsyncIterator[Tenure | Interrupted]:
+        """Follow it for ever; without a Lease nobody holds it and its ``version`` is empty."""
+
+    async def read(self) -> Tenure:
+        """As it is now."""
+
+    async def write(self, tenure: Tenure) -> Tenure:
+        """Take, renew or give up the Lease whose version is ``tenure.version``, as it is then.
+
+        ``StoreConflict`` where it has another version.
+        """
+
+
+class LeaderLock(Protocol):
+    """One of several writers on one host leads for as long as it holds a lock."""
+
+    def take(self, holder: str) -> bool:
+        """Whether ``holder`` has the lock now. Does not wait."""
+
+    def holder(self) -> str:
+        """Who has it, as far as he said so."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
 
@@ -277,6 +319,14 @@ class Store(Protocol):
     def channel(self) -> EventChannel | None:
         """Carries episodes from nodes to the aggregator; ``None`` where a store does not."""
 
+    @property
+    def leader_lease(self) -> LeaderLease | None:
+        """By which one of several aggregators leads; ``None`` where a store has no Leases."""
+
+    @property
+    def leader_lock(self) -> LeaderLock | None:
+        """The same for those on one host; ``None`` where a store cannot lock."""
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""
 
@@ -291,8 +341,11 @@ class Store(Protocol):
         ``StoreConflict``. ``document.version`` is ignored. Identical content may keep its version.
         """
 
-    async def delete(self, namespace: str, name: str) -> None:
-        """Delete a document; one that is not there is no error."""
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        """Delete a document; one that is not there is no error.
+
+        ``expected`` as with ``put``: another version than this one is a ``StoreConflict``.
+        """
 
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """Follow the selected documents for ever.

@@ -18,6 +18,7 @@ from stores import directory_files as files
 from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
 from stores.directory_beats import Heartbeats
+from stores.directory_lock import DirectoryLock
 from stores.document_names import check_names
 from stores.inotify import Inotify
 from stores.touch import TOUCHED, touched_now
@@ -41,6 +42,7 @@ class DirectoryStore:
         self._root = root
         self._complained: dict[_Key, str] = {}
         self._heartbeats = Heartbeats(root)
+        self._leader_lock = DirectoryLock(root)
 
     @property
     def url(self) -> str:
@@ -62,6 +64,16 @@ class DirectoryStore:
         """See ``Store``."""
         return
 
+    @property
+    def leader_lease(self) -> None:
+        """See ``Store``."""
+        return
+
+    @property
+    def leader_lock(self) -> DirectoryLock:
+        """See ``Store``."""
+        return self._leader_lock
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         _check(namespace, name)
@@ -77,10 +89,10 @@ class DirectoryStore:
         _check(document.namespace, document.name)
         return await asyncio.to_thread(self._put, document, expected)
 
-    async def delete(self, namespace: str, name: str) -> None:
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         _check(namespace, name)
-        await asyncio.to_thread(self._delete, namespace, name)
+        await asyncio.to_thread(self._delete, namespace, name, expected)
 
     def usage(self, node: str) -> None:  # noqa: ARG002
         """See ``Store``. A directory knows nothing of pods."""
@@ -221,17 +233,19 @@ class DirectoryStore:
         namespace, name = document.namespace, document.name
         content = files.encode(document)
         with files.locked(self._root, namespace):
-            if expected is not None:
-                current = self._read_or_complain(namespace, name)
-                version = "" if current is None else current.version
-                if version != expected:
-                    wanted = f"version {expected}" if expected else "nothing"
-                    there = f"version {version}" if version else "nothing"
-                    raise StoreConflict(
-                        f"{files.document_path(self._root, namespace, name)}: expected {wanted}, "
-                        f"found {there}"
-                    )
+            self._demand(namespace, name, expected)
             return files.replace(self._root, namespace, name, content)
+
+    def _demand(self, namespace: str, name: str, expected: str | None) -> None:
+        if expected is None:
+            return
+        current = self._read_or_complain(namespace, name)
+        version = "" if current is None else current.version
+        if version != expected:
+            wanted = f"version {expected}" if expected else "nothing"
+            there = f"version {version}" if version else "nothing"
+            path = files.document_path(self._root, namespace, name)
+            raise StoreConflict(f"{path}: expected {wanted}, found {there}")
 
     def _touch(self, namespace: str, name: str) -> None:
         if not files.document_path(self._root, namespace, name).exists():
@@ -243,9 +257,11 @@ class DirectoryStore:
                 touched = msgspec.structs.replace(document, annotations=annotations)
                 files.replace(self._root, namespace, name, files.encode(touched))
 
-    def _delete(self, namespace: str, name: str) -> None:
+    def _delete(self, namespace: str, name: str, expected: str | None) -> None:
         if (self._root / namespace).is_dir():
             with files.locked(self._root, namespace):
+                if files.document_path(self._root, namespace, name).exists():
+                    self._demand(namespace, name, expected)
                 files.remove(self._root, namespace, name)
 
 

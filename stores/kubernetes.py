@@ -18,6 +18,7 @@ from stores.document_names import check_names
 from stores.kubernetes_beats import Heartbeats
 from stores.kubernetes_cluster import KubernetesCluster
 from stores.kubernetes_connection import Connection
+from stores.kubernetes_leader import KubernetesLeaderLease
 from stores.kubernetes_namespaces import create_namespace
 from stores.kubernetes_objects import KubernetesObjects
 from stores.kubernetes_pods import follow_pods
@@ -49,6 +50,7 @@ class KubernetesStore:
         self._heartbeats = Heartbeats(self._connection)
         self._objects = KubernetesObjects(self._connection)
         self._cluster = KubernetesCluster(self._connection)
+        self._leader_lease = KubernetesLeaderLease(self._connection)
 
     @property
     def url(self) -> str:
@@ -68,6 +70,16 @@ class KubernetesStore:
     @property
     def channel(self) -> None:
         """See ``Store``. Events of Kubernetes are for people."""
+        return
+
+    @property
+    def leader_lease(self) -> KubernetesLeaderLease:
+        """See ``Store``."""
+        return self._leader_lease
+
+    @property
+    def leader_lock(self) -> None:
+        """See ``Store``."""
         return
 
     async def get(self, namespace: str, name: str) -> Document | None:
@@ -122,10 +134,13 @@ class KubernetesStore:
             method, f"{path}?{wire.FIELD_MANAGER}", body, headers=wire.WRITE_HEADERS
         )
 
-    async def delete(self, namespace: str, name: str) -> None:
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)
-        status, body = await self._connection.request("DELETE", _path(namespace, name))
+        options = {"preconditions": {"resourceVersion": expected}}
+        status, body = await self._connection.request(
+            "DELETE", _path(namespace, name), msgspec.json.encode(options) if expected else None
+        )
         if status not in (_OK, _ACCEPTED, _NOT_FOUND):
             raise wire.refusal(status, body, f"delete ConfigMap {namespace}/{name}")
 

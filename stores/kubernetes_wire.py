@@ -95,8 +95,10 @@ WRITE_HEADERS = {"Content-Type": "application/vnd.kubernetes.protobuf"} | ONLY_M
 MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 """What goes with a JSON merge patch."""
 
+CONFLICT = 409
+"""Somebody else wrote in between."""
+
 _TOO_MANY = 429
-_CONFLICT = 409
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 _NOT_FOUND = 404
 _TIMED_OUT = 408
@@ -138,7 +140,7 @@ def status_text(status: int, body: bytes) -> str:
 def refusal(status: int, body: bytes, what: str) -> StoreError:
     """The error of ours for an answer that is no success; ``what`` is what could not be done."""
     text = f"cannot {what}: {status_text(status, body)}"
-    if status == _CONFLICT:
+    if status == CONFLICT:
         return StoreConflict(text)
     if status in (_UNAUTHORIZED, _FORBIDDEN):
         return StoreForbidden(text)

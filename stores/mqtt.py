@@ -69,6 +69,16 @@ class MqttStore:
         """See ``Store``."""
         return self._channel
 
+    @property
+    def leader_lease(self) -> None:
+        """See ``Store``. A broker cannot compare versions, so nobody could be elected by it."""
+        return
+
+    @property
+    def leader_lock(self) -> None:
+        """See ``Store``."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)
@@ -98,11 +108,13 @@ class MqttStore:
                 await self._prove(topic, version)
         return version
 
-    async def delete(self, namespace: str, name: str) -> None:
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)
         topic = document_topic(namespace, name)
         async with self._alone(topic):
+            if expected is not None and await self._get(topic) is not None:
+                await self._demand(topic, expected)
             await self._connection.publish(topic, b"", retain=True)
 
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:

@@ -21,6 +21,8 @@ class ReadOnly:
     objects = None
     cluster = None
     channel = None
+    leader_lease = None
+    leader_lock = None
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -63,8 +65,9 @@ class ReadOnly:
         del expected
         _refuse(f"put {document.namespace}/{document.name}")
 
-    async def delete(self, namespace: str, name: str) -> None:
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Refused."""
+        del expected
         _refuse(f"delete {namespace}/{name}")
 
     async def beat(self, beat: Beat) -> None:

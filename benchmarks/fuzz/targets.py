@@ -341,9 +341,8 @@ def _node_info(text: str) -> None:
 
 
 def _last_seen(text: str) -> None:
-    content = text.encode("utf-8", "surrogatepass")
     try:
-        seen = last_seen.decode(content)
+        seen = last_seen.decode(text)
     except ValueError as error:
         raise VigilError(str(error)) from None
     assert set(last_seen.decode(last_seen.encode(seen))) == set(seen)

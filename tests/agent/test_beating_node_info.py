@@ -158,8 +158,8 @@ class NotingStore(DirectoryStore):
         self.generations.append(decode_node_info(NAME, document.data).generation)
         return version
 
-    async def delete(self, namespace: str, name: str) -> None:
-        await super().delete(namespace, name)
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        await super().delete(namespace, name, expected=expected)
         self.generations.append(None)
 
 

@@ -68,11 +68,11 @@ class TroubledStore(DirectoryStore):
             raise StoreUnavailable("connection reset")
         return version
 
-    async def delete(self, namespace: str, name: str) -> None:
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         self.tries += 1
         if self.error is not None:
             raise self.error
-        await super().delete(namespace, name)
+        await super().delete(namespace, name, expected=expected)
         self.deleted += 1
         if self.loses_answers:
             self.loses_answers = False

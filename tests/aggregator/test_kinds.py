@@ -284,11 +284,11 @@ def test_e16_pre_separated_nodes_and_switches_wait_until_nobody_uses_them(
     assert world.switches()["n1"]["NodeStatus"] == "PreSeparate"
     pods = {"u1": Pod("u1", "n1", chips=chips)} if chips else {}
     assert world.known.observe_pods(0, Snapshot(pods)) is None
-    world.pipeline.mark(world.pipeline.nodes)
+    world.pipeline.judge_again(world.pipeline.nodes)
     world.step(0)
     assert world.statuses() == {"n1": status}
     assert world.switches()["n1"]["NodeStatus"] == status
-    world.pipeline.mark(world.known.observe_pods(0, Update("u1", None)) or ())
+    world.pipeline.judge_again(world.known.observe_pods(0, Update("u1", None)) or ())
     world.step(0)
     assert world.statuses() == {"n1": "UnHealthy"}
     assert world.switches()["n1"]["NodeStatus"] == "UnHealthy"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator import last_seen
+from aggregator.last_seen import LastSeen, Memory
 from aggregator.liveness import LONG_AGO_MS, Heard, Verdict, judge, listed, remembered
+from aggregator.moment import Moment
 from aggregator.old_beats import Marks, OldNodes, Seen, beat_of, integer, marks_of, told
 from contract.node_info import (
     Generation,
@@ -21,7 +23,6 @@ from stores.base import Beat, Interrupted, NodeChanged, NodeObject, NodesListed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 ON = {"nodeDEnable": "on"}
 MODERN = NodeRecord((), "Healthy", 0)
@@ -266,8 +267,8 @@ def test_who_was_lost_stays_lost_over_a_restart() -> None:
     assert scheduler.annotated(101, "1002")
 
 
-def test_the_file_has_the_shape_of_its_first_reader(tmp_path: Path) -> None:
-    example = b'[{"NodeName":"node-1","HeartbeatTime":1710907679,"UpdateTime":1710907680}]'
+def test_the_document_has_the_shape_of_its_first_reader() -> None:
+    example = '[{"NodeName":"node-1","HeartbeatTime":1710907679,"UpdateTime":1710907680}]'
     (one,) = last_seen.decode(example)
     assert (one.node, one.heartbeat_seconds, one.changed_at_seconds) == (
         "node-1",
@@ -275,15 +276,12 @@ def test_the_file_has_the_shape_of_its_first_reader(tmp_path: Path) -> None:
         1710907680,
     )
     assert last_seen.encode([one]) == example
-    last_seen.save(tmp_path / "new", example)
-    assert last_seen.load(tmp_path / "new") == (one,)
-    assert last_seen.load(tmp_path) == ()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", b'[{"NodeName":3}]', b"\xff", b"[null]"])
-def test_a_file_that_is_none_is_left(
-    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / last_seen.NAME).write_bytes(content)
-    assert last_seen.load(tmp_path) == ()
-    assert "cannot be used" in caplog.text
+@pytest.mark.parametrize("content", ["", "{", "{}", '[{"NodeName":3}]', "[null]"])
+def test_a_document_that_is_none_is_left_and_the_others_count(content: str) -> None:
+    memory = Memory((), lambda: Moment(0, 0))
+    silent = last_seen.encode([LastSeen("n1", 0, 5, "host", 7)])
+    (problem,) = memory.restore({"0": content, "1": silent}, Moment(0, 0))
+    assert problem.startswith("0: ")
+    assert [one.node for one in memory.restored] == ["n1"]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aggregator import last_seen, liveness
-from aggregator.last_seen import LastSeen
+from aggregator.last_seen import LastSeen, Memory
 from aggregator.liveness import Heard, Verdict
 from aggregator.moment import Moment
-from aggregator.old_listener import Memory, OldListener
+from aggregator.old_listener import OldListener
 from contract.node_info import Generation, NodeBeat, NodeRecord
 from stores.base import Interrupted, NodeObject, NodesListed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LABELLED = NodeObject({"nodeDEnable": "on"}, {}, "1")
 
@@ -81,16 +76,38 @@ def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
     assert set(world.verdict.lost) == {"n1"}
 
 
-async def test_who_is_gone_is_forgotten_in_the_file_too(tmp_path: Path) -> None:
+def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
     """Else a later run would know of a heartbeat that changed, and take its silence for a loss."""
-    last_seen.save(tmp_path, last_seen.encode([LastSeen("n1", 1000, 999)]))
     world = World()
-    memory = Memory(tmp_path, [world.listener])
-    memory.recall()
+    memory = Memory([world.listener], world.now)
+    kept = {"3": last_seen.encode([LastSeen("n1", 1000, 999)])}
+    assert memory.restore(kept, world.now()) == []
+    assert memory.take_changed() == frozenset()
     world.listener.nodes.observe(NodesListed({}))
     world.listen(1, beats=False)
-    await memory.keep()
-    assert last_seen.load(tmp_path) == ()
+    memory.note(())
+    assert memory.take_changed() == {"3"}
+    assert memory.text("3") is None
+
+
+def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
+    world = World()
+    memory = Memory([world.listener], world.now)
+    memory.restore({}, world.now())
+    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    written = []
+    for until in range(5, 200, 5):
+        world.listen(until, beats=until < 50)
+        memory.note(())
+        written += [(until, memory.text(bucket)) for bucket in memory.take_changed()]
+    assert written == [
+        (5, '[{"NodeName":"n1"}]'),
+        (65, '[{"NodeName":"n1","HeartbeatTime":1045,"UpdateTime":1045}]'),
+    ]
+    later = World()
+    later.at = 500
+    Memory([later.listener], later.now).restore({"x": written[-1][1] or ""}, later.now())
+    assert later.listener.heard.pulses["n1"].changed_at_ms == 45_000
 
 
 def test_nodes_that_cannot_be_listed_are_the_same() -> None:

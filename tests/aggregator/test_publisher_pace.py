@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from aggregator.leading import Always
 from aggregator.moment import Moment
 from aggregator.publisher import Publisher
 from aggregator.shards import Value
@@ -48,6 +49,7 @@ class SlowStore:
     """Takes 5 ms for each write; its watch shows what was there at first and then nothing."""
 
     url = "memory:"
+    leader_lease = leader_lock = None
 
     def __init__(self, *documents: Document) -> None:
         self.documents = documents
@@ -58,7 +60,8 @@ class SlowStore:
         yield Listed(self.documents)
         await asyncio.Event().wait()
 
-    async def put(self, document: Document) -> str:
+    async def put(self, document: Document, *, expected: str | None) -> str:
+        assert expected is None
         self.puts.append((now(), document.name, document.data[document.name]))
         await asyncio.sleep(0.005)
         return str(len(self.puts))
@@ -83,6 +86,8 @@ class Cluster:
             appeared=lambda _: None,
             touch_period_seconds=TOUCH_SECONDS,
             writes_per_second=WRITES_PER_SECOND,
+            followed=lambda *_: None,
+            leadership=Always(""),
             clock=clock,
             stalls=Stalls(now),
         )
@@ -102,7 +107,7 @@ class Cluster:
 
         task = asyncio.create_task(run())
         await self.publisher.documents()
-        self.publisher.wake(self.names)
+        self.publisher.lead(self.names)
         try:
             yield
         finally:

@@ -10,9 +10,9 @@ import pytest
 
 from aggregator import liveness
 from aggregator.beats import Listener
+from aggregator.last_seen import Memory
 from aggregator.liveness import Heard
 from aggregator.moment import Moment
-from aggregator.old_listener import Memory
 from aggregator.skew import Skew, Skews, observed, wrong
 from service.stalls import Stalls
 from stores.base import Beat
@@ -127,7 +127,7 @@ async def test_it_is_said_once_at_its_begin_and_its_end(caplog: pytest.LogCaptur
         return Moment(int((1000 + at) * 1000), int(at * 1000))
 
     stores: dict[str, Store] = {"s:": store}  # type: ignore[dict-item]  # all that is asked of it
-    listener = Listener(stores, lambda lost: None, clock, Stalls(lambda: at), {}, Memory(None, ()))
+    listener = Listener(stores, lambda lost: None, clock, Stalls(lambda: at), {}, Memory((), clock))
     for step in range(60):
         at = step * 1.0
         ahead = 5000 if 20 <= step < 40 else 0

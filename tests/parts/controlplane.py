@@ -191,6 +191,14 @@ class ControlPlane:
         self._write_kubeconfig(path, {"token": token}, server)
         return path
 
+    def administrator_at(self, port: int) -> Path:
+        """The administrator's kubeconfig, by way of another port of this host."""
+        path = self.directory / f"admin-{port}.kubeconfig"
+        content = self.kubeconfig.read_text().replace(self.url, f"https://127.0.0.1:{port}")
+        path.write_text(content)
+        path.chmod(0o600)
+        return path
+
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Ask as administrator, without any code of ours; the decoded answer.
 

@@ -19,6 +19,10 @@ class Relay:
         self._target = target
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._asking = asyncio.Event()
+        self._asking.set()
+        self.held_bytes = 0
+        """What clients have sent and ``hold_requests`` holds back."""
         self._refusing = False
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -42,6 +46,13 @@ class Relay:
         """Pass nothing on any more; connections stay open and new ones are taken."""
         self._flowing.clear()
 
+    def hold_requests(self) -> None:
+        """Pass nothing on to the server, until ``restore``; what it says still arrives.
+
+        What a client sent before it went is passed on all the same.
+        """
+        self._asking.clear()
+
     async def cut(self) -> None:
         """Break all connections and those that come."""
         self._refusing = True
@@ -57,6 +68,7 @@ class Relay:
         """Pass everything on again."""
         self._refusing = False
         self._flowing.set()
+        self._asking.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -75,15 +87,21 @@ class Relay:
         other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._target)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._copy(reader, other_writer))
+                both.create_task(self._copy(reader, other_writer, asks=True))
                 both.create_task(self._copy(other_reader, writer))
         finally:
             other_writer.transport.abort()
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, asks: bool = False
+    ) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
                 await self._flowing.wait()
+                if asks and not self._asking.is_set():
+                    self.held_bytes += len(chunk)
+                    await self._asking.wait()
+                    self.held_bytes -= len(chunk)
                 writer.write(chunk)
                 await writer.drain()
         with contextlib.suppress(OSError):

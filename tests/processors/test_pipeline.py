@@ -52,7 +52,7 @@ class World:
         self.jobs[job] = Job(job, annotations=full)
         pod = Pod(f"{node}-{job}", node, job=job, chips=tuple(map(chip, numbers)))
         self.pods[node] = (*self.pods.get(node, ()), pod)
-        self.pipeline.mark([node])
+        self.pipeline.judge_again([node])
 
     def start(self, at: float = 0, /, **nodes: dict[str, str]) -> None:
         documents = tuple(report(node, data) for node, data in nodes.items())
@@ -68,7 +68,7 @@ class World:
         """A document of operators."""
         selection = next(one for one in self.processing.inputs if one.name == name)
         event = Listed((Document(NAMESPACE, name, data),) if data is not None else ())
-        self.pipeline.mark(self.processing.observe(0, selection, event, moment(at)))
+        self.pipeline.judge_again(self.processing.observe(0, selection, event, moment(at)))
         return self.step(at)
 
     def separating(self, at: float = 0, how: str = ONCE) -> None:
@@ -357,12 +357,12 @@ def test_public_faults_are_the_first_processor() -> None:
     world = World(public=public)
     world.start(n1=healthy())
     mine.nodes.add("n1")
-    world.pipeline.mark(["n1"])
+    world.pipeline.judge_again(["n1"])
     assert world.step(9) == {NAME}
     assert world.unhealthy("n1") == chip(1)
     assert world.entry("n1")["UpdateTime"] == 1_760_000_009
     mine.nodes.clear()
-    world.pipeline.mark(["n1"])
+    world.pipeline.judge_again(["n1"])
     world.step(10)
     assert world.unhealthy("n1") == ""
     assert world.entry("n1")["UpdateTime"] == 1_760_000_010
@@ -379,7 +379,7 @@ def test_controllers_of_servers_dirty_only_nodes_with_faults() -> None:
         world.jobs["job"],
         annotations={"huawei.com/schedule.filter.faultCode": "80CB8002"},
     )
-    world.pipeline.mark(["n2"])
+    world.pipeline.judge_again(["n2"])
     world.step(1)
     assert world.unhealthy("n2") == chip(3)
     world.asked.clear()

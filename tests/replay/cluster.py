@@ -113,7 +113,7 @@ class RecordedCluster:
         self._put(document, "agent")
         return str(self._version)
 
-    async def delete(self, namespace: str, name: str) -> None:
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         await self._request()
         self.writes += 1
         self._remove(namespace, name, "agent")

@@ -24,7 +24,7 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
     "touch": lambda store: store.touch("space", "name"),
 }
 READS = {"url", "get", "list", "watch", "usage", "beats", "writer", "close"}
-NONE = {"objects", "cluster", "channel"}
+NONE = {"objects", "cluster", "channel", "leader_lease", "leader_lock"}
 
 
 def test_every_part_of_a_store_is_read_or_refused() -> None:

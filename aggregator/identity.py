@@ -1,0 +1,68 @@
+"""By what name an aggregator holds a Lease.
+
+The name belongs to a place: a host and a state directory, in which one process runs at a time. So
+an aggregator that was killed and started again has its Lease at once, and need not wait until it
+runs out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import socket
+import uuid
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+NAME = "identity"
+_MARK = re.compile(r"[0-9a-f]{12}")
+
+
+class Identity:
+    """``name`` is this process's for as long as it runs; a random one where it has no place."""
+
+    def __init__(self, state_dir: Path | None) -> None:
+        self._descriptor: int | None = None
+        mark = None if state_dir is None else self._claim(state_dir)
+        self.name = f"{socket.gethostname()}_{mark or _new_mark()}"
+
+    def _claim(self, state_dir: Path) -> str | None:
+        path = state_dir / NAME
+        try:
+            state_dir.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            _log.warning("%s cannot be used, a new name is taken: %s", path, error)
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mark = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+            if _MARK.fullmatch(mark) is None:
+                mark = _new_mark()
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, mark.encode(), 0)
+        except OSError as error:
+            # Another process is here, or the file system cannot tell.
+            _log.warning("%s cannot be claimed, a new name is taken: %s", path, error)
+            os.close(descriptor)
+            return None
+        self._descriptor = descriptor
+        return mark
+
+    def close(self) -> None:
+        """Let the next process have the name."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _new_mark() -> str:
+    return uuid.uuid4().hex[:12]

@@ -1,0 +1,245 @@
+"""Keeps one document in one store as it must be, for as long as we lead.
+
+What changes while a write is in flight, and for as long again, goes out together in the next one.
+A failed write is tried again with backoff and jitter. A refused one was computed from a document
+that somebody else has replaced since: it is read again, and written only if we still lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NoReturn
+
+from aggregator.output import LATE_MS, Authored, Shown, W
+from contract.errors import DocumentError, StoreConflict, StoreError
+from stores.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator.leading import Leadership
+    from aggregator.moment import Clock
+    from aggregator.touches import Touches
+    from aggregator.turns import Turns
+    from service.stalls import Stalls
+    from stores.base import Document, Store
+
+_log = logging.getLogger(__name__)
+
+_RECHECK_SECONDS = 60.0
+_LONGEST_WINDOW_SECONDS = 0.2
+_NO_LEADER_SECONDS = 0.5
+
+
+def compares_versions(store: Store) -> bool:
+    """Whether a write of ``store`` can demand the version that it replaces."""
+    return store.leader_lease is not None or store.leader_lock is not None
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What all writers to one store share. ``touches`` of ``None``: nothing is touched;
+    ``turns`` of ``None``: nobody waits for a turn.
+    """
+
+    store: Store
+    leadership: Leadership
+    clock: Clock
+    stalls: Stalls
+    touches: Touches | None = None
+    turns: Turns | None = None
+
+
+class Writing(Generic[W]):
+    """Writes ``output`` until it says ``value``, and whenever it does not say so any more.
+
+    ``check`` raises ``DocumentError`` for what its readers would refuse; ``acknowledged`` is told
+    the revision that the store has; ``overtaken`` a document that an earlier leader wrote after we
+    took over, before what we want is asked for again.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        output: Authored[W],
+        *,
+        value: Callable[[], W],
+        check: Callable[[W], None] = lambda _: None,
+        acknowledged: Callable[[int], None] = lambda _: None,
+        overtaken: Callable[[Document], None] = lambda _: None,
+        pause_seconds: float = 0.0,
+    ) -> None:
+        self.output = output
+        self.wake = asyncio.Event()
+        self._desk = desk
+        self._store = desk.store
+        self._clock = desk.clock
+        self._stalls = desk.stalls
+        self._touches = desk.touches
+        self._value = value
+        self._check = check
+        self._acknowledged = acknowledged
+        self._overtaken = overtaken
+        self._pause_seconds = pause_seconds
+        self._is_conditional = compares_versions(desk.store)
+        self._refused_in_a_row = 0
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled."""
+        output, backoff = self.output, Backoff()
+        while True:
+            self.wake.clear()
+            value = self._value()
+            before = output.acknowledged
+            was_conflict = output.conflict
+            must = output.must_write(value, self._clock())
+            if output.conflict and not was_conflict:
+                _log.error(
+                    "conflict: somebody else writes %s in %s all the time; not written until "
+                    "that has stopped for 5 minutes. Is there a second aggregator?",
+                    output.name,
+                    self._store.url,
+                )
+            if output.acknowledged != before:
+                self._acknowledged(output.acknowledged)
+            if not self._desk.leadership.leads:
+                await self._wait(_NO_LEADER_SECONDS)
+            elif not must:
+                await self._rest(value)
+            elif self._is_conditional and output.version is None and not await self._look():
+                await asyncio.sleep(backoff.next_seconds())
+            elif not output.must_write(value, self._clock()):
+                continue  # it is there already
+            elif (took_ms := await self._attempt(await self._in_turn(value))) is not None:
+                backoff.reset()
+                self._refused_in_a_row = 0
+                if self._touches is not None:
+                    self._touches.written(output.name, self._clock())
+                self._acknowledged(output.acknowledged)
+                # A storm of changes must not keep the store busy more than half of the time.
+                window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
+                await asyncio.sleep(max(window, self._pause_seconds))
+            elif self._refused_in_a_row != 1:
+                await asyncio.sleep(backoff.next_seconds())
+
+    async def _in_turn(self, value: W) -> W:
+        """Wait for this document's turn, if it has to; what is to be written then."""
+        if self._desk.turns is None or not self.output.was_seen:
+            return value
+        await self._desk.turns.write(self.output.name)
+        return self._value()  # what changed meanwhile goes with it
+
+    async def _look(self) -> bool:
+        """See what is there, where the watch has not said so; whether that could be seen."""
+        output = self.output
+        try:
+            output.sees(await self._store.get(output.namespace, output.name))
+        except StoreError as error:
+            if output.error is None:
+                _log.warning("%s is not published, trying again: %s", output.name, error)
+            output.error = str(error)
+            return False
+        return True
+
+    async def _rest(self, value: W) -> None:
+        """Nothing is to be written now: wait, and touch the document when that is due."""
+        output = self.output
+        if not output.fenced and not isinstance(output.shown, Shown):
+            # Who led before computed what it may still write from the version before this touch.
+            await self._touch(value)
+            output.fenced = output.touch_error is None
+        elif not output.settled:
+            await self._wait(LATE_MS / 1000)
+        elif output.conflict or self._touches is None:
+            await self._wait(_RECHECK_SECONDS)
+        elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
+            await self._wait(due_ms / 1000)
+        elif self._desk.turns is None or await self._desk.turns.touch(output.name, self.wake):
+            await self._touch(value)
+
+    async def _touch(self, value: W) -> None:
+        output = self.output
+        output.touched(value)
+        was = output.touch_error
+        try:
+            with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
+                await self._store.touch(output.namespace, output.name)
+        except StoreError as error:
+            if self._touches is not None:
+                self._touches.failed(output.name, self._clock())
+            output.touch_error = str(error)
+            if was is None:
+                _log.warning("%s is not touched, trying again: %s", output.name, error)
+            if not output.fenced:
+                await self._wait(_NO_LEADER_SECONDS)
+            return
+        if self._touches is not None:
+            self._touches.written(output.name, self._clock())
+        output.touch_error = None
+        output.touches_total += 1
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _attempt(self, value: W) -> int | None:
+        """Write once; the milliseconds it took, or ``None`` where it failed."""
+        output = self.output
+        was = output.error
+        began_ms = self._clock().steady_ms
+        try:
+            self._check(value)
+            with self._stalls.busy(f"write {output.name} to {self._store.url}"):
+                version = await self._put(value)
+        except StoreConflict as error:
+            await self._refused(error)
+            return None
+        except (StoreError, DocumentError) as error:
+            self._refused_in_a_row = 0
+            output.failed(str(error), value)
+            if was is None:
+                _log.warning("%s is not published, trying again: %s", output.name, error)
+            return None
+        output.written(version, value)
+        if was is not None:
+            _log.info("%s is published again", output.name)
+        return self._clock().steady_ms - began_ms
+
+    async def _put(self, value: W) -> str:
+        output = self.output
+        expected = output.version if self._is_conditional else None
+        document = output.document(value)
+        if document is not None:
+            return await self._store.put(document, expected=expected)
+        await self._store.delete(output.namespace, output.name, expected=expected or None)
+        return ""
+
+    async def _refused(self, error: StoreConflict) -> None:
+        """Somebody else wrote since: see what, but first whether we still lead."""
+        output = self.output
+        output.refused_total += 1
+        self._refused_in_a_row += 1
+        _log.debug("%s: %s", output.name, error)
+        if not await self._desk.leadership.confirm():
+            _log.warning("%s was not written, another aggregator leads: %s", output.name, error)
+            return
+        try:
+            document = await self._store.get(output.namespace, output.name)
+        except StoreError as trouble:
+            output.error = str(trouble)
+            return
+        output.sees(document)
+        if document is not None and not output.fenced:
+            self._overtaken(document)
+
+
+async def ended(tasks: list[asyncio.Task[NoReturn]]) -> None:
+    """Cancel tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

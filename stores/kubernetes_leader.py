@@ -1,0 +1,140 @@
+"""The Lease by which one of several aggregators leads: read, followed, and written by its version.
+
+What it holds beside the holder is for people (``kubectl get lease``): nobody compares its times.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreUnavailable
+from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from stores import kubernetes_wire as wire
+from stores.base import Tenure
+from stores.kubernetes_namespaces import create_namespace
+from stores.kubernetes_watch import Page, watched
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.base import Interrupted
+    from stores.kubernetes_connection import Connection
+
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
+_LEASE = f"{_LEASES}/{LEADER_LEASE}"
+_WHAT = f"Lease {LEADER_NAMESPACE}/{LEADER_LEASE}"
+_ANSWER_SECONDS = 5.0
+_OK = 200
+_CREATED = 201
+_NOT_FOUND = 404
+
+NOBODY = Tenure("", 0)
+"""What is said where there is no Lease."""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decoder = msgspec.json.Decoder(_Lease)
+_pages: msgspec.json.Decoder[Page[_Lease]] = msgspec.json.Decoder(Page[_Lease])
+
+
+class KubernetesLeaderLease:
+    """See ``LeaderLease``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._acquired: tuple[str, str] | None = None
+        """Who acquired the Lease by us, and when."""
+
+    def watch(self) -> AsyncIterator[Tenure | Interrupted]:
+        """See ``LeaderLease``."""
+        query = {"fieldSelector": f"metadata.name={LEADER_LEASE}"}
+        return watched(self._connection, _LEASES, query, _pages, _WHAT, _everything, _one)
+
+    async def read(self) -> Tenure:
+        """See ``LeaderLease``."""
+        status, body = await self._connection.request("GET", _LEASE, seconds=_ANSWER_SECONDS)
+        if status == _NOT_FOUND:
+            return NOBODY
+        if status != _OK:
+            raise wire.refusal(status, body, f"read {_WHAT}")
+        return _decoded(body, f"read {_WHAT}")
+
+    async def write(self, tenure: Tenure) -> Tenure:
+        """See ``LeaderLease``. A missing namespace is created."""
+        what = f"write {_WHAT}"
+        body = self._body(tenure)
+        method, path = ("PUT", _LEASE) if tenure.version else ("POST", _LEASES)
+        for _ in range(2):
+            status, answer = await self._connection.request(
+                method, f"{path}?{wire.FIELD_MANAGER}", body, seconds=_ANSWER_SECONDS
+            )
+            if status in (_OK, _CREATED):
+                return _decoded(answer, what)
+            if status != _NOT_FOUND:
+                break
+            if tenure.version:
+                # It was deleted: whoever wants it makes a new one.
+                raise wire.refusal(wire.CONFLICT, answer, what)
+            await create_namespace(self._connection, LEADER_NAMESPACE, what)
+        raise wire.refusal(status, answer, what)
+
+    def _body(self, tenure: Tenure) -> bytes:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        if self._acquired is None or self._acquired[0] != tenure.holder:
+            self._acquired = (tenure.holder, now)
+        metadata = {"name": LEADER_LEASE, "namespace": LEADER_NAMESPACE}
+        if tenure.version:
+            metadata["resourceVersion"] = tenure.version
+        spec = {
+            "holderIdentity": tenure.holder,
+            "leaseDurationSeconds": tenure.duration_seconds,
+            "leaseTransitions": tenure.transitions,
+            "acquireTime": self._acquired[1],
+            "renewTime": now,
+        }
+        api = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
+
+
+def _decoded(body: bytes, what: str) -> Tenure:
+    try:
+        return _tenure(_decoder.decode(body))
+    except msgspec.DecodeError as error:
+        raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
+
+
+def _tenure(lease: _Lease) -> Tenure:
+    spec = lease.spec
+    return Tenure(
+        spec.holder_identity or "",
+        spec.lease_duration_seconds or 0,
+        spec.lease_transitions or 0,
+        lease.metadata.resource_version,
+    )
+
+
+def _everything(found: list[_Lease]) -> Tenure:
+    return _tenure(found[0]) if found else NOBODY
+
+
+def _one(kind: str, content: msgspec.Raw) -> tuple[Tenure, str]:
+    tenure = _tenure(_decoder.decode(content))
+    return NOBODY if kind == "DELETED" else tenure, tenure.version

@@ -1,0 +1,68 @@
+"""Two real aggregators of one cluster, and a judge of everything that they publish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contract.cluster_info import cluster_device_index
+from stores.base import Changed, Listed
+from tests.aggregator.daemon import entries
+from tests.aggregator.nodes import T0, published, report
+from tests.contract.test_cluster_device import config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stores.base import Document
+    from tests.aggregator.daemon import Daemon
+    from tests.parts.watching import Watching
+
+LEASE_SECONDS = 2
+
+
+def numbered(node: str, number: int) -> Document:
+    """The device-info of ``node`` in its state ``number``, which is what it publishes."""
+    data = config(update_time=T0 + number, SuperPodID=number)
+    return report(node, data)
+
+
+def leads(daemon: Daemon) -> bool:
+    """Whether this one writes."""
+    return bool(daemon.ask("/api/v1/leader")[1]["leader"]["leads"])
+
+
+def role(daemon: Daemon) -> str:
+    """What its page says."""
+    found: str = daemon.ask("/api/v1/leader")[1]["leader"]["role"]
+    return found
+
+
+def states(seen: Watching) -> dict[str, int]:
+    """Node to the number of its state, as all documents that a watch shows say together."""
+    return {node: entry["SuperPodID"] for node, entry in entries(seen).items()}
+
+
+def judge(seen: Watching) -> None:
+    """Nothing older ever came back, no stamp went back, and no node was in two documents."""
+    stamps: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    homes: dict[str, str] = {}
+    for document in _every_document(seen):
+        for node, entry in published(document.data[document.name]).items():
+            assert homes.setdefault(node, document.name) == document.name, f"{node} moved"
+            number, stamp = entry["SuperPodID"], entry["UpdateTime"]
+            if number == numbers.get(node):
+                assert stamp == stamps[node], f"{node} was stamped anew without a change"
+                continue
+            assert number > numbers.get(node, -1), f"{node}: {number} after {numbers[node]}"
+            assert stamp > stamps.get(node, -1), f"{node}: stamp {stamp} after {stamps[node]}"
+            numbers[node], stamps[node] = number, stamp
+
+
+def _every_document(seen: Watching) -> Iterator[Document]:
+    """Each state of each device document that the watch has shown, in order."""
+    for event in seen.events:
+        shown = event.documents if isinstance(event, Listed) else ()
+        if isinstance(event, Changed):
+            shown = (event.document,)
+        yield from (one for one in shown if cluster_device_index(one.name) is not None)
