@@ -8,32 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.facts import NodeState
-from aggregator.jobs.cluster import cluster_info
-from aggregator.jobs.found import is_quiet
 from aggregator.jobs.groups import Groups
 from aggregator.jobs.index import Index
 from aggregator.jobs.labels import PodLabel, wanted_labels
 from aggregator.jobs.messages import message, node_info
+from aggregator.jobs.nodes import Nodes
 from aggregator.jobs.parts import Part, part
 from aggregator.jobs.ranks import RankRecord, rank_records, seats
 from aggregator.jobs.relation_book import RelationBook
 from aggregator.jobs.relation_tables import SHIPPED
 from aggregator.jobs.relevant import pods_hit, relevant
-from aggregator.jobs.signals import CLUSTER, FaultMsgSignal, NodeFaultInfo
-from aggregator.jobs.sources import NOTHING
+from aggregator.jobs.signals import CLUSTER
 from aggregator.jobs.status import JobStatus, job_status
-from contract.cluster_node import is_only_silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from aggregator.jobs.relation_tables import Tables
     from aggregator.jobs.relations import Place, Relevant
+    from aggregator.jobs.signals import FaultMsgSignal
     from aggregator.jobs.sources import Published, World
     from aggregator.moment import Moment
 
 _NO_PARTS: dict[str, Part] = {}
+_MOST_CHANGED = 100_000
 
 
 class Board:
@@ -50,21 +48,18 @@ class Board:
         tables: Tables = SHIPPED,
     ) -> None:
         self._world = world
-        self._published = published
         self._book = RelationBook(tables)
         self._index = Index()
         self._groups = Groups()
-        self._nodes: dict[str, NodeState] = {}
-        """Node objects as they were seen last: a node that went keeps its address."""
+        self._nodes = Nodes(world, published)
         self._dirty: set[str] = set()
+        self._restored: frozenset[str] = frozenset()
         self._saw_pods = False
         self._saw_nodes = False
         self._relevant: dict[str, dict[str, Relevant]] = {}
         self._parts: dict[str, dict[str, Part]] = {}
         self._messages: dict[str, FaultMsgSignal] = {}
-        self._ill: dict[str, NodeFaultInfo] = {}
-        self._cluster: FaultMsgSignal | None = None
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}
 
     # What happens
 
@@ -73,17 +68,23 @@ class Board:
         self._dirty.update(nodes)
         if self._world.nodes_known and not self._saw_nodes:
             self._saw_nodes = True
-            self._dirty |= self._nodes.keys()
+            self._dirty.update(self._nodes.names)
         if self._world.pods_known and not self._saw_pods:
             self._saw_pods = True
-            self._dirty |= self._nodes.keys()
-        touched: dict[str, set[str]] = {}
+            self._dirty.update(self._nodes.names)
+        touched: dict[str, dict[str, bool]] = {}
         for node in sorted(self._dirty):
-            for job in self._look(node, now):
-                touched.setdefault(job, set()).add(node)
+            quiet = self._nodes.look(node)
+            if self._saw_pods:
+                for job, came in self._look_at_jobs(node, quiet=quiet):
+                    touched.setdefault(job, {})[node] = came
         self._dirty.clear()
-        for job in sorted(touched.keys() | self._book.take_due(now)):
-            self._update(job, touched.get(job, set()), now)
+        if not self._saw_pods:
+            return
+        due = self._restored | self._book.take_due(now)
+        self._restored = frozenset()
+        for job in sorted(touched.keys() | due):
+            self._update(job, touched.get(job, {}), now)
 
     def step(self, now: Moment) -> frozenset[str]:
         """Do what is due. No node is to be judged again for it: relations change no document."""
@@ -92,77 +93,43 @@ class Board:
 
     def next_due_ms(self) -> int | None:
         """Steady time at which the window of a relation fault ends."""
-        return self._book.next_due_ms()
+        return self._book.next_due_ms() if self._saw_pods else None
 
-    def _look(self, node: str, now: Moment) -> Iterable[str]:
-        """Look at a node; returns the jobs that are to be looked at for it."""
-        state, told = self._world.node(node), self._told(node)
-        self._nodes[node] = state or self._nodes.get(node) or NodeState(node)
-        up = self._is_up(node, told)
-        quiet = is_quiet(told, ready=up)
-        self._look_at_cluster(node, None if quiet else told, ready=up)
-        if not self._saw_pods:
-            return ()
+    def _look_at_jobs(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
+        """The jobs to bring up to date for a node that was looked at, and whether a pod of theirs
+        has come there."""
         moved = self._index.put(node, self._world.pods_on(node))
         here = self._index.jobs_on(node)
         jobs = self._world.jobs()
         for job in here:
-            self._book.meet(job, now)
-            self._changed |= self._groups.put(job, jobs.get(job), self._index.pods(job, node))
-        for job in moved:
+            self._note(*self._groups.put(job, jobs.get(job), self._index.pods(job, node)))
+        for job in moved.keys() - here:
             if not self._index.nodes_of(job):
-                self._changed |= self._groups.drop(job)
-        touched = here | moved
-        if state is None and told is NOTHING and not touched:
-            del self._nodes[node]
-        return [job for job in touched if not quiet or self._is_hit(job, node)]
+                self._note(*self._groups.drop(job))
+        return [
+            (job, moved.get(job, False))
+            for job in here | moved.keys()
+            if not quiet or self._is_hit(job, node)
+        ]
 
     def _is_hit(self, job: str, node: str) -> bool:
         """Whether something on the node hit the job until now."""
-        return (
-            node in self._parts.get(job, _NO_PARTS)
-            or node in self._relevant.get(job, {})
-            or any(place.node == node for place in self._book.tracks(job))
-        )
+        return node in self._parts.get(job, _NO_PARTS) or node in self._relevant.get(job, {})
 
-    def _told(self, node: str) -> Published:
-        return self._published(node) or NOTHING
-
-    def _is_up(self, node: str, told: Published) -> bool:
-        """Whether the Node is there and ready, as far as is known, and its agent not silent."""
-        if told.node is not None and is_only_silence(told.node):
-            return False
-        if not self._world.nodes_known:
-            return True
-        state = self._world.node(node)
-        return state is not None and state.is_ready
-
-    def _look_at_cluster(self, node: str, told: Published | None, *, ready: bool) -> None:
-        known = self._nodes[node]
-        info = None
-        if told is not None:
-            info = cluster_info(node, known.ip, known.serial_number, told, ready=ready)
-        if self._ill.get(node) == info:
-            return
-        if info is None:
-            del self._ill[node]
-        else:
-            self._ill[node] = info
-        self._cluster = None
-
-    def _update(self, job: str, nodes: set[str], now: Moment) -> None:
-        """Bring a job up to date for these nodes."""
+    def _update(self, job: str, came: Mapping[str, bool], now: Moment) -> None:
+        """Bring a job up to date for these nodes, on which a pod of it has come or not."""
         found = self._relevant.setdefault(job, {})
+        nodes = frozenset(came)
         for node in nodes:
-            told, chips = self._told(node), self._chips(job, node)
+            told, chips = self._nodes.told(node), self._chips(job, node)
             one = relevant(node, told, chips, found.get(node), now.wall_ms, self._book.tables)
             if one.is_empty:
                 found.pop(node, None)
             else:
                 found[node] = one
         if found or self._book.tracks(job):
-            hit = self._pods_hit(job)
-            nodes = nodes | self._book.judge(job, found.values(), hit, now)
+            fresh = [node for node in came if came[node]]
+            nodes |= self._book.judge(job, found.values(), self._pods_hit(job), fresh, now)
         if not found:
             del self._relevant[job]
         if not self._index.nodes_of(job):
@@ -184,13 +151,12 @@ class Board:
         parts = self._parts.setdefault(job, {})
         before = parts.pop(node, None)
         if self._index.pods(job, node):
-            told = self._told(node)
             one = part(
-                self._nodes[node],
-                told,
+                self._nodes.about(node),
+                self._nodes.told(node),
                 self._chips(job, node),
                 self._book.tracks(job),
-                ready=self._is_up(node, told),
+                ready=self._nodes.is_up(node),
                 now_ms=now.wall_ms if before is None else before.since_ms,
             )
             if one is not None:
@@ -207,10 +173,15 @@ class Board:
             del self._messages[job]
         else:
             self._messages[job] = said
-        self._changed.add(job)
         group = self._groups.of(job)
-        if group is not None:
-            self._changed.add(group)
+        self._note(job, *(() if group is None else (group,)))
+
+    def _note(self, *job_ids: str) -> None:
+        """These have something else to be told; where nobody asks, the oldest are forgotten."""
+        for job_id in job_ids:
+            self._changed[job_id] = None
+        while len(self._changed) > _MOST_CHANGED:
+            del self._changed[next(iter(self._changed))]
 
     # What is asked
 
@@ -260,9 +231,7 @@ class Board:
 
     def cluster(self) -> FaultMsgSignal:
         """What is wrong in the whole cluster, whoever it hits."""
-        if self._cluster is None:
-            self._cluster = message(CLUSTER, self._ill.values())
-        return self._cluster
+        return self._nodes.cluster()
 
     def take_changed_jobs(self) -> frozenset[str]:
         """The jobs, and MindIE ``jobID``s, whose message changed since this was asked last."""
@@ -289,8 +258,7 @@ class Board:
         tracks = self._book.tracks(job)
         found: list[RankRecord] = []
         for node in sorted(self._parts.get(job, _NO_PARTS)):
-            told = self._told(node)
-            up = self._is_up(node, told)
+            told, up = self._nodes.told(node), self._nodes.is_up(node)
             found += rank_records(node, told, of_job.get(node, ()), tracks, ready=up)
         return tuple(found)
 
@@ -312,6 +280,7 @@ class Board:
     def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
         """Take over what was kept; returns what could not be read."""
         problems = self._book.restore(texts, now)
-        for job in self._book.jobs:
+        self._restored = frozenset(self._book.jobs)
+        for job in self._restored:
             self._dirty.update(place.node for place in self._book.tracks(job))
         return problems

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from aggregator.facts import Pod
 
@@ -23,28 +23,36 @@ class Index:
         self._on: dict[str, tuple[Pod, ...]] = {}
         self._at: dict[str, set[str]] = {}
 
-    def put(self, node: str, pods: Iterable[Pod]) -> frozenset[str]:
-        """These, and no others, are the pods of a node now; returns jobs whose pods changed."""
+    def put(self, node: str, pods: Iterable[Pod]) -> Mapping[str, bool]:
+        """These, and no others, are the pods of a node now.
+
+        Returns the jobs whose pods changed, and whether one came or got its chips.
+        """
         now = tuple(sorted((pod for pod in pods if pod.job), key=lambda pod: pod.uid))
         before = self._on.get(node, _NOBODY)
         if now == before:
-            return _NOWHERE
+            return {}
         if now:
             self._on[node] = now
         else:
             del self._on[node]
-        left = {pod.job for pod in before} - {pod.job for pod in now}
-        for job in left:
+        for job in {pod.job for pod in before} - {pod.job for pod in now}:
             nodes = self._at[job]
             nodes.discard(node)
             if not nodes:
                 del self._at[job]
         for pod in now:
             self._at.setdefault(pod.job, set()).add(node)
-        same = {pod.uid: pod for pod in before}
-        moved = left | {pod.job for pod in now if same.get(pod.uid) != pod}
-        stay = {pod.uid for pod in now}
-        return frozenset(moved | {pod.job for pod in before if pod.uid not in stay})
+        known = {pod.uid: pod for pod in before}
+        stay = {(pod.uid, pod.job) for pod in now}
+        left = (pod.job for pod in before if (pod.uid, pod.job) not in stay)
+        moved = dict.fromkeys(left, False)
+        for pod in now:
+            old = known.get(pod.uid)
+            if old != pod:
+                came = old is None or old.chips != pod.chips or old.job != pod.job
+                moved[pod.job] = moved.get(pod.job, False) or came
+        return moved
 
     def jobs_on(self, node: str) -> frozenset[str]:
         """The jobs that have a pod there."""

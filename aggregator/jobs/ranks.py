@@ -1,8 +1,9 @@
 """Which ranks of a job suffer from what (``spec/clusterd.md`` 6).
 
 There are no rank tables here: the ranks of a pod's chips follow those of the pods before it, by the
-annotation ``hccl/rankIndex``, and within a pod the numbers of the chips. Without that annotation a
-pod's ranks are unknown, and so are those of the pods behind it.
+annotation ``hccl/rankIndex``, and within a pod the numbers of the chips. A pod without that
+annotation has no ranks, and where a pod is missing those behind it have none unless all pods have
+the same number of chips.
 """
 
 from __future__ import annotations
@@ -50,12 +51,15 @@ def seats(pods: Iterable[Pod]) -> dict[str, list[Seat]]:
     """The seats of a job by node, in the order of their ranks."""
     by_rank = sorted(pods, key=lambda pod: (_rank_of(pod) is None, _rank_of(pod) or 0, pod.uid))
     found: dict[str, list[Seat]] = {}
+    are_alike = len({len(pod.chips) for pod in by_rank}) == 1
     first = 0
     for position, pod in enumerate(by_rank):
         pod_rank = _rank_of(pod)
-        is_whole = pod_rank == position
+        if are_alike and pod_rank is not None:
+            first = pod_rank * len(pod.chips)
+        is_known = pod_rank == position or (are_alike and pod_rank is not None)
         for offset, chip in enumerate(sorted(pod.chips, key=_number)):
-            rank = str(first + offset) if is_whole else ""
+            rank = str(first + offset) if is_known else ""
             seat = Seat(rank, pod.uid, "" if pod_rank is None else str(pod_rank), chip)
             found.setdefault(pod.node, []).append(seat)
         first += len(pod.chips)

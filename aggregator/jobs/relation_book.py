@@ -16,7 +16,7 @@ from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import Around, Place, Track, judged, stronger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from aggregator.jobs.relation_tables import Tables
     from aggregator.jobs.relations import Relevant
@@ -27,22 +27,18 @@ _NONE: dict[Place, Track] = {}
 _RESULTS = ("", SUB_HEALTH, SEPARATE)
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    since_ms: int
-    tracks: list[tuple[Place, Track]]
-
-
 _encoder = msgspec.json.Encoder(order="sorted")
-_decoder = msgspec.json.Decoder(dict[str, _Kept])
+_decoder = msgspec.json.Decoder(dict[str, list[tuple[Place, Track]]])
 
 
 class RelationBook:
-    """Relation faults by job. A job is known from when its first pod was seen."""
+    """Relation faults by job."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        self._since_ms: dict[str, int] = {}
         self._tracks: dict[str, dict[Place, Track]] = {}
+        self._in: dict[str, set[str]] = {}
+        """The jobs with relation faults, by bucket."""
         self._due: dict[str, dict[Place, int]] = {}
         self._heap: list[tuple[int, str]] = []
         self._changed: set[str] = set()
@@ -56,30 +52,28 @@ class RelationBook:
         """The jobs that have relation faults."""
         return self._tracks.keys()
 
-    def meet(self, job: str, now: Moment) -> None:
-        """The job has pods; from when it first had, its age counts."""
-        self._since_ms.setdefault(job, now.wall_ms)
-
     def forget(self, job: str) -> None:
         """The job has no pods any more."""
-        self._since_ms.pop(job, None)
-        if self._tracks.pop(job, None) is not None:
-            self._changed.add(_bucket(job))
-        self._due.pop(job, None)
+        if job in self._tracks:
+            self._set(job, {})
 
     def judge(
         self,
         job: str,
         relevant: Iterable[Relevant],
         pods: Mapping[Place, tuple[str, ...]],
+        came: Collection[str],
         now: Moment,
     ) -> frozenset[str]:
-        """Judge a job's relation faults; returns nodes for which something else follows now."""
+        """Judge a job's relation faults; returns nodes for which something else follows now.
+
+        ``pods`` and ``came`` as in ``Around``.
+        """
         before = self.tracks(job)
         dues = self._due.get(job, {})
         overdue = {place for place, at_ms in dues.items() if at_ms <= now.steady_ms}
-        since_ms = self._since_ms.setdefault(job, now.wall_ms)
-        after = judged(before, relevant, Around(since_ms, pods, overdue), self.tables)
+        around = Around(pods, overdue, came, now.wall_ms)
+        after = judged(before, relevant, around, self.tables)
         new = {place: track for place, track in after.items() if place not in dues}
         renewed = {
             place: track
@@ -93,21 +87,30 @@ class RelationBook:
             self._due.get(job, {}).pop(place, None)
         if after == before:
             return frozenset()
-        self._changed.add(_bucket(job))
-        if after:
-            self._tracks[job] = after
-        else:
-            del self._tracks[job]
-            self._due.pop(job, None)
+        self._set(job, after)
         return frozenset(
             place.node
             for place in before.keys() | after.keys()
             if _result(before.get(place)) != _result(after.get(place))
         )
 
+    def _set(self, job: str, tracks: dict[Place, Track]) -> None:
+        bucket = _bucket(job)
+        self._changed.add(bucket)
+        if tracks:
+            self._tracks[job] = tracks
+            self._in.setdefault(bucket, set()).add(job)
+            return
+        del self._tracks[job]
+        self._due.pop(job, None)
+        self._in[bucket].discard(job)
+        if not self._in[bucket]:
+            del self._in[bucket]
+
     def _await(self, job: str, place: Place, track: Track, now: Moment) -> None:
         window_ms = self.tables.windows_ms.get(place.code, 0)
-        at_ms = now.steady_ms + track.since_ms + window_ms - now.wall_ms
+        left_ms = min(window_ms, track.since_ms + window_ms - now.wall_ms)
+        at_ms = now.steady_ms + left_ms
         self._due.setdefault(job, {})[place] = at_ms
         heapq.heappush(self._heap, (at_ms, job))
 
@@ -132,11 +135,8 @@ class RelationBook:
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds; ``None`` where nothing is in it."""
-        kept = {
-            job: _Kept(self._since_ms[job], sorted(tracks.items(), key=lambda item: item[0]))
-            for job, tracks in self._tracks.items()
-            if _bucket(job) == bucket
-        }
+        jobs = self._in.get(bucket, ())
+        kept = {job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs}
         return _encoder.encode(kept).decode() if kept else None
 
     def restore(self, texts: Mapping[str, str], now: Moment) -> list[str]:
@@ -151,25 +151,23 @@ class RelationBook:
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 problems.append(f"{bucket}: {error}")
                 continue
-            wrong = {track.result for one in kept.values() for _, track in one.tracks}.difference(
-                _RESULTS
-            )
+            found = {track.result for tracks in kept.values() for _, track in tracks}
+            wrong = found.difference(_RESULTS)
             if wrong:
                 problems.append(f"{bucket}: {min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
                 continue
-            for job, one in kept.items():
-                self._take_over(job, one, now)
+            for job, tracks in kept.items():
+                self._take_over(job, tracks, now)
         return problems
 
-    def _take_over(self, job: str, kept: _Kept, now: Moment) -> None:
-        self._since_ms[job] = min(kept.since_ms, self._since_ms.get(job, kept.since_ms))
-        tracks = self._tracks.setdefault(job, {})
-        for place, track in kept.tracks:
+    def _take_over(self, job: str, kept: Iterable[tuple[Place, Track]], now: Moment) -> None:
+        tracks = dict(self.tracks(job))
+        for place, track in kept:
             known = tracks.get(place)
             tracks[place] = track if known is None else stronger(track, known)
             self._await(job, place, tracks[place], now)
-        if not tracks:
-            del self._tracks[job]
+        if tracks:
+            self._set(job, tracks)
 
 
 def _result(track: Track | None) -> str:

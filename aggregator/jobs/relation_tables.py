@@ -85,19 +85,11 @@ class _WireDuration(GoStruct, frozen=True):
     seconds: Int64 = field(name="TimeOutInterval", default=0)
 
 
-class _Rows(GoStruct, frozen=True):
-    rows: list[_WireRow] | None = None
-
-
-class _Durations(GoStruct, frozen=True):
-    durations: list[_WireDuration] | None = None
-
-
 def read_rows(text: str, source: str) -> tuple[Row, ...]:
     """Read a ``relationFaultCustomization.json``. Raises ``ConfigurationError``."""
     problems = FoundProblems()
     try:
-        wire = decode(f'{{"rows":{text}}}', _Rows, source).rows or []
+        wire = decode(text, list[_WireRow], source)
     except DocumentError as error:
         raise ConfigurationError(source, [Problem(error.where, error.what)]) from None
     problems.extend(dropped(text, list[_WireRow]))
@@ -121,7 +113,7 @@ def read_windows(text: str, source: str) -> dict[str, int]:
     """Read a ``faultDuration.json``: ms by code. Raises ``ConfigurationError``."""
     problems = FoundProblems()
     try:
-        wire = decode(f'{{"durations":{text}}}', _Durations, source).durations or []
+        wire = decode(text, list[_WireDuration], source)
     except DocumentError as error:
         raise ConfigurationError(source, [Problem(error.where, error.what)]) from None
     problems.extend(dropped(text, list[_WireDuration]))

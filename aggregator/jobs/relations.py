@@ -7,7 +7,7 @@ devices are as ill as that. What follows stays as long as the relation fault las
 pods that it followed for is there (B43). A relation fault that nothing followed from within its
 window is closed: a port of a switch makes its node sub-healthy, a chip's link separates it where a
 CQE trigger came after it in a super pod, and no trigger that comes later counts. Nothing follows
-from the time alone where the fault is older than the job.
+from the time alone where the fault is older than the pods.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Track(msgspec.Struct, frozen=True, omit_defaults=True):
     """A relation fault of a job. ``since_ms`` is wall time.
 
     ``result`` is the strategy that followed, for ``pods`` by uid. ``is_old``: it was there before
-    the job. ``is_followed``: a late trigger came within its window.
+    the pods that it hits. ``is_followed``: a late trigger came within its window.
     """
 
     since_ms: int
@@ -75,12 +75,16 @@ class Track(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Around(NamedTuple):
-    """What else of the job counts. ``pods``: uids of those that a fault hits, by its place."""
+    """What else of the job counts.
 
-    job_since_ms: int
+    ``pods``: uids of those that a fault hits, by its place. ``overdue``: whose window is over.
+    ``came``: nodes on which a pod of it has just come or got its chips; ``now_ms`` is wall time.
+    """
+
     pods: Mapping[Place, tuple[str, ...]]
     overdue: Collection[Place]
-    """Whose window is over."""
+    came: Collection[str]
+    now_ms: int
 
 
 def judged(
@@ -93,7 +97,7 @@ def judged(
         present |= one.faults
         triggers |= one.triggers
     after = {
-        place: _seen(tracks.get(place), since_ms, around.pods.get(place, ()), around.job_since_ms)
+        place: _seen(tracks.get(place), place, since_ms, around)
         for place, since_ms in present.items()
     }
     for place, track in tracks.items():
@@ -111,10 +115,11 @@ def judged(
     return after
 
 
-def _seen(track: Track | None, since_ms: int, pods: tuple[str, ...], job_since_ms: int) -> Track:
+def _seen(track: Track | None, place: Place, since_ms: int, around: Around) -> Track:
     if track is None or track.is_gone:
-        return Track(since_ms, is_old=since_ms < job_since_ms)
-    if track.result and not any(pod in pods for pod in track.pods):
+        return Track(since_ms, is_old=place.node in around.came and since_ms < around.now_ms)
+    hit = around.pods.get(place, ())
+    if track.result and not any(pod in hit for pod in track.pods):
         return Track(track.since_ms, is_old=True)
     return track
 
