@@ -17,7 +17,6 @@ import msgspec
 
 from aggregator.facts import Job, NodeState, Pod
 from aggregator.jobs.board import Board
-from aggregator.jobs.sources import Told
 from aggregator.moment import Moment
 from contract.cluster_device import CodeFault, DeviceRecord
 
@@ -28,6 +27,18 @@ CHIPS = 16
 NODES_OF_A_JOB = 10
 T0_MS = 1_760_000_000_000
 LINK_DOWN, TRIGGER = "81078603", "8C1F860B"
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What is published of a node."""
+
+    device: DeviceRecord
+    switch: None = None
+    node: None = None
+    hidden: tuple[()] = ()
+    hidden_events: tuple[()] = ()
+    received_ms: dict[str, dict[str, int]] = {}
+    events_received_ms: dict[str, int] = {}
 
 
 class World:

@@ -38,7 +38,8 @@ class Board:
     """What is wrong, for whom.
 
     It keeps relation faults (``Keeper``), and their windows end by time alone (``Timed``).
-    ``published`` is asked for what is published of a node now.
+    ``published`` is asked for what is published of a node now, ``is_read`` whether what nodes say
+    was read: before that what was kept is not doubted, and nothing is said of jobs.
     """
 
     def __init__(
@@ -46,15 +47,17 @@ class Board:
         world: World,
         published: Callable[[str], Published | None],
         tables: Tables = SHIPPED,
+        is_read: Callable[[], bool] = lambda: True,
     ) -> None:
         self._world = world
+        self._is_read = is_read
         self._book = RelationBook(tables)
         self._index = Index()
         self._groups = Groups()
         self._nodes = Nodes(world, published)
         self._dirty: set[str] = set()
         self._restored: frozenset[str] = frozenset()
-        self._saw_pods = False
+        self._sees_jobs = False
         self._saw_nodes = False
         self._relevant: dict[str, dict[str, Relevant]] = {}
         self._parts: dict[str, dict[str, Part]] = {}
@@ -69,17 +72,17 @@ class Board:
         if self._world.nodes_known and not self._saw_nodes:
             self._saw_nodes = True
             self._dirty.update(self._nodes.names)
-        if self._world.pods_known and not self._saw_pods:
-            self._saw_pods = True
+        if not self._sees_jobs and self._world.pods_known and self._is_read():
+            self._sees_jobs = True
             self._dirty.update(self._nodes.names)
         touched: dict[str, dict[str, bool]] = {}
         for node in sorted(self._dirty):
             quiet = self._nodes.look(node)
-            if self._saw_pods:
+            if self._sees_jobs:
                 for job, came in self._look_at_jobs(node, quiet=quiet):
                     touched.setdefault(job, {})[node] = came
         self._dirty.clear()
-        if not self._saw_pods:
+        if not self._sees_jobs:
             return
         due = self._restored | self._book.take_due(now)
         self._restored = frozenset()
@@ -93,7 +96,7 @@ class Board:
 
     def next_due_ms(self) -> int | None:
         """Steady time at which the window of a relation fault ends."""
-        return self._book.next_due_ms() if self._saw_pods else None
+        return self._book.next_due_ms() if self._sees_jobs else None
 
     def _look_at_jobs(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
         """The jobs to bring up to date for a node that was looked at, and whether a pod of theirs

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.jobs.sources import filtered
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from aggregator.jobs.sources import Published
     from contract.cluster_device import CodeFault, DeviceRecord
     from contract.node_info import NodeRecord
-    from contract.switch_info import SwitchRecord
+    from contract.switch_info import SwitchEvent
 
 NPU = "NPU"
 SWITCH = "Switch"
@@ -62,11 +64,6 @@ def device_id_of(chip: str) -> str:
     return chip.partition("-")[2].partition("-")[0] or WHOLE
 
 
-def switch_subject(chip: int, port: int) -> str:
-    """What an event of a switch is about, as ``Published.received_ms`` names it."""
-    return f"{chip}/{port}"
-
-
 def is_quiet(told: Published, *, ready: bool) -> bool:
     """Whether nothing at all is wrong on the node, which is so for most of them."""
     return (
@@ -76,8 +73,8 @@ def is_quiet(told: Published, *, ready: bool) -> bool:
             told.switch is None or (not told.switch.events and told.switch.status not in _BY_SWITCH)
         )
         and (told.node is None or (not told.node.faults and told.node.status != _UNHEALTHY))
-        and not told.hidden_faults
-        and told.hidden_switch is None
+        and not told.hidden_events
+        and not filtered(told)
     )
 
 
@@ -85,12 +82,14 @@ def fault_devices(told: Published, chips: Collection[str], *, ready: bool) -> li
     """Everything on the node that hits pods with these chips, what is hidden, too."""
     found: list[FaultDevice] = []
     if chips:
-        found += _of_switch(told.switch)
-        found += _of_switch(told.hidden_switch)
+        if told.switch is not None:
+            found += (_of_switch(event, told.switch.level) for event in told.switch.events)
+        found += (_of_switch(one.event, one.level) for one in told.hidden_events)
     if not ready:
         found.append(FaultDevice(WHOLE, NODE, "", SEPARATE))
     found += of_parts(told.node)
-    for fault in (*_of_chips(told.device, chips), *_hidden(told, chips)):
+    hidden = _counting(filtered(told), told.device, chips)
+    for fault in (*_of_chips(told.device, chips), *hidden):
         device_id = device_id_of(fault.chip)
         found.append(FaultDevice(device_id, NPU, fault.code, fault.level, fault.time_ms))
     return found
@@ -129,27 +128,22 @@ def of_parts(record: NodeRecord | None) -> Iterator[FaultDevice]:
             )
 
 
-def _of_switch(record: SwitchRecord | None) -> Iterator[FaultDevice]:
-    for event in () if record is None else record.events:
-        yield FaultDevice(
-            WHOLE,
-            SWITCH,
-            event.assembled_fault_code,
-            "" if record is None else record.level,
-            event.alarm_raised_time,
-            str(event.switch_chip_id),
-            str(event.switch_port_id),
-            str(event.alarm_raised_time),
-        )
+def _of_switch(event: SwitchEvent, level: str) -> FaultDevice:
+    return FaultDevice(
+        WHOLE,
+        SWITCH,
+        event.assembled_fault_code,
+        level,
+        event.alarm_raised_time,
+        str(event.switch_chip_id),
+        str(event.switch_port_id),
+        str(event.alarm_raised_time),
+    )
 
 
 def _of_chips(record: DeviceRecord | None, chips: Collection[str]) -> Iterator[CodeFault]:
     if record is not None:
         yield from _counting(record.faults, record, chips)
-
-
-def _hidden(told: Published, chips: Collection[str]) -> Iterator[CodeFault]:
-    yield from _counting(told.hidden_faults, told.device, chips)
 
 
 def _counting(

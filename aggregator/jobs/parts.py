@@ -80,7 +80,7 @@ def _rank_health(level: str) -> Health:
 
 def _since_ms(told: Published, chips: Collection[str], now_ms: int) -> int:
     received: Iterable[int | None] = (
-        told.received_ms(fault.chip, fault.code)
+        told.received_ms.get(fault.chip, {}).get(fault.code)
         for fault in (() if told.device is None else told.device.faults)
         if fault.chip in chips
     )

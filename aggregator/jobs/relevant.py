@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.found import NPU, SWITCH, WHOLE, FaultDevice, device_id_of, switch_subject
+from aggregator.jobs.found import NPU, SWITCH, WHOLE, FaultDevice, device_id_of
 from aggregator.jobs.relation_tables import CQE_CODES
 from aggregator.jobs.relations import Place, Relevant, Trigger
 
@@ -41,27 +41,30 @@ def relevant(
     faults: dict[Place, int] = {}
     triggers: dict[Place, Trigger] = {}
     in_super_pod = told.device is not None and told.device.super_pod_id >= 0
-    for subject, code in _codes(told, chips):
-        place = Place(node, subject, code)
-        if code in tables.relations:
-            received_ms = told.received_ms(subject, code)
-            faults[place] = before.faults.get(place, now_ms) if received_ms is None else received_ms
-        if code in tables.triggers:
-            received_ms = told.received_ms(subject, code)
+    for place, received_ms in _received(node, told, chips):
+        if place.code in tables.relations:
+            known_ms = before.faults.get(place, now_ms)
+            faults[place] = known_ms if received_ms is None else received_ms
+        if place.code in tables.triggers:
             known = before.triggers.get(place)
-            if received_ms is None:
-                received_ms = now_ms if known is None else known.since_ms
-            triggers[place] = Trigger(received_ms, in_super_pod and code in CQE_CODES)
+            known_ms = now_ms if known is None else known.since_ms
+            since_ms = known_ms if received_ms is None else received_ms
+            triggers[place] = Trigger(since_ms, in_super_pod and place.code in CQE_CODES)
     return Relevant(faults, triggers) if faults or triggers else _NOTHING
 
 
-def _codes(told: Published, chips: Collection[str]) -> Iterator[tuple[str, str]]:
+def _received(
+    node: str, told: Published, chips: Collection[str]
+) -> Iterator[tuple[Place, int | None]]:
+    """Every fault of the chips and of the switch, and when it was first heard of."""
     for fault in () if told.device is None else told.device.faults:
         if fault.chip in chips:
-            yield fault.chip, fault.code
+            times = told.received_ms.get(fault.chip, {})
+            yield Place(node, fault.chip, fault.code), times.get(fault.code)
     for event in () if told.switch is None else told.switch.events:
-        subject = switch_subject(event.switch_chip_id, event.switch_port_id)
-        yield subject, event.assembled_fault_code
+        code, chip, port = event.assembled_fault_code, event.switch_chip_id, event.switch_port_id
+        key = f"{code}_{chip}_{port}"
+        yield Place(node, f"{chip}/{port}", code), told.events_received_ms.get(key)
 
 
 def pods_hit(place: Place, pods: Iterable[Pod]) -> tuple[str, ...]:

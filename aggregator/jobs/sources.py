@@ -8,10 +8,10 @@ import msgspec
 
 from contract.cluster_device import CodeFault, DeviceRecord
 from contract.node_info import NodeRecord
-from contract.switch_info import SwitchRecord
+from contract.switch_info import SwitchEvent, SwitchRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aggregator.facts import Job, NodeState, Pod
 
@@ -37,8 +37,30 @@ class World(Protocol):
         """All jobs by key, those whose pods are on no node yet, too."""
 
 
+class HiddenFault(Protocol):
+    """A chip's fault that is not published, and why; jobs are told of what a filter hides."""
+
+    @property
+    def fault(self) -> CodeFault: ...
+    @property
+    def why(self) -> str: ...
+
+
+class HiddenEvent(Protocol):
+    """A switch's event that a job's filter hides."""
+
+    @property
+    def event(self) -> SwitchEvent: ...
+    @property
+    def level(self) -> str: ...
+
+
 class Published(Protocol):
-    """What is published of one node now, and what is kept out of it on purpose."""
+    """What is published of one node now, and what is kept out of it on purpose.
+
+    ``received_ms`` (chip to code) and ``events_received_ms`` (by ``<code>_<chip>_<port>``): wall
+    time at which it was first heard of (1.6). What is not in there counts from when it is seen.
+    """
 
     @property
     def device(self) -> DeviceRecord | None: ...
@@ -46,34 +68,32 @@ class Published(Protocol):
     def switch(self) -> SwitchRecord | None: ...
     @property
     def node(self) -> NodeRecord | None: ...
-
     @property
-    def hidden_faults(self) -> Iterable[CodeFault]:
-        """Chip faults that a job's filter hides (3.3)."""
-
+    def hidden(self) -> Sequence[HiddenFault]: ...
     @property
-    def hidden_switch(self) -> SwitchRecord | None:
-        """Switch events that a job's filter hides, with the level that they had."""
+    def hidden_events(self) -> Sequence[HiddenEvent]: ...
+    @property
+    def received_ms(self) -> Mapping[str, Mapping[str, int]]: ...
+    @property
+    def events_received_ms(self) -> Mapping[str, int]: ...
 
-    def received_ms(self, subject: str, code: str) -> int | None:
-        """Wall time at which this fault of a chip (by its name), or this event of a switch (by
-        ``<chip>/<port>``), was first heard of (1.6); ``None`` where that is not known."""
 
-
-class Told(msgspec.Struct, frozen=True):
-    """``Published`` as a value; ``received`` holds wall times by subject and code."""
-
+class _Nothing(msgspec.Struct, frozen=True):
     device: DeviceRecord | None = None
     switch: SwitchRecord | None = None
     node: NodeRecord | None = None
-    hidden_faults: tuple[CodeFault, ...] = ()
-    hidden_switch: SwitchRecord | None = None
-    received: dict[tuple[str, str], int] = {}
-
-    def received_ms(self, subject: str, code: str) -> int | None:
-        """Wall time at which the fault was first heard of; ``None`` where it is not known."""
-        return self.received.get((subject, code))
+    hidden: tuple[HiddenFault, ...] = ()
+    hidden_events: tuple[HiddenEvent, ...] = ()
+    received_ms: dict[str, dict[str, int]] = {}
+    events_received_ms: dict[str, int] = {}
 
 
-NOTHING = Told()
+NOTHING: Published = _Nothing()
 """Of a node of which nothing is known."""
+
+_FILTER = "filter"
+
+
+def filtered(told: Published) -> list[CodeFault]:
+    """The chip faults that only a filter hides."""
+    return [one.fault for one in told.hidden if one.why == _FILTER]

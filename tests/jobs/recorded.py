@@ -14,10 +14,9 @@ import msgspec
 from aggregator.facts import Job, NodeState, Pod
 from aggregator.jobs.board import Board
 from aggregator.jobs.signals import CLUSTER, NORMAL, FaultMsgSignal
-from aggregator.jobs.sources import Told
 from aggregator.moment import Moment
 from tests.aggregator.replay import Cluster
-from tests.jobs.scene import World
+from tests.jobs.scene import Told, World
 from tests.vectors import VECTORS
 
 SUBSCRIBED = "fault.Fault/SubscribeFaultMsgSignal"

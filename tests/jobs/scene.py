@@ -10,7 +10,6 @@ import msgspec
 from aggregator.facts import Job, NodeState, Pod
 from aggregator.jobs.board import Board
 from aggregator.jobs.relation_tables import SHIPPED
-from aggregator.jobs.sources import Told
 from aggregator.moment import Moment
 from contract.cluster_device import CodeFault, DeviceRecord
 from contract.node_info import FaultDevice, NodeRecord
@@ -27,6 +26,32 @@ PORT_DOWN = "[0x08520003,na,L2,na]"
 SEPARATES = "8C1F860B"
 MAKES_SUB_HEALTHY = "8C1F8609"
 CQE = "8C1F8608"
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """What is hidden of a chip."""
+
+    fault: CodeFault
+    why: str = "filter"
+
+
+class HiddenEvent(msgspec.Struct, frozen=True):
+    """What is hidden of a switch."""
+
+    event: SwitchEvent
+    level: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What ``aggregator.jobs.sources.Published`` asks for."""
+
+    device: DeviceRecord | None = None
+    switch: SwitchRecord | None = None
+    node: NodeRecord | None = None
+    hidden: tuple[Hidden, ...] = ()
+    hidden_events: tuple[HiddenEvent, ...] = ()
+    received_ms: dict[str, dict[str, int]] = {}
+    events_received_ms: dict[str, int] = {}
 
 
 @dataclass
@@ -57,13 +82,14 @@ class Scene:
         self.told: dict[str, Told] = {}
         self.tables = tables
         self.now_ms = 0
+        self.is_read = True
         self.board = self.fresh()
         for number in range(nodes):
             self.node(f"n{number}")
 
     def fresh(self) -> Board:
         """A board that knows nothing yet."""
-        return Board(self.world, self.told.get, self.tables)
+        return Board(self.world, self.told.get, self.tables, lambda: self.is_read)
 
     def moment(self) -> Moment:
         return Moment(T0_MS + self.now_ms, self.now_ms)
@@ -104,11 +130,12 @@ class Scene:
     def chips(self, node: str, *faults: CodeFault, super_pod: int = -2) -> None:
         """These faults of chips, and no others; each is heard of when it is new."""
         before = self.told[node]
-        received = {
-            key: before.received.get(key, T0_MS + self.now_ms)
-            for key in ((fault.chip, fault.code) for fault in faults)
-        }
-        self.tell(node, device=healthy(*faults, super_pod=super_pod), received=received)
+        received: dict[str, dict[str, int]] = {}
+        for one in faults:
+            known = before.received_ms.get(one.chip, {})
+            since_ms = known.get(one.code, T0_MS + self.now_ms)
+            received.setdefault(one.chip, {})[one.code] = since_ms
+        self.tell(node, device=healthy(*faults, super_pod=super_pod), received_ms=received)
 
     def look(self, *nodes: str) -> None:
         self.board.changed(nodes, self.moment())

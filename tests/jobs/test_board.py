@@ -9,9 +9,8 @@ import pytest
 
 from aggregator.facts import Job
 from aggregator.jobs.signals import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
-from aggregator.jobs.sources import Told
 from contract.cluster_node import lost_node
-from tests.jobs.scene import Scene, fault, healthy, part, parts, switch
+from tests.jobs.scene import Hidden, HiddenEvent, Scene, Told, fault, healthy, part, parts, switch
 
 
 def devices(
@@ -134,12 +133,15 @@ def test_a_node_that_only_fell_silent_is_told_of() -> None:
 def test_what_a_filter_hides_is_told_and_does_not_count() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
-    hidden = (fault(0, "RestartNPU", "80C98000"), fault(5, "RestartNPU", "80C98000"))
-    scene.tell("n0", hidden_faults=hidden)
-    scene.tell("n0", hidden_switch=switch("UnHealthy", "RestartRequest", ("[0x1,na,L2,na]", 1, 2)))
+    codes = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]
+    scene.tell("n0", hidden=tuple(Hidden(one) for one in codes))
+    event = switch("UnHealthy", "RestartRequest", ("[0x1,na,L2,na]", 1, 2)).events[0]
+    scene.tell("n0", hidden_events=(HiddenEvent(event, "RestartRequest"),))
     assert devices(scene.board.message("job")).keys() == {("NPU", "0"), ("Switch", "-1")}
     (status,) = scene.board.status()
     assert (status.health, status.ranks) == ("Healthy", ())
+    scene.tell("n0", hidden=(Hidden(codes[0], "accompanies"),), hidden_events=())
+    assert scene.board.message("job") == FaultMsgSignal("job", NORMAL), "no filter hides it"
     assert scene.board.cluster().signal_type == NORMAL
 
 

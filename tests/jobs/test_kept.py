@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.jobs.sources import Told
 from tests.jobs.scene import (
     CQE,
     LINK_DOWN,
     MAKES_SUB_HEALTHY,
     SEPARATES,
     Scene,
+    Told,
     fault,
     healthy,
 )
@@ -102,18 +102,22 @@ def test_a_fault_that_went_while_nobody_looked() -> None:
     assert [node.node_name for node in said.nodes] == ["n1"]
 
 
-def test_before_pods_are_known_nothing_is_forgotten() -> None:
+@pytest.mark.parametrize("reads", [True, False])
+def test_before_pods_and_documents_are_known_nothing_is_forgotten(reads: bool) -> None:
     kept = Kept()
     kept.scene.chips("n0", LINK)
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.keep()
     kept.scene.wait(2 * WINDOW_MS)
-    kept.scene.world.pods_known = False
+    if reads:
+        kept.scene.world.pods_known = False
+    else:
+        kept.scene.is_read = False
     kept.restart()
     assert kept.scene.board.next_due_ms() is None
     kept.keep()
     assert kept.texts
-    kept.scene.world.pods_known = True
+    kept.scene.world.pods_known = kept.scene.is_read = True
     kept.scene.look()
     assert kept.scene.labels() == {"a": "Separate"}
 

@@ -167,7 +167,7 @@ def test_nothing_follows_from_time_alone_for_a_job_that_began_later() -> None:
     scene.tell(
         "n0",
         switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)),
-        received={("1/2", PORT_DOWN): scene.moment().wall_ms},
+        events_received_ms={f"{PORT_DOWN}_1_2": scene.moment().wall_ms},
     )
     scene.wait(1000)
     scene.pod("a", "n0", "job", "0 1")
@@ -211,12 +211,12 @@ def test_on_a_node_whose_switch_is_unhealthy_nothing_follows() -> None:
 def test_a_clock_that_is_set_back_delays_nothing(after_it_was_received: bool) -> None:
     scene = scene_of_two()
     real = scene.moment
-    received = {("1/2", PORT_DOWN): real().wall_ms}
+    received = {f"{PORT_DOWN}_1_2": real().wall_ms}
     down = switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2))
     if not after_it_was_received:
-        scene.tell("n0", switch=down, received=received)
+        scene.tell("n0", switch=down, events_received_ms=received)
     scene.moment = lambda: real()._replace(wall_ms=real().wall_ms - 86_400_000)  # type: ignore[method-assign]
     if after_it_was_received:
-        scene.tell("n0", switch=down, received=received)
+        scene.tell("n0", switch=down, events_received_ms=received)
     scene.wait(WINDOW_MS)
     assert scene.labels() == {"a": "SubHealth"}
