@@ -24,6 +24,7 @@ from aggregator import last_seen
 from benchmarks.fuzz import seeds
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
+from benchmarks.fuzz.jobs import KeptRelations, RelationRows, RelationWindows
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
 from benchmarks.fuzz.storage import PublicFaults, dpc_files, dtfs_files
@@ -381,5 +382,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "dpc-status": dpc_files,
     "dtfs-status": dtfs_files,
     "public-fault": PublicFaults,
+    "relation-rows": RelationRows,
+    "relation-windows": RelationWindows,
+    "relation-book": KeptRelations,
 }
 """By name, as they are chosen. Each call begins anew."""

@@ -1,6 +1,6 @@
 """Plays a recording of the real aggregator's fault service through the job view, in virtual time.
 
-What the documents say goes through our pipeline; Node objects and pods are taken as recorded.
+What the documents of nodes say is published as it is; Node objects and pods are taken as recorded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from aggregator.facts import Job, NodeState, Pod
 from aggregator.jobs.board import Board
 from aggregator.jobs.signals import CLUSTER, NORMAL, FaultMsgSignal
 from aggregator.moment import Moment
-from tests.aggregator.replay import Cluster
+from contract.cluster_device import device_record
+from contract.device_info import decode
+from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
+from contract.node_info import decode_node_info
+from contract.switch_info import decode_switch_info
 from tests.jobs.scene import Told, World
 from tests.vectors import VECTORS
 
@@ -26,35 +30,23 @@ ROUND_MS = 1000
 
 @dataclass
 class Stage:
-    """Our pipeline and job view, and what clients have heard of it."""
+    """Our job view, and what clients have heard of it."""
 
     recording: dict[str, Any]
     heard: dict[str, list[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.world = World()
-        self.cluster = Cluster(self.recording["unix_ms_at_0"])
-        self.board = Board(self.world, self._told)
+        self.told: dict[str, Told] = {}
+        self.board = Board(self.world, self.told.get)
         self.listening: set[str] = set()
         self.sent: dict[str, FaultMsgSignal] = {}
 
-    def _told(self, node: str) -> Told | None:
-        pipeline = self.cluster.pipeline
-        if pipeline is None:
-            return None
-        device = pipeline.device.entries.get(node)
-        switch = pipeline.switch.entries.get(node)
-        of_node = pipeline.node.entries.get(node)
-        return Told(
-            None if device is None else device.record,
-            None if switch is None else switch.record,
-            None if of_node is None else of_node.record,
-        )
-
     def step(self, step: dict[str, Any]) -> None:
         thing = step.get("object", {})
-        self.cluster.step(step)
         match step["do"]:
+            case "put-configmap" | "delete-configmap":
+                self._tell(thing)
             case "put-node":
                 self.world.nodes[thing["name"]] = _node(thing)
             case "put-pod":
@@ -69,6 +61,21 @@ class Stage:
         now = Moment(self.recording["unix_ms_at_0"] + at_ms, at_ms)
         self.board.changed(self.world.nodes, now)
         self._send(at_ms)
+
+    def _tell(self, document: dict[str, Any]) -> None:
+        name, data = document["name"], document.get("data")
+        if name.startswith(NODE_INFO_PREFIX):
+            node = name.removeprefix(NODE_INFO_PREFIX)
+            record = None if data is None else decode_node_info(name, data)
+            told = msgspec.structs.replace(self.told.get(node, Told()), node=record)
+        else:
+            node = name.removeprefix(DEVICE_INFO_PREFIX)
+            assert node != name, "no other document is recorded"
+            assert data is not None, "none of these is deleted"
+            device, switch = device_record(decode(data, name)), decode_switch_info(name, data)
+            old = self.told.get(node, Told())
+            told = msgspec.structs.replace(old, device=device, switch=switch)
+        self.told[node] = told
 
     def _ask(self, at_ms: int, client: dict[str, str]) -> None:
         said = self.board.message(client["jobId"]) if client["jobId"] else self.board.cluster()
