@@ -26,6 +26,7 @@ from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
+from benchmarks.fuzz.jobs import KeptRelations, RelationRows, RelationWindows
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
 from benchmarks.fuzz.public_faults import HeardPublicFaults, LeftPublicFaults, PublicFaultTables
@@ -391,5 +392,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "public-fault-table": PublicFaultTables,
     "public-fault-state": LeftPublicFaults,
     "aggregator-input": AggregatorInputs,
+    "relation-rows": RelationRows,
+    "relation-windows": RelationWindows,
+    "relation-book": KeptRelations,
 }
 """By name, as they are chosen. Each call begins anew."""

@@ -1,0 +1,289 @@
+"""The job view: tells for each job, and for the cluster, what is wrong, as soon as it changes.
+
+Only the nodes that changed are looked at, of their jobs only those that are hit or were, and of
+such a job only its ill nodes. At rest nothing is done. Source: ``spec/clusterd.md`` 5.4 and 6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.jobs.groups import Groups
+from aggregator.jobs.index import Index
+from aggregator.jobs.labels import PodLabel, wanted_labels
+from aggregator.jobs.messages import message, node_info
+from aggregator.jobs.nodes import Nodes
+from aggregator.jobs.parts import Part, part
+from aggregator.jobs.ranks import RankRecord, rank_records, seats
+from aggregator.jobs.relation_book import RelationBook
+from aggregator.jobs.relation_tables import SHIPPED
+from aggregator.jobs.relevant import pods_hit, relevant
+from aggregator.jobs.signals import CLUSTER
+from aggregator.jobs.status import JobStatus, job_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from aggregator.jobs.relation_tables import Tables
+    from aggregator.jobs.relations import Place, Relevant
+    from aggregator.jobs.signals import FaultMsgSignal
+    from aggregator.jobs.sources import Published, World
+    from aggregator.moment import Moment
+
+_NO_PARTS: dict[str, Part] = {}
+_MOST_CHANGED = 100_000
+
+
+class Board:
+    """What is wrong, for whom.
+
+    It keeps relation faults (``Keeper``), and their windows end by time alone (``Timed``).
+    ``published`` is asked for what is published of a node now, ``is_read`` whether what nodes say
+    was read: before that what was kept is not doubted, and nothing is said of jobs.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        published: Callable[[str], Published | None],
+        tables: Tables = SHIPPED,
+        is_read: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._world = world
+        self._is_read = is_read
+        self._book = RelationBook(tables)
+        self._index = Index()
+        self._groups = Groups()
+        self._nodes = Nodes(world, published)
+        self._dirty: set[str] = set()
+        self._restored: frozenset[str] = frozenset()
+        self._sees_jobs = False
+        self._saw_nodes = False
+        self._relevant: dict[str, dict[str, Relevant]] = {}
+        self._parts: dict[str, dict[str, Part]] = {}
+        self._messages: dict[str, FaultMsgSignal] = {}
+        self._changed: dict[str, None] = {}
+
+    # What happens
+
+    def changed(self, nodes: Iterable[str], now: Moment) -> None:
+        """Something is published of these nodes, or their pods, jobs or Node objects changed."""
+        self._dirty.update(nodes)
+        if self._world.nodes_known and not self._saw_nodes:
+            self._saw_nodes = True
+            self._dirty.update(self._nodes.names)
+        if not self._sees_jobs and self._world.pods_known and self._is_read():
+            self._sees_jobs = True
+            self._dirty.update(self._nodes.names)
+        touched: dict[str, dict[str, bool]] = {}
+        for node in sorted(self._dirty):
+            quiet = self._nodes.look(node)
+            if self._sees_jobs:
+                for job, came in self._look_at_jobs(node, quiet=quiet):
+                    touched.setdefault(job, {})[node] = came
+        self._dirty.clear()
+        if not self._sees_jobs:
+            return
+        due = self._restored | self._book.take_due(now)
+        self._restored = frozenset()
+        for job in sorted(touched.keys() | due):
+            self._update(job, touched.get(job, {}), now)
+
+    def step(self, now: Moment) -> frozenset[str]:
+        """Do what is due. No node is to be judged again for it: relations change no document."""
+        self.changed((), now)
+        return frozenset()
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which the window of a relation fault ends."""
+        return self._book.next_due_ms() if self._sees_jobs else None
+
+    def _look_at_jobs(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
+        """The jobs to bring up to date for a node that was looked at, and whether a pod of theirs
+        has come there."""
+        moved = self._index.put(node, self._world.pods_on(node))
+        here = self._index.jobs_on(node)
+        jobs = self._world.jobs()
+        for job in here:
+            self._note(*self._groups.put(job, jobs.get(job), self._index.pods(job, node)))
+        for job in moved.keys() - here:
+            if not self._index.nodes_of(job):
+                self._note(*self._groups.drop(job))
+        return [
+            (job, moved.get(job, False))
+            for job in here | moved.keys()
+            if not quiet or self._is_hit(job, node)
+        ]
+
+    def _is_hit(self, job: str, node: str) -> bool:
+        """Whether something on the node hit the job until now."""
+        return node in self._parts.get(job, _NO_PARTS) or node in self._relevant.get(job, {})
+
+    def _update(self, job: str, came: Mapping[str, bool], now: Moment) -> None:
+        """Bring a job up to date for these nodes, on which a pod of it has come or not."""
+        found = self._relevant.setdefault(job, {})
+        nodes = frozenset(came)
+        for node in nodes:
+            told, chips = self._nodes.told(node), self._chips(job, node)
+            one = relevant(node, told, chips, found.get(node), now.wall_ms, self._book.tables)
+            if one.is_empty:
+                found.pop(node, None)
+            else:
+                found[node] = one
+        if found or self._book.tracks(job):
+            fresh = [node for node in came if came[node]]
+            nodes |= self._book.judge(job, found.values(), self._pods_hit(job), fresh, now)
+        if not found:
+            del self._relevant[job]
+        if not self._index.nodes_of(job):
+            self._book.forget(job)
+        for node in nodes:
+            self._update_part(job, node, now)
+        self._say(job)
+
+    def _pods_hit(self, job: str) -> Mapping[Place, tuple[str, ...]]:
+        places = set(self._book.tracks(job))
+        for one in self._relevant[job].values():
+            places |= one.faults.keys()
+        return {place: pods_hit(place, self._index.pods(job, place.node)) for place in places}
+
+    def _chips(self, job: str, node: str) -> frozenset[str]:
+        return frozenset(chip for pod in self._index.pods(job, node) for chip in pod.chips)
+
+    def _update_part(self, job: str, node: str, now: Moment) -> None:
+        parts = self._parts.setdefault(job, {})
+        before = parts.pop(node, None)
+        if self._index.pods(job, node):
+            one = part(
+                self._nodes.about(node),
+                self._nodes.told(node),
+                self._chips(job, node),
+                self._book.tracks(job),
+                ready=self._nodes.is_up(node),
+                now_ms=now.wall_ms if before is None else before.since_ms,
+            )
+            if one is not None:
+                parts[node] = one
+        if not parts:
+            del self._parts[job]
+
+    def _say(self, job: str) -> None:
+        infos = [one.info for one in self._parts.get(job, _NO_PARTS).values()]
+        said = message(job, infos) if infos else None
+        if said == self._messages.get(job):
+            return
+        if said is None:
+            del self._messages[job]
+        else:
+            self._messages[job] = said
+        group = self._groups.of(job)
+        self._note(job, *(() if group is None else (group,)))
+
+    def _note(self, *job_ids: str) -> None:
+        """These have something else to be told; where nobody asks, the oldest are forgotten."""
+        for job_id in job_ids:
+            self._changed[job_id] = None
+        while len(self._changed) > _MOST_CHANGED:
+            del self._changed[next(iter(self._changed))]
+
+    # What is asked
+
+    def knows(self, job_id: str, role: str = "") -> bool:
+        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role`` (5.4)."""
+        jobs = self._world.jobs()
+        if job_id in (CLUSTER, "") or job_id in jobs or self._index.nodes_of(job_id):
+            return True
+        return self._groups.knows(job_id, role) or any(
+            job.labels.get("jobID") == job_id and job.labels.get("app") == role
+            for job in jobs.values()
+        )
+
+    def message(self, job_id: str) -> FaultMsgSignal | None:
+        """What is to be said of a job, or of a MindIE ``jobID``; ``None`` where it is unknown."""
+        said = self._messages.get(job_id)
+        if said is not None:
+            return said
+        members = self._groups.members(job_id)
+        if members:
+            return self._message_of_group(job_id, members)
+        known = job_id in self._world.jobs() or self._index.nodes_of(job_id)
+        return message(job_id, ()) if known else None
+
+    def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
+        """A node of several of its jobs is told of once."""
+        by_node: dict[str, list[Part]] = {}
+        for job in sorted(members):
+            for node, one in self._parts.get(job, _NO_PARTS).items():
+                by_node.setdefault(node, []).append(one)
+        return message(
+            group,
+            [
+                node_info(
+                    node,
+                    ones[0].info.node_ip,
+                    ones[0].info.node_sn,
+                    [fault for one in ones for fault in one.faults],
+                )
+                for node, ones in by_node.items()
+            ],
+        )
+
+    def faulty(self) -> Collection[str]:
+        """Keys of the jobs that are hit now, without MindIE's."""
+        return self._messages.keys()
+
+    def cluster(self) -> FaultMsgSignal:
+        """What is wrong in the whole cluster, whoever it hits."""
+        return self._nodes.cluster()
+
+    def take_changed_jobs(self) -> frozenset[str]:
+        """The jobs, and MindIE ``jobID``s, whose message changed since this was asked last."""
+        changed = frozenset(self._changed)
+        self._changed.clear()
+        return changed
+
+    def labels(self) -> tuple[PodLabel, ...]:
+        """The labels that pods are to have and do not have yet."""
+        return wanted_labels(self._book, self._index)
+
+    def status(self) -> tuple[JobStatus, ...]:
+        """Which jobs are hit, by what, on which nodes, since when."""
+        jobs = self._world.jobs()
+        return tuple(
+            job_status(job, jobs.get(job), parts, self.ranks(job))
+            for job, parts in sorted(self._parts.items())
+        )
+
+    def ranks(self, job: str) -> tuple[RankRecord, ...]:
+        """What the ranks of a job suffer from; costs as much as the job has pods."""
+        nodes = sorted(self._index.nodes_of(job))
+        of_job = seats(pod for node in nodes for pod in self._index.pods(job, node))
+        tracks = self._book.tracks(job)
+        found: list[RankRecord] = []
+        for node in sorted(self._parts.get(job, _NO_PARTS)):
+            told, up = self._nodes.told(node), self._nodes.is_up(node)
+            found += rank_records(node, told, of_job.get(node, ()), tracks, ready=up)
+        return tuple(found)
+
+    # What is kept
+
+    @property
+    def name(self) -> str:
+        """Names the documents in which relation faults are kept."""
+        return "relation-faults"
+
+    def take_changed(self) -> frozenset[str]:
+        """The buckets whose text changed since this was asked last."""
+        return self._book.take_changed()
+
+    def text(self, bucket: str) -> str | None:
+        """What a bucket holds; ``None`` where nothing is in it."""
+        return self._book.text(bucket)
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+        """Take over what was kept; returns what could not be read."""
+        problems = self._book.restore(texts, now)
+        self._restored = frozenset(self._book.jobs)
+        for job in self._restored:
+            self._dirty.update(place.node for place in self._book.tracks(job))
+        return problems

@@ -1,0 +1,67 @@
+"""Which jobs are on which nodes, with all of their pods there.
+
+Two pods of one job on one node both count (B41). Only what changed is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from aggregator.facts import Pod
+
+_NOBODY: tuple[Pod, ...] = ()
+_NOWHERE: frozenset[str] = frozenset()
+
+
+class Index:
+    """Pods by node, nodes by job."""
+
+    def __init__(self) -> None:
+        self._on: dict[str, tuple[Pod, ...]] = {}
+        self._at: dict[str, set[str]] = {}
+
+    def put(self, node: str, pods: Iterable[Pod]) -> Mapping[str, bool]:
+        """These, and no others, are the pods of a node now.
+
+        Returns the jobs whose pods changed, and whether one came or got its chips.
+        """
+        now = tuple(sorted((pod for pod in pods if pod.job), key=lambda pod: pod.uid))
+        before = self._on.get(node, _NOBODY)
+        if now == before:
+            return {}
+        if now:
+            self._on[node] = now
+        else:
+            del self._on[node]
+        for job in {pod.job for pod in before} - {pod.job for pod in now}:
+            nodes = self._at[job]
+            nodes.discard(node)
+            if not nodes:
+                del self._at[job]
+        for pod in now:
+            self._at.setdefault(pod.job, set()).add(node)
+        known = {pod.uid: pod for pod in before}
+        stay = {(pod.uid, pod.job) for pod in now}
+        left = (pod.job for pod in before if (pod.uid, pod.job) not in stay)
+        moved = dict.fromkeys(left, False)
+        for pod in now:
+            old = known.get(pod.uid)
+            if old != pod:
+                came = old is None or old.chips != pod.chips or old.job != pod.job
+                moved[pod.job] = moved.get(pod.job, False) or came
+        return moved
+
+    def jobs_on(self, node: str) -> frozenset[str]:
+        """The jobs that have a pod there."""
+        return frozenset(pod.job for pod in self._on.get(node, _NOBODY))
+
+    def pods(self, job: str, node: str) -> tuple[Pod, ...]:
+        """The pods of a job on a node, by uid."""
+        return tuple(pod for pod in self._on.get(node, _NOBODY) if pod.job == job)
+
+    def nodes_of(self, job: str) -> Collection[str]:
+        """The nodes of a job."""
+        return self._at.get(job, _NOWHERE)

@@ -1,0 +1,45 @@
+"""The label by which schedulers hear of relation faults (``spec/consumers.md`` 1.10).
+
+What a pod is to have; whoever writes it asks again until nothing is wanted any more. A label is
+never taken away: the pod was hit. ``Separate`` is never made ``SubHealth`` again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.jobs.relation_tables import SEPARATE
+from aggregator.jobs.relations import worst
+
+if TYPE_CHECKING:
+    from aggregator.jobs.index import Index
+    from aggregator.jobs.relation_book import RelationBook
+
+LABEL = "fault-type"
+
+
+class PodLabel(msgspec.Struct, frozen=True):
+    """The value that the label ``fault-type`` of a pod is to have."""
+
+    namespace: str
+    name: str
+    uid: str
+    value: str
+
+
+def wanted_labels(book: RelationBook, index: Index) -> tuple[PodLabel, ...]:
+    """The labels that are wanted and not there."""
+    wanted: list[PodLabel] = []
+    for job in sorted(book.jobs):
+        results: dict[tuple[str, str], list[str]] = {}
+        for place, track in book.tracks(job).items():
+            for uid in track.pods if track.result else ():
+                results.setdefault((place.node, uid), []).append(track.result)
+        pods = {pod.uid: pod for node, _ in results for pod in index.pods(job, node)}
+        for (_, uid), strategies in sorted(results.items()):
+            pod, value = pods.get(uid), worst(strategies)
+            if pod is not None and pod.labels.get(LABEL) not in (value, SEPARATE):
+                wanted.append(PodLabel(pod.namespace, pod.name, uid, value))
+    return tuple(wanted)

@@ -1,0 +1,175 @@
+"""What follows from faults of one job that belong together (``spec/clusterd.md`` 3.10). Pure.
+
+A *relation fault* (a link or a port that is down) waits for a *trigger* (an operator of the job
+that failed). While both hold, in whatever order they came and on whatever nodes of the job, the
+strategy of their row follows for the node of the relation fault: its pods are marked, and its
+devices are as ill as that. What follows stays as long as the relation fault lasts and one of the
+pods that it followed for is there (B43). A relation fault that nothing followed from within its
+window is closed: a port of a switch makes its node sub-healthy, a chip's link separates it where a
+CQE trigger came after it in a super pod, and no trigger that comes later counts. Nothing follows
+from the time alone where the fault is older than the pods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from aggregator.jobs.relation_tables import CQE_CODES, SEPARATE, SUB_HEALTH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from aggregator.jobs.relation_tables import Row, Tables
+
+_STRENGTH = {"": 0, SUB_HEALTH: 1, SEPARATE: 2}
+
+
+class Place(NamedTuple):
+    """Where a code holds: ``subject`` is a chip's name, or ``<chip>/<port>`` of a switch."""
+
+    node: str
+    subject: str
+    code: str
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is about a switch."""
+        return "/" in self.subject
+
+
+class Trigger(NamedTuple):
+    """``is_late``: it counts only when the time of a relation fault is over."""
+
+    since_ms: int
+    is_late: bool
+
+
+class Relevant(msgspec.Struct, frozen=True):
+    """What of a node's faults a job's relations are about; times are receive times."""
+
+    faults: dict[Place, int] = {}
+    triggers: dict[Place, Trigger] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not self.faults and not self.triggers
+
+
+class Track(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A relation fault of a job. ``since_ms`` is wall time.
+
+    ``result`` is the strategy that followed, for ``pods`` by uid. ``is_old``: it was there before
+    the pods that it hits. ``is_followed``: a late trigger came within its window.
+    """
+
+    since_ms: int
+    is_old: bool = False
+    is_gone: bool = False
+    is_closed: bool = False
+    is_followed: bool = False
+    result: str = ""
+    pods: tuple[str, ...] = ()
+
+
+class Around(NamedTuple):
+    """What else of the job counts.
+
+    ``pods``: uids of those that a fault hits, by its place. ``overdue``: whose window is over.
+    ``came``: nodes on which a pod of it has just come or got its chips; ``now_ms`` is wall time.
+    """
+
+    pods: Mapping[Place, tuple[str, ...]]
+    overdue: Collection[Place]
+    came: Collection[str]
+    now_ms: int
+
+
+def judged(
+    tracks: Mapping[Place, Track], relevant: Iterable[Relevant], around: Around, tables: Tables
+) -> dict[Place, Track]:
+    """What is to be remembered of a job's relation faults, and what follows from them, now."""
+    present: dict[Place, int] = {}
+    triggers: dict[Place, Trigger] = {}
+    for one in relevant:
+        present |= one.faults
+        triggers |= one.triggers
+    after = {
+        place: _seen(tracks.get(place), place, since_ms, around)
+        for place, since_ms in present.items()
+    }
+    for place, track in tracks.items():
+        if place not in present and place not in around.overdue:
+            after[place] = msgspec.structs.replace(track, is_gone=True, result="", pods=())
+    codes = {place.code for place, trigger in triggers.items() if not trigger.is_late}
+    for row in tables.rows:
+        if row.trigger in codes:
+            _follow(after, row, around.pods, gone=False)
+            if row.trigger in CQE_CODES:
+                _follow(after, row, around.pods, gone=True)
+    late_ms = [trigger.since_ms for trigger in triggers.values() if trigger.is_late]
+    for place in present:
+        after[place] = _closed_if_over(place, after[place], late_ms, around, tables)
+    return after
+
+
+def _seen(track: Track | None, place: Place, since_ms: int, around: Around) -> Track:
+    if track is None or track.is_gone:
+        return Track(since_ms, is_old=place.node in around.came and since_ms < around.now_ms)
+    hit = around.pods.get(place, ())
+    if track.result and not any(pod in hit for pod in track.pods):
+        return Track(track.since_ms, is_old=True)
+    return track
+
+
+def _follow(
+    tracks: dict[Place, Track],
+    row: Row,
+    pods: Mapping[Place, tuple[str, ...]],
+    *,
+    gone: bool,
+) -> None:
+    open_places = [
+        place
+        for place, track in tracks.items()
+        if track.is_gone == gone and not track.is_closed and place.code in row.relations
+    ]
+    if {place.code for place in open_places} < set(row.relations):
+        return
+    for place in open_places:
+        tracks[place] = _with(tracks[place], row.strategy, pods.get(place, ()))
+
+
+def _with(track: Track, strategy: str, pods: tuple[str, ...]) -> Track:
+    if _STRENGTH[track.result] >= _STRENGTH[strategy]:
+        return track
+    return msgspec.structs.replace(track, result=strategy, pods=pods)
+
+
+def _closed_if_over(
+    place: Place, track: Track, late_ms: Iterable[int], around: Around, tables: Tables
+) -> Track:
+    if track.is_closed:
+        return track
+    window_ms = tables.windows_ms.get(place.code, 0)
+    if any(0 <= at_ms - track.since_ms <= window_ms for at_ms in late_ms):
+        track = msgspec.structs.replace(track, is_followed=True)
+    if window_ms and place not in around.overdue:
+        return track
+    track = msgspec.structs.replace(track, is_closed=True)
+    if track.result or track.is_old:
+        return track
+    strategy = SUB_HEALTH if place.is_switch else SEPARATE if track.is_followed else ""
+    return _with(track, strategy, around.pods.get(place, ()))
+
+
+def worst(strategies: Iterable[str]) -> str:
+    """The strongest of these strategies; empty where there is none."""
+    return max(strategies, key=_STRENGTH.__getitem__, default="")
+
+
+def stronger(one: Track, other: Track) -> Track:
+    """The one of two memories of a relation fault that knows of more."""
+    return max(one, other, key=lambda track: (_STRENGTH[track.result], track.is_closed))

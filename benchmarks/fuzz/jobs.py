@@ -1,0 +1,75 @@
+"""What the job view reads: the tables of relation faults, and what was kept of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aggregator.jobs.relation_book import RelationBook
+from aggregator.jobs.relation_tables import SHIPPED, read_rows, read_windows
+from aggregator.moment import Moment
+from contract.errors import VigilError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NOW = Moment(1_767_225_600_000, 1000)
+_ROWS = [
+    {"TriggerFault": row.trigger, "RelationFaults": row.relations, "FaultStrategy": row.strategy}
+    for row in SHIPPED.rows
+]
+_WINDOWS = [
+    {"FaultCode": code, "FaultType": "faultDevice", "TimeOutInterval": window_ms // 1000}
+    for code, window_ms in SHIPPED.windows_ms.items()
+]
+
+
+@dataclass(frozen=True)
+class RelationRows:
+    """``relationFaultCustomization.json``."""
+
+    name = "relation-rows"
+    seeds: Sequence[str] = (json.dumps(_ROWS), json.dumps(_ROWS[1:3], indent=1))
+
+    def feed(self, text: str) -> None:
+        """Read ``text``."""
+        for row in read_rows(text, "rows"):
+            assert row.trigger
+            assert row.relations
+
+
+@dataclass(frozen=True)
+class RelationWindows:
+    """``faultDuration.json``."""
+
+    name = "relation-windows"
+    seeds: Sequence[str] = (json.dumps(_WINDOWS), json.dumps(_WINDOWS[:1], indent=1))
+
+    def feed(self, text: str) -> None:
+        """Read ``text``."""
+        assert all(window_ms >= 0 for window_ms in read_windows(text, "windows").values())
+
+
+@dataclass(frozen=True)
+class KeptRelations:
+    """What a leader keeps: what is taken over can be kept and taken over again."""
+
+    name = "relation-book"
+    seeds: Sequence[str] = (
+        '{"11111111-1111-4111-8111-111111111111":[[["node-1","Ascend910-0","81078603"],'
+        '{"since_ms":1767225600000,"result":"Separate","pods":["uid-0"]}],'
+        '[["node-2","1/2","[0x08520003,na,L2,na]"],{"since_ms":1767225500000,"is_closed":true}]]}',
+    )
+
+    def feed(self, text: str) -> None:
+        """Take ``text`` over."""
+        book = RelationBook(SHIPPED)
+        if problems := book.restore({"00": text}, _NOW):
+            raise VigilError(problems[0])
+        kept = {bucket: book.text(bucket) or "{}" for bucket in book.take_changed()}
+        again = RelationBook(SHIPPED)
+        assert again.restore(kept, _NOW) == []
+        assert {job: again.tracks(job) for job in again.jobs} == {
+            job: book.tracks(job) for job in book.jobs
+        }
