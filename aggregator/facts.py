@@ -30,7 +30,8 @@ class Pod(msgspec.Struct, frozen=True):
 
     ``chips`` are the names that it uses (annotation ``huawei.com/AscendReal``). ``annotations``
     and ``labels`` are those that mean something here. ``job`` is the uid of the controlling owner,
-    empty where it has none.
+    empty where it has none. ``ip`` and ``host_ip`` are its own address and its node's, empty as
+    long as it has none.
     """
 
     uid: str
@@ -39,6 +40,8 @@ class Pod(msgspec.Struct, frozen=True):
     name: str = ""
     job: str = ""
     chips: tuple[str, ...] = ()
+    ip: str = ""
+    host_ip: str = ""
     annotations: Texts = {}
     labels: Texts = {}
 

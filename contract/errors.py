@@ -20,6 +20,7 @@ VigilError
 │   ├── StoreConflict         someone else wrote in between
 │   └── StoreRefused          the store will not take this request (validation, wrong address)
 │       └── StoreForbidden    rights or credentials are missing, for now or for good
+├── ListenError               an address to serve on cannot be had (exit status 3)
 ├── JournalError              the journal could not be opened, read or written
 └── EmulatorError             the emulator could not be built or driven
 """
@@ -181,6 +182,10 @@ class StoreRefused(StoreError):
 class StoreForbidden(StoreRefused):
     """Rights or credentials are missing. They may still come: a server that has just started knows
     none for a moment."""
+
+
+class ListenError(VigilError):
+    """An address to serve on cannot be had: it is in use, or none of this host's."""
 
 
 class JournalError(VigilError):
