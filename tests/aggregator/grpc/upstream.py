@@ -117,6 +117,16 @@ class Client:
         call = self.channel.unary_stream(f"/{method}", *_codecs(shape))
         return Stream(call(_request(shape, request or {})))
 
+    async def ask_raw(self, path: str, content: bytes) -> bytes:
+        """One answer to bytes that may be no request."""
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary(path)
+        return await call(content, timeout=20)
+
+    async def listen_raw(self, path: str, content: bytes, seconds: float) -> None:
+        """Listen with such bytes, and to the first answer."""
+        call: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(path)
+        await call(content, timeout=seconds).read()
+
 
 class Stream:
     """What a subscription tells."""
