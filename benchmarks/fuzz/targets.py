@@ -26,6 +26,7 @@ from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
+from benchmarks.fuzz.rank_tables import RankTables
 from benchmarks.fuzz.storage import PublicFaults, dpc_files, dtfs_files
 from collectors.host_mounts import OF_PODS
 from collectors.kernel_messages import DRIVER_PATTERNS, Messages
@@ -381,5 +382,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "dpc-status": dpc_files,
     "dtfs-status": dtfs_files,
     "public-fault": PublicFaults,
+    "rank-table": RankTables,
 }
 """By name, as they are chosen. Each call begins anew."""
