@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from typing import TYPE_CHECKING
+import subprocess
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -15,9 +15,6 @@ from contract.errors import ConfigurationError
 from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.grpc.world import World, tls_files
 from tests.parts import certificates
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GET = "fault.Fault/GetFaultMsgSignal"
 
@@ -109,6 +106,26 @@ async def test_replaced_files_count_from_the_next_connection_on(
         assert await gets_in(world.target, theirs, theirs)
 
 
+async def test_with_certificates_as_the_guide_makes_them(tmp_path: Path) -> None:
+    maker = Path(__file__).parents[3] / "systemd" / "make-certificates"
+    pki = tmp_path / "pki"
+    names = ("clusterd-grpc-svc.mindx-dl", "127.0.0.1")
+    for what in (("authority",), ("grpc", *names), ("client", "ccae"), ("node", "node-1")):
+        subprocess.run([maker, pki, *what], check=True, capture_output=True)
+    root = (pki / "authority.crt").read_bytes()
+    files = TlsFiles(pki / "grpc.crt", pki / "grpc.key", pki / "authority.crt")
+    async with World().serving(tls=files) as target:
+        for who in ("ccae", "node-1"):
+            mine = (pki / f"{who}.key").read_bytes(), (pki / f"{who}.crt").read_bytes()
+            async with Client(target, grpc.ssl_channel_credentials(root, *mine)) as client:
+                assert (await client.ask(GET))["code"] == 200
+        # A certificate of a server opens nothing.
+        mine = (pki / "grpc.key").read_bytes(), (pki / "grpc.crt").read_bytes()
+        async with Client(target, grpc.ssl_channel_credentials(root, *mine)) as client:
+            with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
+                await client.ask(GET)
+
+
 def spoiled(place: Path, name: str, content: bytes | None) -> None:
     if content is None:
         (place / name).unlink()
@@ -139,7 +156,8 @@ def test_files_that_cannot_be_used_are_a_wrong_configuration(
 
 def test_a_key_with_a_password_is_not_asked_for(place: Path) -> None:
     encrypted = place / "encrypted.key"
-    os.system(f"openssl pkey -in {place}/server.key -aes128 -passout pass:x -out {encrypted}")
+    command = ["openssl", "pkey", "-in", str(place / "server.key"), "-aes128", "-passout", "pass:x"]
+    subprocess.run([*command, "-out", str(encrypted)], check=True)
     with pytest.raises(ConfigurationError, match="without a password"):
         TlsMaterial(TlsFiles(place / "server.crt", encrypted, place / "ca.crt"))
 
