@@ -40,10 +40,10 @@ class Pod(msgspec.Struct, frozen=True):
     name: str = ""
     job: str = ""
     chips: tuple[str, ...] = ()
-    ip: str = ""
-    host_ip: str = ""
     annotations: Texts = {}
     labels: Texts = {}
+    ip: str = ""
+    host_ip: str = ""
 
 
 class NodeState(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ equal. They have no uuid: that is made when a message is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from contract.public_fault import PublicFault
@@ -115,5 +115,5 @@ class Answer(Protocol):
     def info(self) -> str: ...
 
 
-Send: TypeAlias = Callable[[PublicFault], Answer]
-"""Takes in a message about public faults, judged or not."""
+Send: TypeAlias = Callable[[PublicFault], Awaitable[Answer]]
+"""Takes in a message about public faults, not judged yet; it may wait until it can be."""

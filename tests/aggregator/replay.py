@@ -52,8 +52,10 @@ class Cluster:
                 self._pod(thing["name"], _usage(thing), step["at_ms"])
             case "delete-pod":
                 self._pod(thing["name"], None, step["at_ms"])
-            case "put-node" | "delete-node":
-                pass  # nothing here depends on Node objects
+            case (
+                "put-node" | "delete-node" | "put-podgroup" | "subscribe-fault-stream" | "get-fault"
+            ):
+                pass  # nothing here depends on them: tests/jobs plays them
             case other:
                 raise AssertionError(f"the replay cannot {other}")
 
@@ -123,7 +125,8 @@ def _selected(document: Document) -> bool:
 
 def _usage(pod: dict[str, Any]) -> PodUsage | None:
     """What a pod of a recording uses; ``None`` when it is done."""
-    real = pod.get("annotations", {}).get("huawei.com/AscendReal", "")
+    metadata = pod.get("metadata", pod)
+    real = metadata.get("annotations", {}).get("huawei.com/AscendReal", "")
     node = pod["spec"].get("nodeName", "")
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed") or not real or not node:
         return None
@@ -145,7 +148,7 @@ def play(name: str) -> Iterator[tuple[str, list[Difference]]]:
             upstream = {
                 state["name"]: state["data"][state["name"]]
                 for state in recording["observed"]
-                if state["at_ms"] < end_ms
+                if state["at_ms"] < end_ms and state.get("name", "").startswith("cluster-info-")
             }
             # Upstream makes this document late where it is empty.
             upstream.setdefault(CLUSTER_NODE_NAME, "")

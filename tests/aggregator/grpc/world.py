@@ -101,7 +101,7 @@ class World:
     def text(self, job_id: str) -> str | None:
         return self.tables.get(job_id)
 
-    def send(self, message: PublicFault) -> Answer:
+    async def send(self, message: PublicFault) -> Answer:
         self.received.append(message)
         return self.answer
 
