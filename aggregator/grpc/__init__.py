@@ -2,3 +2,8 @@
 
 Only ``server`` and the services import gRPC: a daemon that does not serve pays nothing.
 """
+
+import os
+
+# The library writes a line for each handshake that fails, so that any port scanner fills the log.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import grpc
 import grpc.aio
@@ -266,3 +268,9 @@ async def test_ipv6() -> None:
             assert (await client.ask(GET))["code"] == 200
     finally:
         await server.stop()
+
+
+def test_who_does_not_serve_does_not_pay() -> None:
+    code = "import aggregator.daemon, aggregator.grpc.endpoint, aggregator.rank_tables.part, sys"
+    code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

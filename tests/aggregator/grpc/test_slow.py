@@ -60,6 +60,8 @@ async def test_one_that_never_reads_holds_up_nobody_and_nothing(world: World) ->
         assert kept < CHANGES * len(REASON) / 10, "what nobody reads is not kept"
         newest = {name: world.jobs[name].nodes[0].devices[0].fault_codes[0] for name in names}
         assert seen == newest
+        # Who leads no more does not wait for it either; there a third one is stuck.
+        await subscribed(quick, world, {**EVERYBODY, "role": "stuck"})
         # What it did not read is not sent to it one by one: it soon gets the newest of each.
         late: dict[str, str] = {}
         messages = 0
@@ -68,3 +70,9 @@ async def test_one_that_never_reads_holds_up_nobody_and_nothing(world: World) ->
             late[job] = codes[0]
             messages += 1
         assert messages < CHANGES / 4
+        for change in range(CHANGES // 10):
+            world.put(long(names[change % JOBS], CHANGES + change))
+            await asyncio.sleep(0)
+        assert world.server is not None
+        await asyncio.wait_for(world.server.stop(), 20)
+        assert world.server.status().subscribers == 0
