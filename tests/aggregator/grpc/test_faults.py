@@ -242,6 +242,45 @@ async def test_a_follower_sends_its_clients_away(world: World, client: Client) -
         assert await told(stream) == (JOB, "fault", ["80E18402"])
 
 
+async def test_a_client_finds_the_next_leader_by_itself() -> None:
+    one, next_one = World(), World()
+    one.jobs = next_one.jobs = {JOB: faulty(JOB, "80E18402")}
+    async with one.serving() as address, Client(address) as client:
+        stream = await subscribed(client, one, ME)
+        assert (await told(stream))[0] == JOB
+        assert one.server is not None
+        await one.server.stop()
+        assert (await refused(stream.next()))[0] is grpc.StatusCode.UNAVAILABLE
+        async with next_one.serving(listen=address):
+            await until_answered(client)
+            stream = await subscribed(client, next_one, ME)
+            assert await told(stream) == (JOB, "fault", ["80E18402"])
+
+
+async def test_calls_that_wait_while_the_leader_goes() -> None:
+    world = World()
+    world.held = asyncio.Event()
+    async with world.serving() as target, Client(target) as client:
+        call = asyncio.ensure_future(client.ask("PubFault/SendPublicFault"))
+        await until(lambda: world.received)
+        assert world.server is not None
+        await asyncio.wait_for(world.server.stop(), 20)
+        assert (await refused(call))[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def until_answered(client: Client) -> None:
+    """Ask again until somebody answers, as clients do."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await client.ask(GET)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+
 async def test_questions(world: World, client: Client) -> None:
     world.put(faulty(JOB, "80E18402"))
     world.view = Message("-1", "fault", world.jobs[JOB].nodes)

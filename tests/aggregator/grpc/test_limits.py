@@ -24,6 +24,7 @@ from aggregator.grpc.subscriptions import (
 from aggregator.grpc.subscriptions import Client as Who
 from aggregator.moment import Moment
 from contract.errors import ListenError
+from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.grpc.world import Message, World, until
 
@@ -140,12 +141,6 @@ def test_ten_thousand_jobs_and_no_more_until_some_are_forgotten() -> None:
     assert register.has_room(Who("one-more", "r"), 2 * LEASE_MS)
 
 
-async def refused(call: object) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call  # type: ignore[misc]
-    return caught.value.code(), caught.value.details() or ""
-
-
 async def test_questions_beyond_the_limit() -> None:
     clock = Hand()
     async with World().serving(clock=clock) as target, Client(target) as client:
@@ -234,17 +229,6 @@ async def test_more_connections_than_are_let_in() -> None:
                 writer.close()
         async with Client(target) as client:
             await until_answered(client)
-
-
-async def until_answered(client: Client) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await client.ask(GET)
-            except grpc.aio.AioRpcError:
-                await asyncio.sleep(0.01)
-            else:
-                return
 
 
 async def test_a_port_that_is_taken() -> None:

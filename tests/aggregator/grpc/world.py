@@ -78,6 +78,8 @@ class World:
         self.view = Message(CLUSTER)
         self.tables: dict[str, str] = {}
         self.received: list[PublicFault] = []
+        self.held: asyncio.Event | None = None
+        """Keeps answers back."""
         self.answer = Answer(0, "public fault send successfully")
         self.turned: list[tuple[Client, bool]] = []
         self.server: GrpcServer | None = None
@@ -103,6 +105,8 @@ class World:
 
     async def send(self, message: PublicFault) -> Answer:
         self.received.append(message)
+        if self.held is not None:
+            await self.held.wait()
         return self.answer
 
     def put(self, message: Message) -> None:
