@@ -68,7 +68,7 @@ class GrpcServer:
 
     Made anywhere, everything else is for the loop. Raises ``ConfigurationError`` for files that
     cannot be used. ``turned`` is told of each client that begins or ceases to listen to faults;
-    ``listens`` then says which.
+    ``jobs_of`` then says which.
     """
 
     def __init__(
@@ -108,6 +108,10 @@ class GrpcServer:
         how = "in plain text, for whoever can connect" if self._tls is None else "over mutual TLS"
         _log.info("serving gRPC on %s, %s", self._address(self.port), how)
 
+    async def leads(self, leading: bool) -> None:
+        """Listen while this replica leads, and only then. Raises what ``start`` does."""
+        await (self.start() if leading else self.stop())
+
     async def stop(self) -> None:
         """Let everybody go, at once, so that they connect to who leads now."""
         server, self._server, self.port = self._server, None, None
@@ -125,9 +129,10 @@ class GrpcServer:
         """The rank tables of these jobIDs changed."""
         self._tables.changed(jobs)
 
-    def listens(self, client: Client) -> bool:
-        """Whether this client holds a subscription of faults now (3.3)."""
-        return self._faults.subscriptions.holds(client)
+    def jobs_of(self, role: str) -> frozenset[str]:
+        """The jobs and jobIDs to whose faults a client of this role listens now (3.3)."""
+        everybody = self._faults.subscriptions.subscribed
+        return frozenset(client.job for client in everybody if client.role == role)
 
     def status(self) -> GrpcStatus:
         """The picture now."""

@@ -66,11 +66,6 @@ class Subscriptions:
             if one.mailbox is not None
         )
 
-    def holds(self, client: Client) -> bool:
-        """Whether this client listens now."""
-        one = self._clients.get(client.job, {}).get(client.role)
-        return one is not None and one.mailbox is not None
-
     def is_registered(self, client: Client, now_ms: int) -> bool:
         """Whether this client registered and was not forgotten."""
         self._sweep(now_ms)

@@ -113,10 +113,10 @@ class RankTables:
             del self._nodes[node]
 
     def text(self, job_id: str) -> str | None:
-        """The table of a service as it was at the last ``take_changed``; ``None``: not whole."""
+        """The table of a service at the last ``take_changed_tables``; ``None``: it is not whole."""
         return self._texts.get(job_id)
 
-    def take_changed(self) -> frozenset[str]:
+    def take_changed_tables(self) -> frozenset[str]:
         """jobIDs whose table changed, came or went since this was asked last."""
         if self._unlisted:
             return _NOWHERE

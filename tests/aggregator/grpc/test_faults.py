@@ -227,13 +227,13 @@ async def test_a_connection_that_breaks_ends_its_subscriptions(world: World) -> 
 async def test_a_follower_sends_its_clients_away(world: World, client: Client) -> None:
     stream = await subscribed(client, world, ME)
     assert world.server is not None
-    await world.server.stop()
+    await world.server.leads(False)
     assert (await refused(stream.next())) == (
         grpc.StatusCode.UNAVAILABLE,
         Closed.STOPPING.value,
     )
     assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
-    await world.server.start()
+    await world.server.leads(True)
     async with Client(world.target) as again:
         code, _ = await refused(again.listen(SUBSCRIBE, ME).next())
         assert code is grpc.StatusCode.UNKNOWN, "nobody registered with this one"

@@ -122,7 +122,7 @@ def test_an_old_stream_that_ends_does_not_end_the_new_one() -> None:
     assert register.is_registered(who, 0)
     new = register.subscribe(who)
     register.end(who, old)
-    assert register.holds(who)
+    assert register.subscribed == frozenset({who})
     assert register.subscribe(who) is not new
     assert new.closed is Closed.REPLACED
 

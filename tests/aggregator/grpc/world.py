@@ -129,7 +129,7 @@ class World:
 
     def on_turn(self, client: Client) -> None:
         assert self.server is not None
-        self.turned.append((client, self.server.listens(client)))
+        self.turned.append((client, client.job in self.server.jobs_of(client.role)))
 
     def make(
         self, tls: TlsFiles | None = None, clock: Clock = system_clock, listen: str = "127.0.0.1:0"
