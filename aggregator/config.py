@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
 from service.files import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
 
 class LivenessSection(Section):
@@ -46,6 +47,34 @@ class LeaderSection(Section):
     """For so long a leader that was killed is waited for."""
 
 
+class GrpcSection(Section):
+    """ClusterD's services for its clients; files are PEM."""
+
+    listen: ListenAddress | None = None
+    plaintext: bool = False
+    """Without TLS, for whoever can connect: what comes in can isolate chips."""
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    client_ca_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        files = {
+            "certificate_file": self.certificate_file,
+            "key_file": self.key_file,
+            "client_ca_file": self.client_ca_file,
+        }
+        missing = [name for name, file in files.items() if file is None]
+        if self.plaintext and len(missing) < len(files):
+            raise ValueError("plaintext and files for TLS exclude each other")
+        if self.listen is not None and not self.plaintext and missing:
+            raise ValueError(
+                f"{', '.join(missing)} missing: clients are served over mutual TLS unless "
+                "plaintext is set"
+            )
+        return self
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -55,6 +84,7 @@ class AggregatorConfiguration(Section):
     mqtt: Mqtt = Mqtt()
     state_dir: Path = Path("/var/lib/npu-vigil-aggregator")
     listen: ListenAddress | None = None
+    grpc: GrpcSection = GrpcSection()
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
     liveness: LivenessSection = LivenessSection()

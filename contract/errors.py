@@ -21,6 +21,7 @@ VigilError
 │   └── StoreRefused          the store will not take this request (validation, wrong address)
 │       ├── StoreForbidden    rights or credentials are missing, for now or for good
 │       └── StoreNotFound     what the request is about is not there
+├── ListenError               an address to serve on cannot be had (exit status 3)
 ├── JournalError              the journal could not be opened, read or written
 └── EmulatorError             the emulator could not be built or driven
 """
@@ -186,6 +187,10 @@ class StoreForbidden(StoreRefused):
 
 class StoreNotFound(StoreRefused):
     """The object that the request is about, or its whole kind, is not there."""
+
+
+class ListenError(VigilError):
+    """An address to serve on cannot be had: it is in use, or none of this host's."""
 
 
 class JournalError(VigilError):

@@ -105,9 +105,15 @@ def document_place(topic: str) -> tuple[str, str] | None:
 
 
 def document_filters(
-    namespace: str | None, name: str | None, label: tuple[str, str] | None
+    namespace: str | None,
+    name: str | None,
+    label: tuple[str, str] | None,
+    *,
+    listed: bool = True,
 ) -> tuple[str, ...]:
     """Topic filters that together match every document selected, and maybe more; none twice.
+
+    Not ``listed``: only those of ``config``, which alone have labels that are not listed here.
 
     A label of ours is looked for among the documents that have it and those of ``config``, so that
     whoever reads what nodes report is not sent what the cluster is told.
@@ -120,6 +126,9 @@ def document_filters(
         )
         found = [topic for topic in special if not topic.startswith(f"{_CONFIG}/")]
         return (*found, f"{_CONFIG}/+/{name}")
+    anything = f"{_CONFIG}/{namespace or '+'}/+"
+    if not listed:
+        return (anything,)
     filters = []
     for kind, where, _, its_label in _NODE_DOCUMENTS:
         if namespace in (None, where) and (label not in _OUR_LABELS or label == its_label):
@@ -128,7 +137,7 @@ def document_filters(
         label not in _OUR_LABELS or label == CLUSTER_LABEL
     ):
         filters.append(f"{_CLUSTER}/+")
-    return (*filters, f"{_CONFIG}/{namespace or '+'}/+")
+    return (*filters, anything)
 
 
 def filters_of(topic: str) -> tuple[str, ...]:

@@ -30,11 +30,21 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which documents a list or a watch is about; ``None`` means any."""
+    """Which documents a list or a watch is about; ``None`` means any.
+
+    ``has_label`` is one that they carry besides, whatever its value; no document of a node does.
+    """
 
     namespace: str | None = None
     name: str | None = None
     label: tuple[str, str] | None = None
+    has_label: str | None = None
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a document with these labels is one of them as far as labels go."""
+        if self.has_label is not None and self.has_label not in labels:
+            return False
+        return self.label is None or labels.get(self.label[0]) == self.label[1]
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -194,7 +194,7 @@ class DirectoryStore:
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
                     document = self._read(namespace, name, known)
-                    if document is not None and _is_labelled(document, selection):
+                    if document is not None and selection.fits(document.labels):
                         found[namespace, name] = document
         return found
 
@@ -205,7 +205,7 @@ class DirectoryStore:
         after = {}
         for key in keys:
             document = self._read(*key, known)
-            if document is not None and _is_labelled(document, selection):
+            if document is not None and selection.fits(document.labels):
                 after[key] = document
         return _difference(before, after)
 
@@ -271,13 +271,6 @@ def _check(namespace: str, name: str) -> None:
         raise StoreRefused(
             f"no document can be in a namespace {files.BEATS}: heartbeats are there in a directory"
         )
-
-
-def _is_labelled(document: Document, selection: Selection) -> bool:
-    if selection.label is None:
-        return True
-    key, value = selection.label
-    return document.labels.get(key) == value
 
 
 def _difference(

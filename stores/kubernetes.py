@@ -212,8 +212,11 @@ def _query(selection: Selection) -> dict[str, str]:
     query = {}
     if selection.name is not None:
         query["fieldSelector"] = f"metadata.name={selection.name}"
-    if selection.label is not None:
-        query["labelSelector"] = "=".join(selection.label)
+    labels = [] if selection.label is None else ["=".join(selection.label)]
+    if selection.has_label is not None:
+        labels.append(selection.has_label)
+    if labels:
+        query["labelSelector"] = ",".join(labels)
     return query
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import StoreConflict, StoreForbidden
-from contract.topics import document_filters, document_topic
+from contract.topics import document_topic
 from stores.document_names import check_names
 from stores.mqtt_beats import Heartbeats, LastWill
 from stores.mqtt_channel import MqttChannel
 from stores.mqtt_connection import Connection
-from stores.mqtt_documents import Documents, encode, version_of
+from stores.mqtt_documents import Documents, encode, selected_topics, version_of
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
@@ -86,13 +86,9 @@ class MqttStore:
 
     async def list(self, selection: Selection) -> tuple[Document, ...]:
         """See ``Store``."""
-        filters = document_filters(selection.namespace, selection.name, selection.label)
+        filters = selected_topics(selection)
         found = await self._documents.read(filters)
-        return tuple(
-            one
-            for one in found.values()
-            if selection.label is None or one.labels.get(selection.label[0]) == selection.label[1]
-        )
+        return tuple(one for one in found.values() if selection.fits(one.labels))
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         """See ``Store``. A broker compares nothing: between the look and the write is a moment."""

@@ -138,6 +138,16 @@ class Latest:
         return self.taken()
 
 
+def selected_topics(selection: Selection) -> tuple[str, ...]:
+    """Topic filters that together match what is selected, and maybe more."""
+    return document_filters(
+        selection.namespace,
+        selection.name,
+        selection.label,
+        listed=selection.has_label is None,
+    )
+
+
 class Documents:
     """Reads and follows the documents of a broker."""
 
@@ -151,7 +161,7 @@ class Documents:
 
     async def follow(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store.watch``."""
-        filters = document_filters(selection.namespace, selection.name, selection.label)
+        filters = selected_topics(selection)
         known: dict[str, Document] = {}
         backoff = Backoff()
         reason = ""
@@ -166,7 +176,7 @@ class Documents:
                     known = self._read_all(latest.taken(), known)
                     backoff.reset()
                     reason = ""
-                    selected = (one for one in known.values() if _is_selected(one, selection))
+                    selected = (one for one in known.values() if selection.fits(one.labels))
                     yield Listed(tuple(selected))
                     while True:
                         for topic, payload in (await latest.take()).items():
@@ -211,8 +221,8 @@ class Documents:
             known.pop(topic, None)
         else:
             known[topic] = after
-        was_selected = before is not None and _is_selected(before, selection)
-        if after is not None and _is_selected(after, selection):
+        was_selected = before is not None and selection.fits(before.labels)
+        if after is not None and selection.fits(after.labels):
             if was_selected and before is not None and before.version == after.version:
                 return None
             return Changed(after)
@@ -227,10 +237,3 @@ async def _retained(session: Session, topics: tuple[str, ...]) -> dict[str, byte
         for one in topics:
             await session.list_now(one)
         return latest.taken()
-
-
-def _is_selected(document: Document, selection: Selection) -> bool:
-    if selection.label is None:
-        return True
-    key, value = selection.label
-    return document.labels.get(key) == value

@@ -33,6 +33,19 @@ def aggregator(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
     ] = None,
+    grpc_listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="ClusterD's gRPC services, over mutual TLS with the files in [grpc]; port 0: any.",
+        ),
+    ] = None,
+    grpc_plaintext: Annotated[
+        bool | None,
+        typer.Option(
+            "--grpc-plaintext", help="gRPC without TLS: whoever can connect can isolate chips."
+        ),
+    ] = None,
     touch_period_seconds: Annotated[
         float | None,
         typer.Option(metavar="S", help="Touch what was not written for so long; default 45."),
@@ -57,6 +70,8 @@ def aggregator(
         "kubeconfig": kubeconfig,
         "state_dir": state_dir,
         "listen": listen,
+        "grpc.listen": grpc_listen,
+        "grpc.plaintext": grpc_plaintext,
         "touch_period_seconds": touch_period_seconds,
     }
     run(load_aggregator(config, os.environ, options))

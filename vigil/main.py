@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from contract.errors import ConfigurationError, DriverError, StoreError, VigilError
+from contract.errors import ConfigurationError, DriverError, ListenError, StoreError, VigilError
 from service.log import last_words
 from vigil import emulator, simulate
 from vigil.agent import agent
@@ -51,7 +51,7 @@ def main() -> NoReturn:
     except ConfigurationError as error:
         print(last_words(f"vigil: {error}"), file=sys.stderr)
         sys.exit(EXIT_WRONG_USE)
-    except (DriverError, StoreError) as error:
+    except (DriverError, ListenError, StoreError) as error:
         print(last_words(f"vigil: {error}"), file=sys.stderr)
         sys.exit(EXIT_OUTSIDE)
     except VigilError as error:

@@ -30,6 +30,7 @@ from benchmarks.fuzz.jobs import KeptRelations, RelationRows, RelationWindows
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
 from benchmarks.fuzz.public_faults import HeardPublicFaults, LeftPublicFaults, PublicFaultTables
+from benchmarks.fuzz.rank_tables import RankTables
 from benchmarks.fuzz.storage import PublicFaults, dpc_files, dtfs_files
 from collectors.host_mounts import OF_PODS
 from collectors.kernel_messages import DRIVER_PATTERNS, Messages
@@ -395,5 +396,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "relation-rows": RelationRows,
     "relation-windows": RelationWindows,
     "relation-book": KeptRelations,
+    "rank-table": RankTables,
 }
 """By name, as they are chosen. Each call begins anew."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.config import AggregatorConfiguration, load_aggregator
-from contract.errors import ConfigurationError
+from contract.errors import ConfigurationError, ListenError
+from vigil import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +68,33 @@ def test_an_address_that_is_in_use(tmp_path: Path) -> None:
         result = vigil("--store", store, "--state-dir", str(tmp_path), "--listen", address)
     assert result.returncode == 2
     assert f"cannot listen on {address}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "certificate_file, key_file, client_ca_file missing"),
+        (["--grpc-plaintext"], "exclude each other"),
+    ],
+)
+def test_grpc_is_over_mutual_tls_or_in_plain_text(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    files = {"VIGIL_GRPC_KEY_FILE": "key.pem"} if options else {}
+    result = vigil("--grpc-listen", "127.0.0.1:0", *options, **files)
+    assert result.returncode == 2
+    assert "grpc" in result.stderr
+    assert said in result.stderr
+
+
+def test_an_address_for_grpc_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise ListenError("cannot serve gRPC on 127.0.0.1:8899: Address already in use")
+
+    monkeypatch.setattr(main, "app", refuse)
+    with pytest.raises(SystemExit) as caught:
+        main.main()
+    assert caught.value.code == 3
 
 
 def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:

@@ -81,6 +81,21 @@ async def test_a_list_holds_only_what_was_selected(store: Store) -> None:
     assert await places(Selection("mindx-dl", label=("mx-consumer-cim", "false"))) == set()
 
 
+async def test_a_label_may_have_any_value(store: Store) -> None:
+    jobs = Selection(label=LABEL, has_label="jobID")
+    key, value = LABEL
+    await store.put(a_document("one"))
+    await store.put(Document("default", "job-a", {"text": "x"}, {key: value, "jobID": "a"}))
+    await store.put(Document("default", "alone", {"text": "x"}, {"jobID": "a"}))
+    assert [one.name for one in await store.list(jobs)] == ["job-a"]
+    async with watching(store, jobs) as seen:
+        await store.put(Document("other", "job-b", {"text": "x"}, {key: value, "jobID": ""}))
+        await seen.until(lambda seen: len(seen.documents) == 2)
+        await store.put(Document("other", "job-b", {"text": "x"}, {key: value}))
+        await seen.until(lambda seen: len(seen.documents) == 1)
+    assert {document.name for document in seen.documents.values()} == {"job-a"}
+
+
 async def test_the_expected_version_is_demanded(store: Store) -> None:
     first = await store.put(a_document(text="1"), expected="")
     with pytest.raises(StoreConflict):

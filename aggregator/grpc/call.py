@@ -1,0 +1,77 @@
+"""What every method of the services does: read the request, keep to the limit, refuse in words.
+
+Upstream's own refusals have the status UNKNOWN and a text: its clients read nothing else (5.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from aggregator.grpc.mailbox import Closed
+
+if TYPE_CHECKING:
+    from aggregator.grpc.limits import Bucket
+    from aggregator.moment import Clock
+
+_LONGEST_REFUSAL = 500
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Request = TypeVar("Request", bound=Message)
+Method: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+
+
+async def refuse(context: Context, why: str) -> NoReturn:
+    """End the call as upstream refuses one; a text that would not fit into a trailer is cut."""
+    await context.abort(grpc.StatusCode.UNKNOWN, why[:_LONGEST_REFUSAL])
+    raise AssertionError("the call was ended")
+
+
+def reading(shape: type[Request], method: Method) -> Method:
+    """``method`` with the request as ``shape``, which gRPC hands over as bytes.
+
+    Left to gRPC, each request that is none would be a stack trace in the log.
+    """
+
+    async def call(content: bytes, context: Context) -> Any:
+        try:
+            request = shape.FromString(content)
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INTERNAL, f"the request is no {shape.__name__}")
+        return await method(request, context)
+
+    return call
+
+
+def unary(name: str, shape: type[Request], method: Method, bucket: Bucket, clock: Clock) -> Any:
+    """A method with one answer, within the limit that all of them share (5.1)."""
+    read = reading(shape, method)
+
+    async def call(content: bytes, context: Context) -> Any:
+        if bucket.take(clock().steady_ms) is None:
+            await refuse(context, f"qps exceeded, method={name}")
+        return await read(content, context)
+
+    return grpc.unary_unary_rpc_method_handler(call, response_serializer=_written)
+
+
+def streaming(shape: type[Request], method: Method) -> Any:
+    """A method that answers as long as the client listens."""
+    return grpc.unary_stream_rpc_method_handler(
+        reading(shape, method), response_serializer=_written
+    )
+
+
+def _written(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+async def leave(context: Context, why: Closed | None) -> None:
+    """End a stream whose mailbox was closed: well for one that was replaced (as upstream does),
+    otherwise so that the client connects anew, to whoever leads."""
+    if why is Closed.STOPPING:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, why.value)

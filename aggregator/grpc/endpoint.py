@@ -1,0 +1,160 @@
+"""Where the services are offered, and the files of their TLS.
+
+A file that was replaced counts from the next connection on. What cannot be used (yet) does not
+replace what could: it is logged once, and connections go on with what was good.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from contract.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from aggregator.config import GrpcSection
+
+_log = logging.getLogger(__name__)
+
+
+class TlsFiles(msgspec.Struct, frozen=True):
+    """PEM files: our certificate with its key, and the authority of the clients' certificates."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """``listen`` is ``HOST:PORT`` (port 0: any); without ``tls`` it is plain text."""
+
+    listen: str
+    tls: TlsFiles | None
+
+
+def endpoint_of(section: GrpcSection) -> Endpoint | None:
+    """What the configuration says; ``None`` where nothing is to be served."""
+    if section.listen is None:
+        return None
+    certificate, key = section.certificate_file, section.key_file
+    client_ca = section.client_ca_file
+    if certificate is None or key is None or client_ca is None:
+        return Endpoint(section.listen, None)
+    return Endpoint(section.listen, TlsFiles(certificate, key, client_ca))
+
+
+class Pem(NamedTuple):
+    """The content of the files."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes
+
+
+class TlsMaterial:
+    """The last good content of the files. Whatever asks for it may be another thread."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""
+        self._files = files
+        self.problem: str | None = None
+        """Why the newest content is not used."""
+        self._seen = self._stamps()
+        problems = list(_problems(files))
+        if problems:
+            raise ConfigurationError("configuration", problems)
+        self.pem = _read(files)
+
+    def refresh(self) -> bool:
+        """Look whether the files were replaced by good ones; whether they were."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return False
+        # The stamps are older than what is read now: a file replaced meanwhile is read again.
+        self._seen = stamps
+        problems = list(_problems(self._files))
+        if problems:
+            self._complain("; ".join(map(str, problems)))
+            return False
+        try:
+            pem = _read(self._files)
+        except OSError as error:
+            self._complain(f"{error.filename}: {error.strerror}")
+            return False
+        if self.problem is not None:
+            _log.info("the gRPC certificates are good again")
+            self.problem = None
+        changed = pem != self.pem
+        if changed:
+            _log.info("the gRPC certificates were replaced")
+        self.pem = pem
+        return changed
+
+    def _complain(self, problem: str) -> None:
+        if self.problem is None:
+            _log.error("new gRPC certificates are not used: %s", problem)
+        self.problem = problem
+
+    def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_stamp(path) for path in _paths(self._files).values())
+
+
+def _paths(files: TlsFiles) -> dict[str, Path]:
+    return {
+        "grpc.certificate_file": files.certificate,
+        "grpc.key_file": files.key,
+        "grpc.client_ca_file": files.client_ca,
+    }
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def _read(files: TlsFiles) -> Pem:
+    return Pem(*(path.read_bytes() for path in _paths(files).values()))
+
+
+def _problems(files: TlsFiles) -> list[Problem]:
+    """What is wrong with the files as they are now."""
+    problems = []
+    for where, path in _paths(files).items():
+        try:
+            path.read_bytes()
+        except OSError as error:
+            problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
+    if problems:
+        return problems
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # An encrypted key would be asked for on a terminal; nobody sits at it.
+        context.load_cert_chain(files.certificate, files.key, password=b"")
+    except (ssl.SSLError, ValueError, OSError) as error:
+        why = getattr(error, "reason", None) or error
+        problems.append(
+            Problem(
+                "grpc.certificate_file",
+                f"{files.certificate} and {files.key} are no certificate (PEM) and its key "
+                f"without a password: {why}",
+            )
+        )
+    try:
+        context.load_verify_locations(files.client_ca)
+        if not context.get_ca_certs():
+            raise ValueError("no certificate of an authority is in it")
+    except (ssl.SSLError, ValueError, OSError) as error:
+        why = getattr(error, "reason", None) or error
+        problems.append(
+            Problem(
+                "grpc.client_ca_file", f"{files.client_ca} is no PEM file of an authority: {why}"
+            )
+        )
+    return problems

@@ -1,0 +1,147 @@
+"""``fault.Fault``: which jobs are hit, pushed and asked for (``spec/clusterd.md`` 5.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from aggregator.grpc.call import Context, leave, refuse, streaming, unary
+from aggregator.grpc.interfaces import CLUSTER, NORMAL
+from aggregator.grpc.limits import Bucket
+from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
+from aggregator.grpc.wire_messages import fault_signal
+from contract.wire import fault_pb2 as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.grpc.interfaces import FaultMessage, Faults
+    from aggregator.grpc.mailbox import Mailbox
+    from aggregator.moment import Clock
+
+_log = logging.getLogger(__name__)
+
+NAME = "fault.Fault"
+_REGISTERED = wire.Status(code=0, info="register success")
+_FOUND = 200
+_QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING = 10, 10, 50
+_ID_BYTES = range(8, 129)
+_HAN = re.compile("[\u4e00-\u9fa5]")
+
+
+class FaultService:
+    """Pushes to each subscriber what changed since it was told last.
+
+    ``turned`` is told of each client that begins or ceases to listen.
+    """
+
+    def __init__(self, faults: Faults, clock: Clock, turned: Callable[[Client], None]) -> None:
+        self.subscriptions = Subscriptions()
+        self.sent = 0
+        self._faults = faults
+        self._clock = clock
+        self._turned = turned
+        self._queries = Bucket(_QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING)
+
+    def methods(self, bucket: Bucket) -> dict[str, Any]:
+        """By name, as gRPC takes them."""
+        asked = wire.ClientInfo
+        return {
+            "Register": unary(f"/{NAME}/Register", asked, self._register, bucket, self._clock),
+            "GetFaultMsgSignal": unary(
+                f"/{NAME}/GetFaultMsgSignal", asked, self._get, bucket, self._clock
+            ),
+            "SubscribeFaultMsgSignal": streaming(asked, self._subscribe),
+        }
+
+    def changed(self, jobs: Iterable[str]) -> None:
+        """What ``Faults`` says of these jobs changed, or they came or went."""
+        everywhere = self.subscriptions.listening(CLUSTER)
+        for job in jobs:
+            for mailbox in (*self.subscriptions.listening(job), *everywhere):
+                mailbox.put(job)
+
+    async def _client(self, request: wire.ClientInfo, context: Context) -> Client:
+        if not request.role:
+            await refuse(context, "the role is empty")
+        client = Client(request.jobId or CLUSTER, request.role)
+        for what, text in zip(("jobId", "role"), client, strict=True):
+            if len(text.encode()) > LONGEST_ID_BYTES:
+                await refuse(context, f"the {what} is longer than {LONGEST_ID_BYTES} bytes")
+        return client
+
+    async def _register(self, request: wire.ClientInfo, context: Context) -> wire.Status:
+        client = await self._client(request, context)
+        now_ms = self._clock().steady_ms
+        if not self.subscriptions.is_registered(client, now_ms):
+            if not self.subscriptions.has_room(client, now_ms):
+                await refuse(context, f"jobId={client.job}: too many are served already")
+            if client.job != CLUSTER and not self._faults.knows(*client):
+                await refuse(context, f"jobId={client.job}: there is no such job")
+        self.subscriptions.register(client, now_ms)
+        return _REGISTERED
+
+    async def _subscribe(self, request: wire.ClientInfo, context: Context) -> None:
+        client = await self._client(request, context)
+        if not self.subscriptions.is_registered(client, self._clock().steady_ms):
+            await refuse(context, f"jobId={client.job} role={client.role} is not registered")
+        mailbox = self.subscriptions.subscribe(client)
+        _log.info("job %r, role %r: listens to faults", *client)
+        self._turned(client)
+        try:
+            if client.job == CLUSTER:
+                for job in self._faults.faulty():
+                    mailbox.put(job)
+            else:
+                mailbox.put(client.job)
+            await self._push(client, mailbox, context)
+            await leave(context, mailbox.closed)
+        finally:
+            self.subscriptions.end(client, mailbox)
+            _log.info("job %r, role %r: listens to faults no more", *client)
+            self._turned(client)
+
+    async def _push(self, client: Client, mailbox: Mailbox, context: Context) -> None:
+        told: dict[str, FaultMessage] = {}
+        """What was said last of each job with which something is wrong."""
+        while (job := await mailbox.take()) is not None:
+            message = self._faults.message(job)
+            if client.job == CLUSTER and (message is None or job not in self._faults.faulty()):
+                # Of a job that went the whole cluster hears nothing, and of MindIE's jobID the
+                # jobs below it.
+                was = told.pop(job, None)
+                if message is None or was is None:
+                    continue
+                await self._tell(context, job, None)
+            elif message is None or message.signal_type == NORMAL:
+                if told.pop(job, None) is not None:
+                    await self._tell(context, job, None)
+            elif told.get(job) != message:
+                told[job] = message
+                await self._tell(context, job, message)
+
+    async def _tell(self, context: Context, job: str, message: FaultMessage | None) -> None:
+        await context.write(fault_signal(job, message))
+        self.sent += 1
+
+    async def _get(self, request: wire.ClientInfo, context: Context) -> wire.FaultQueryResult:
+        wait_seconds = self._queries.take(self._clock().steady_ms)
+        if wait_seconds is None:
+            await refuse(context, "rate limited: too many requests, try again later")
+        if wait_seconds:
+            await asyncio.sleep(wait_seconds)
+        job = request.jobId
+        if not job:
+            signal = fault_signal(CLUSTER, self._faults.cluster())
+            return wire.FaultQueryResult(code=_FOUND, info="Succeed", faultSignal=signal)
+        if len(job.encode()) not in _ID_BYTES or _HAN.search(job) is not None:
+            await refuse(context, f"job with jobId: {job} is invalid")
+        message = self._faults.message(job)
+        if message is None:
+            info = f"job with jobId: {job} not found fault info"
+            return wire.FaultQueryResult(code=_FOUND, info=info)
+        return wire.FaultQueryResult(
+            code=_FOUND, info="all info returned", faultSignal=fault_signal(job, message)
+        )

@@ -1,0 +1,27 @@
+"""``PubFault``: public faults by gRPC (``spec/clusterd.md`` 4.1). It is in no package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aggregator.grpc.call import Context, unary
+from aggregator.grpc.wire_messages import public_fault
+from contract.wire import pubfault_pb2 as wire
+
+if TYPE_CHECKING:
+    from aggregator.grpc.interfaces import Send
+    from aggregator.grpc.limits import Bucket
+    from aggregator.moment import Clock
+
+NAME = "PubFault"
+
+
+def methods(send: Send, bucket: Bucket, clock: Clock) -> dict[str, Any]:
+    """By name, as gRPC takes them. A refusal is an answer like any other."""
+
+    async def call(request: wire.PublicFaultRequest, _: Context) -> wire.RespStatus:
+        answer = await send(public_fault(request))
+        return wire.RespStatus(code=answer.code, info=answer.info)
+
+    shape = wire.PublicFaultRequest
+    return {"SendPublicFault": unary(f"/{NAME}/SendPublicFault", shape, call, bucket, clock)}

@@ -1,0 +1,78 @@
+"""``config.Config``: the global rank table of a MindIE service (``spec/clusterd.md`` 5.5)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from aggregator.grpc.call import Context, leave, refuse, streaming, unary
+from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
+from contract.wire import config_pb2 as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.grpc.interfaces import Tables
+    from aggregator.grpc.limits import Bucket
+    from aggregator.moment import Clock
+
+_log = logging.getLogger(__name__)
+
+NAME = "config.Config"
+_REGISTERED = wire.Status(code=0, info="register success")
+_ONE = ""
+"""A jobID has one client here: upstream does not look at its role."""
+
+
+class RankTableService:
+    """Pushes the table of a jobID when it is whole, and again when it changed."""
+
+    def __init__(self, tables: Tables, clock: Clock) -> None:
+        self.subscriptions = Subscriptions()
+        self.sent = 0
+        self._tables = tables
+        self._clock = clock
+
+    def methods(self, bucket: Bucket) -> dict[str, Any]:
+        """By name, as gRPC takes them."""
+        asked = wire.ClientInfo
+        return {
+            "Register": unary(f"/{NAME}/Register", asked, self._register, bucket, self._clock),
+            "SubscribeRankTable": streaming(asked, self._subscribe),
+        }
+
+    def changed(self, jobs: Iterable[str]) -> None:
+        """The tables of these jobIDs changed, came or went."""
+        for job in jobs:
+            for mailbox in self.subscriptions.listening(job):
+                mailbox.put(job)
+
+    async def _register(self, request: wire.ClientInfo, context: Context) -> wire.Status:
+        client = Client(request.jobId, _ONE)
+        if len(client.job.encode()) > LONGEST_ID_BYTES:
+            await refuse(context, f"the jobId is longer than {LONGEST_ID_BYTES} bytes")
+        now_ms = self._clock().steady_ms
+        if not self.subscriptions.has_room(client, now_ms):
+            await refuse(context, f"jobId={client.job}: too many are served already")
+        self.subscriptions.register(client, now_ms)
+        return _REGISTERED
+
+    async def _subscribe(self, request: wire.ClientInfo, context: Context) -> None:
+        client = Client(request.jobId, _ONE)
+        if not self.subscriptions.is_registered(client, self._clock().steady_ms):
+            await refuse(context, f"jobId={client.job} role={request.role} is not registered")
+        mailbox = self.subscriptions.subscribe(client)
+        _log.info("jobID %r: listens to its rank table", client.job)
+        try:
+            mailbox.put(client.job)
+            told: str | None = None
+            while (job := await mailbox.take()) is not None:
+                text = self._tables.text(job)
+                if text is not None and text != told:
+                    told = text
+                    await context.write(wire.RankTableStream(jobId=job, rankTable=text))
+                    self.sent += 1
+            await leave(context, mailbox.closed)
+        finally:
+            self.subscriptions.end(client, mailbox)
+            _log.info("jobID %r: listens to its rank table no more", client.job)

@@ -1,0 +1,192 @@
+"""The server: listens while this replica leads, over mutual TLS unless told otherwise."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from aggregator.grpc import fault_service, public_fault_service, rank_table_service
+from aggregator.grpc.endpoint import TlsMaterial
+from aggregator.grpc.fault_service import FaultService
+from aggregator.grpc.limits import Bucket
+from aggregator.grpc.rank_table_service import RankTableService
+from contract.errors import ListenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.grpc.endpoint import Endpoint
+    from aggregator.grpc.interfaces import Faults, Send, Tables
+    from aggregator.grpc.subscriptions import Client
+    from aggregator.moment import Clock
+
+_log = logging.getLogger(__name__)
+
+MOST_BYTES_RECEIVED = 4 << 20
+MOST_BYTES_SENT = 8 << 20
+MOST_STREAMS = 64
+"""Of one connection."""
+MOST_CONNECTIONS = 1024
+CALLS_PER_SECOND = 1000
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MOST_BYTES_RECEIVED),
+    ("grpc.max_send_message_length", MOST_BYTES_SENT),
+    ("grpc.max_concurrent_streams", MOST_STREAMS),
+    ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 3_000),
+    # Two servers on one port would each get a part of the clients.
+    ("grpc.so_reuseport", 0),
+]
+_GRACE_SECONDS = 0.5
+
+
+class GrpcStatus(msgspec.Struct, frozen=True):
+    """``address`` is where it listens, ``None`` while this replica does not lead."""
+
+    address: str | None
+    plaintext: bool
+    registered: int
+    subscribers: int
+    sent: int
+    tls_problem: str | None
+
+
+class GrpcServer:
+    """ClusterD's services. Who does not lead does not listen: clients find who does.
+
+    A client that was refused on an open connection would ask there again and again; one that is
+    not let in looks for another replica behind the Service.
+
+    Made anywhere, everything else is for the loop. Raises ``ConfigurationError`` for files that
+    cannot be used. ``turned`` is told of each client that begins or ceases to listen to faults;
+    ``jobs_of`` then says which.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        faults: Faults,
+        tables: Tables,
+        send: Send,
+        clock: Clock,
+        turned: Callable[[Client], None] = lambda _: None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._tls = None if endpoint.tls is None else TlsMaterial(endpoint.tls)
+        self._send = send
+        self._clock = clock
+        self._faults = FaultService(faults, clock, turned)
+        self._tables = RankTableService(tables, clock)
+        self._server: grpc.aio.Server | None = None
+        self.port: int | None = None
+        """Where it listens; ``None`` while it does not."""
+
+    async def start(self) -> None:
+        """Listen. Raises ``ListenError`` where the address cannot be had."""
+        server = grpc.aio.server(options=_OPTIONS)
+        bucket = Bucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
+        clock = self._clock
+        for name, methods in (
+            (public_fault_service.NAME, public_fault_service.methods(self._send, bucket, clock)),
+            (fault_service.NAME, self._faults.methods(bucket)),
+            (rank_table_service.NAME, self._tables.methods(bucket)),
+        ):
+            handler = grpc.method_handlers_generic_handler(name, methods)
+            server.add_generic_rpc_handlers((handler,))
+        self.port = self._bind(server)
+        self._server = server
+        await server.start()
+        how = "in plain text, for whoever can connect" if self._tls is None else "over mutual TLS"
+        _log.info("serving gRPC on %s, %s", self._address(self.port), how)
+
+    async def leads(self, leading: bool) -> None:
+        """Listen while this replica leads, and only then. Raises what ``start`` does."""
+        await (self.start() if leading else self.stop())
+
+    async def stop(self) -> None:
+        """Let everybody go, at once, so that they connect to who leads now."""
+        server, self._server, self.port = self._server, None, None
+        if server is not None:
+            self._faults.subscriptions.close()
+            self._tables.subscriptions.close()
+            await server.stop(_GRACE_SECONDS)
+            _log.info("serving gRPC no more")
+
+    def changed(self, jobs: Iterable[str]) -> None:
+        """What ``Faults`` says of these jobs and jobIDs changed, or they came or went."""
+        self._faults.changed(jobs)
+
+    def tables_changed(self, jobs: Iterable[str]) -> None:
+        """The rank tables of these jobIDs changed."""
+        self._tables.changed(jobs)
+
+    def jobs_of(self, role: str) -> frozenset[str]:
+        """The jobs and jobIDs to whose faults a client of this role listens now (3.3)."""
+        everybody = self._faults.subscriptions.subscribed
+        return frozenset(client.job for client in everybody if client.role == role)
+
+    def status(self) -> GrpcStatus:
+        """The picture now."""
+        both = (self._faults, self._tables)
+        return GrpcStatus(
+            address=None if self.port is None else self._address(self.port),
+            plaintext=self._tls is None,
+            registered=sum(one.subscriptions.registered for one in both),
+            subscribers=sum(len(one.subscriptions.subscribed) for one in both),
+            sent=sum(one.sent for one in both),
+            tls_problem=None if self._tls is None else self._tls.problem,
+        )
+
+    def _address(self, port: int) -> str:
+        return f"{self._endpoint.listen.rpartition(':')[0]}:{port}"
+
+    def _bind(self, server: grpc.aio.Server) -> int:
+        listen = self._endpoint.listen
+        _check_free(listen)
+        try:
+            if self._tls is None:
+                return server.add_insecure_port(listen)
+            return server.add_secure_port(listen, _credentials(self._tls))
+        except RuntimeError as error:
+            raise ListenError(f"cannot serve gRPC on {listen}: {error}") from None
+
+
+def _check_free(listen: str) -> None:
+    """Raise ``ListenError`` with the reason that gRPC itself does not tell."""
+    host, _, port = listen.rpartition(":")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        raise ListenError(f"cannot serve gRPC on {listen}: {error.strerror}") from None
+
+
+def _credentials(material: TlsMaterial) -> Any:
+    """TLS that asks every client for a certificate, and looks at each connection for new files."""
+
+    def configuration() -> Any:
+        pem = material.pem
+        return grpc.ssl_server_certificate_configuration(
+            [(pem.key, pem.certificate)], root_certificates=pem.client_ca
+        )
+
+    def newer() -> Any:
+        return configuration() if material.refresh() else None
+
+    return grpc.dynamic_ssl_server_credentials(
+        configuration(), newer, require_client_authentication=True
+    )

@@ -1,0 +1,131 @@
+"""Who registered for what, and who listens (``spec/clusterd.md`` 5.4, defect B30).
+
+A client registers with a job and a role, then subscribes with the same two. A new registration of
+the two ends the subscription before it. Who does not subscribe within ``LEASE_MS`` is forgotten,
+and so is who ends its subscription: it registers again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.grpc.mailbox import Closed, Mailbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MOST_JOBS = 10_000
+MOST_ROLES = 64
+"""Of one job. Upstream has no such bound; its clients know of about three."""
+
+LEASE_MS = 60_000
+LONGEST_ID_BYTES = 256
+"""Of a job or a role that is registered."""
+
+
+class Client(NamedTuple):
+    """For whom a client asks."""
+
+    job: str
+    role: str
+
+
+class _Registered:
+    """A client that registered; it listens once it has a mailbox."""
+
+    def __init__(self, until_ms: int) -> None:
+        self.until_ms = until_ms
+        self.mailbox: Mailbox | None = None
+
+
+class Subscriptions:
+    """The clients of one service. Times are steady ms."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, dict[str, _Registered]] = {}
+        self._sweep_at_ms = 0
+
+    @property
+    def registered(self) -> int:
+        """How many clients registered, listening or not."""
+        return sum(len(roles) for roles in self._clients.values())
+
+    def listening(self, job: str) -> list[Mailbox]:
+        """Of those who subscribed to exactly this job."""
+        return [
+            one.mailbox for one in self._clients.get(job, {}).values() if one.mailbox is not None
+        ]
+
+    @property
+    def subscribed(self) -> frozenset[Client]:
+        """Everybody who listens."""
+        return frozenset(
+            Client(job, role)
+            for job, roles in self._clients.items()
+            for role, one in roles.items()
+            if one.mailbox is not None
+        )
+
+    def is_registered(self, client: Client, now_ms: int) -> bool:
+        """Whether this client registered and was not forgotten."""
+        self._sweep(now_ms)
+        return client.role in self._clients.get(client.job, {})
+
+    def has_room(self, client: Client, now_ms: int) -> bool:
+        """Whether one more client may register."""
+        self._sweep(now_ms)
+        roles = self._clients.get(client.job)
+        if roles is None:
+            return len(self._clients) < MOST_JOBS
+        return client.role in roles or len(roles) < MOST_ROLES
+
+    def register(self, client: Client, now_ms: int) -> None:
+        """Register, and end the subscription of whoever did before as the same."""
+        roles = self._clients.setdefault(client.job, {})
+        before = roles.get(client.role)
+        if before is not None and before.mailbox is not None:
+            before.mailbox.close(Closed.REPLACED)
+        roles[client.role] = _Registered(now_ms + LEASE_MS)
+
+    def subscribe(self, client: Client) -> Mailbox:
+        """Listen as a registered client; the newest of several listens alone."""
+        one = self._clients[client.job][client.role]
+        if one.mailbox is not None:
+            one.mailbox.close(Closed.REPLACED)
+        one.mailbox = Mailbox()
+        return one.mailbox
+
+    def end(self, client: Client, mailbox: Mailbox) -> None:
+        """A subscription ended: forget the client, unless another took its place already."""
+        roles = self._clients.get(client.job, {})
+        one = roles.get(client.role)
+        if one is not None and one.mailbox is mailbox:
+            self._forget([client])
+
+    def close(self) -> None:
+        """End all subscriptions and forget everybody."""
+        for roles in self._clients.values():
+            for one in roles.values():
+                if one.mailbox is not None:
+                    one.mailbox.close(Closed.STOPPING)
+        self._clients.clear()
+
+    def _sweep(self, now_ms: int) -> None:
+        if now_ms < self._sweep_at_ms:
+            return
+        self._sweep_at_ms = now_ms + LEASE_MS // 10
+        self._forget(
+            [
+                Client(job, role)
+                for job, roles in self._clients.items()
+                for role, one in roles.items()
+                if one.mailbox is None and one.until_ms <= now_ms
+            ]
+        )
+
+    def _forget(self, clients: Iterable[Client]) -> None:
+        for client in clients:
+            roles = self._clients[client.job]
+            del roles[client.role]
+            if not roles:
+                del self._clients[client.job]

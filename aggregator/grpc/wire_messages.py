@@ -1,0 +1,83 @@
+"""Messages of the services from and to the values of the aggregator (``spec/clusterd.md`` 5.3)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from contract.public_fault import Fault, Influence, PublicFault
+from contract.wire import fault_pb2, pubfault_pb2
+
+if TYPE_CHECKING:
+    from aggregator.grpc.interfaces import DeviceFault, FaultMessage, NodeFaults
+
+
+def public_fault(request: pubfault_pb2.PublicFaultRequest) -> PublicFault:
+    """What a client sent, as the same from a ConfigMap would be."""
+    return PublicFault(
+        id=request.id,
+        timestamp=request.timestamp,
+        version=request.version,
+        resource=request.resource,
+        faults=[_fault(fault) for fault in request.faults],
+    )
+
+
+def _fault(fault: pubfault_pb2.Fault) -> Fault:
+    return Fault(
+        fault_id=fault.faultId,
+        fault_type=fault.faultType,
+        fault_code=fault.faultCode,
+        fault_time=fault.faultTime,
+        assertion=fault.assertion,
+        fault_location=dict(fault.faultLocation),
+        influence=[
+            Influence(
+                node_name=about.nodeName, node_sn=about.nodeSN, device_ids=list(about.deviceIds)
+            )
+            for about in fault.influence
+        ],
+        description=fault.description,
+    )
+
+
+def fault_signal(job_id: str, message: FaultMessage | None) -> fault_pb2.FaultMsgSignal:
+    """``message`` under a new uuid; without one: nothing is wrong with this job (any more)."""
+    return fault_pb2.FaultMsgSignal(
+        uuid=str(uuid.uuid4()),
+        jobId=job_id,
+        signalType="normal" if message is None else message.signal_type,
+        nodeFaultInfo=[] if message is None else [_node(node) for node in message.nodes],
+    )
+
+
+def _node(node: NodeFaults) -> fault_pb2.NodeFaultInfo:
+    return fault_pb2.NodeFaultInfo(
+        nodeName=node.node_name,
+        nodeIP=node.node_ip,
+        nodeSN=node.node_sn,
+        faultLevel=node.fault_level,
+        faultDevice=[_device(device) for device in node.devices],
+    )
+
+
+def _device(device: DeviceFault) -> fault_pb2.DeviceFaultInfo:
+    return fault_pb2.DeviceFaultInfo(
+        deviceId=device.device_id,
+        deviceType=device.device_type,
+        faultCodes=device.fault_codes,
+        faultLevel=device.fault_level,
+        faultType=device.fault_types,
+        faultReason=device.fault_reasons,
+        switchFaultInfos=[
+            fault_pb2.SwitchFaultInfo(
+                faultCode=one.fault_code,
+                switchChipId=one.switch_chip_id,
+                switchPortId=one.switch_port_id,
+                faultTime=one.fault_time,
+                faultLevel=one.fault_level,
+            )
+            for one in device.switch_faults
+        ],
+        faultLevels=device.fault_levels,
+    )

@@ -1,0 +1,1 @@
+"""ClusterD's gRPC services."""

@@ -1,0 +1,312 @@
+"""The fault service, over a real socket with clients made from upstream's numbers (5.3, 5.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+import pytest
+
+from aggregator.grpc.mailbox import Closed
+from tests.aggregator.grpc.upstream import Client, Stream
+from tests.aggregator.grpc.world import (
+    DeviceFault,
+    Message,
+    NodeFaults,
+    SwitchFault,
+    World,
+    faulty,
+    until,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+JOB = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+REGISTER, SUBSCRIBE = "fault.Fault/Register", "fault.Fault/SubscribeFaultMsgSignal"
+GET = "fault.Fault/GetFaultMsgSignal"
+ME = {"jobId": JOB, "role": "trainer"}
+EVERYBODY = {"jobId": "", "role": "observer"}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    world.jobs = {JOB: Message(JOB), OTHER: Message(OTHER)}
+    async with world.serving():
+        yield world
+
+
+@pytest.fixture
+async def client(world: World) -> AsyncIterator[Client]:
+    async with Client(world.target) as client:
+        yield client
+
+
+async def subscribed(client: Client, world: World, who: dict[str, str]) -> Stream:
+    """Register and subscribe; the server has taken it in."""
+    assert await client.ask(REGISTER, who) == {"info": "register success"}
+    before = len(world.turned)
+    stream = client.listen(SUBSCRIBE, who)
+    await until(lambda: len(world.turned) > before)
+    return stream
+
+
+async def refused(call: object) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call  # type: ignore[misc]
+    return caught.value.code(), caught.value.details() or ""
+
+
+async def test_every_member_arrives_under_its_number(world: World, client: Client) -> None:
+    stream = await subscribed(client, world, ME)
+    device = DeviceFault(
+        "-1",
+        "Switch",
+        ("[0x08520003,na,L2,na]",),
+        "SubHealthy",
+        ("CardUnhealthy",),
+        ("link down",),
+        (SwitchFault("[0x08520003,na,L2,na]", "1", "2", "1760000000", "SubHealthFault"),),
+        ("SubHealthFault",),
+    )
+    node = NodeFaults("n2", "192.168.0.2", "SN-n2", "SubHealthy", (device,))
+    world.put(Message(JOB, "fault", (node,)))
+    message = await stream.next()
+    assert message is not None
+    assert len(message.pop("uuid")) == 36
+    assert message == {
+        "jobId": JOB,
+        "signalType": "fault",
+        "nodeFaultInfo": [
+            {
+                "nodeName": "n2",
+                "nodeIP": "192.168.0.2",
+                "nodeSN": "SN-n2",
+                "faultLevel": "SubHealthy",
+                "faultDevice": [
+                    {
+                        "deviceId": "-1",
+                        "deviceType": "Switch",
+                        "faultCodes": ["[0x08520003,na,L2,na]"],
+                        "faultLevel": "SubHealthy",
+                        "faultType": ["CardUnhealthy"],
+                        "faultReason": ["link down"],
+                        "switchFaultInfos": [
+                            {
+                                "faultCode": "[0x08520003,na,L2,na]",
+                                "switchChipId": "1",
+                                "switchPortId": "2",
+                                "faultTime": "1760000000",
+                                "faultLevel": "SubHealthFault",
+                            }
+                        ],
+                        "faultLevels": ["SubHealthFault"],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+async def told(stream: Stream) -> tuple[str, str, list[str]]:
+    """Job, signal and codes of the next message."""
+    message = await asyncio.wait_for(stream.next(), 20)
+    assert message is not None
+    nodes = message.get("nodeFaultInfo", [])
+    codes = [code for node in nodes for one in node["faultDevice"] for code in one["faultCodes"]]
+    return message["jobId"], message["signalType"], codes
+
+
+async def test_only_changes_are_pushed_and_recovery_is_normal(world: World, client: Client) -> None:
+    stream = await subscribed(client, world, ME)
+    world.put(faulty(JOB, "80E18402"))
+    assert await told(stream) == (JOB, "fault", ["80E18402"])
+    world.put(faulty(JOB, "80E18402"))  # the same again
+    world.put(faulty(OTHER, "80CD8003"))  # another job
+    world.put(faulty(JOB, "80E18402", "80CD8003"))
+    assert await told(stream) == (JOB, "fault", ["80E18402", "80CD8003"])
+    world.put(Message(JOB))
+    assert await told(stream) == (JOB, "normal", [])
+    world.put(Message(JOB))
+    world.put(faulty(JOB, "80C98009"))
+    assert await told(stream) == (JOB, "fault", ["80C98009"])
+    world.drop(JOB)
+    assert await told(stream) == (JOB, "normal", [])
+
+
+async def test_a_subscriber_learns_at_once_what_is_wrong_already(
+    world: World, client: Client
+) -> None:
+    world.put(faulty(JOB, "80E18402"))
+    stream = await subscribed(client, world, ME)
+    assert await told(stream) == (JOB, "fault", ["80E18402"])
+
+
+async def test_the_cluster_hears_one_message_per_job(world: World, client: Client) -> None:
+    world.put(faulty(JOB, "80E18402"))
+    stream = await subscribed(client, world, EVERYBODY)
+    assert await told(stream) == (JOB, "fault", ["80E18402"])
+    world.put(faulty(OTHER, "80CD8003"))
+    assert await told(stream) == (OTHER, "fault", ["80CD8003"])
+    world.put(Message(JOB))
+    assert await told(stream) == (JOB, "normal", [])
+    world.drop(OTHER)  # nothing is said of a job that went, and of MindIE's jobID its jobs say it
+    world.instances["inference"] = "mindie-ms-controller"
+    world.put(faulty("inference", "80C98009"))
+    world.put(faulty(JOB, "80C98009"))
+    assert await told(stream) == (JOB, "fault", ["80C98009"])
+
+
+async def test_an_empty_job_and_minus_one_are_the_same_client(world: World, client: Client) -> None:
+    stream = await subscribed(client, world, EVERYBODY)
+    await client.ask(REGISTER, {"jobId": "-1", "role": "observer"})
+    assert await stream.next() is None
+
+
+async def test_who_may_register(world: World, client: Client) -> None:
+    code, text = await refused(client.ask(REGISTER, {"jobId": JOB}))
+    assert code is grpc.StatusCode.UNKNOWN
+    assert "role" in text
+    code, text = await refused(client.ask(REGISTER, {"jobId": "no-such-job", "role": "x"}))
+    assert (code, "no-such-job" in text) == (grpc.StatusCode.UNKNOWN, True)
+    world.instances["inference"] = "mindie-ms-controller"
+    code, _ = await refused(client.ask(REGISTER, {"jobId": "inference", "role": "x"}))
+    assert code is grpc.StatusCode.UNKNOWN
+    await client.ask(REGISTER, {"jobId": "inference", "role": "mindie-ms-controller"})
+    code, text = await refused(client.ask(REGISTER, {"jobId": "", "role": "x" * 257}))
+    assert (code, "longer" in text) == (grpc.StatusCode.UNKNOWN, True)
+
+
+async def test_registration_comes_before_subscription(world: World, client: Client) -> None:
+    code, text = await refused(client.listen(SUBSCRIBE, ME).next())
+    assert (code, JOB in text) == (grpc.StatusCode.UNKNOWN, True)
+    await client.ask(REGISTER, ME)
+    code, _ = await refused(client.listen(SUBSCRIBE, {**ME, "role": "other"}).next())
+    assert code is grpc.StatusCode.UNKNOWN
+
+
+async def test_a_new_registration_ends_the_subscription_before_it(
+    world: World, client: Client
+) -> None:
+    stream = await subscribed(client, world, ME)
+    beside = await subscribed(client, world, {**ME, "role": "second"})
+    async with Client(world.target) as again:
+        newer = await subscribed(again, world, ME)
+        assert await stream.next() is None
+        assert stream.call.done()
+        assert await stream.call.code() is grpc.StatusCode.OK
+        world.put(faulty(JOB, "80E18402"))
+        assert await told(newer) == (JOB, "fault", ["80E18402"])
+    assert await told(beside) == (JOB, "fault", ["80E18402"])
+
+
+async def test_who_left_must_register_again(world: World, client: Client) -> None:
+    stream = await subscribed(client, world, ME)
+    assert world.turned[-1] == ((JOB, "trainer"), True)
+    stream.cancel()
+    await until(lambda: world.turned[-1] == ((JOB, "trainer"), False))
+    assert (await refused(client.listen(SUBSCRIBE, ME).next()))[0] is grpc.StatusCode.UNKNOWN
+    stream = await subscribed(client, world, ME)
+    world.put(faulty(JOB, "80E18402"))
+    assert await told(stream) == (JOB, "fault", ["80E18402"])
+
+
+async def test_a_connection_that_breaks_ends_its_subscriptions(world: World) -> None:
+    async with Client(world.target) as client:
+        await subscribed(client, world, ME)
+        await subscribed(client, world, EVERYBODY)
+    await until(lambda: [on for _, on in world.turned].count(False) == 2)
+    assert world.server is not None
+    assert world.server.status().registered == 0
+
+
+async def test_a_follower_sends_its_clients_away(world: World, client: Client) -> None:
+    stream = await subscribed(client, world, ME)
+    assert world.server is not None
+    await world.server.leads(False)
+    assert (await refused(stream.next())) == (
+        grpc.StatusCode.UNAVAILABLE,
+        Closed.STOPPING.value,
+    )
+    assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
+    await world.server.leads(True)
+    async with Client(world.target) as again:
+        code, _ = await refused(again.listen(SUBSCRIBE, ME).next())
+        assert code is grpc.StatusCode.UNKNOWN, "nobody registered with this one"
+        stream = await subscribed(again, world, ME)
+        world.put(faulty(JOB, "80E18402"))
+        assert await told(stream) == (JOB, "fault", ["80E18402"])
+
+
+async def test_a_client_finds_the_next_leader_by_itself() -> None:
+    one, next_one = World(), World()
+    one.jobs = next_one.jobs = {JOB: faulty(JOB, "80E18402")}
+    async with one.serving() as address, Client(address) as client:
+        stream = await subscribed(client, one, ME)
+        assert (await told(stream))[0] == JOB
+        assert one.server is not None
+        await one.server.stop()
+        assert (await refused(stream.next()))[0] is grpc.StatusCode.UNAVAILABLE
+        async with next_one.serving(listen=address):
+            await until_answered(client)
+            stream = await subscribed(client, next_one, ME)
+            assert await told(stream) == (JOB, "fault", ["80E18402"])
+
+
+async def test_calls_that_wait_while_the_leader_goes() -> None:
+    world = World()
+    world.held = asyncio.Event()
+    async with world.serving() as target, Client(target) as client:
+        call = asyncio.ensure_future(client.ask("PubFault/SendPublicFault"))
+        await until(lambda: world.received)
+        assert world.server is not None
+        await asyncio.wait_for(world.server.stop(), 20)
+        assert (await refused(call))[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def until_answered(client: Client) -> None:
+    """Ask again until somebody answers, as clients do."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await client.ask(GET)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+
+async def test_questions(world: World, client: Client) -> None:
+    world.put(faulty(JOB, "80E18402"))
+    world.view = Message("-1", "fault", world.jobs[JOB].nodes)
+    answer = await client.ask(GET, {"jobId": "", "role": "x"})
+    assert (answer["code"], answer["info"]) == (200, "Succeed")
+    assert (answer["faultSignal"]["jobId"], answer["faultSignal"]["signalType"]) == ("-1", "fault")
+    assert answer["faultSignal"]["nodeFaultInfo"][0]["nodeName"] == "n1"
+    answer = await client.ask(GET, {"jobId": JOB})
+    assert (answer["code"], answer["info"]) == (200, "all info returned")
+    assert answer["faultSignal"]["nodeFaultInfo"][0]["faultDevice"][0]["faultCodes"] == ["80E18402"]
+    answer = await client.ask(GET, {"jobId": OTHER})
+    assert (answer["faultSignal"]["signalType"], "nodeFaultInfo" in answer["faultSignal"]) == (
+        "normal",
+        False,
+    )
+    answer = await client.ask(GET, {"jobId": "44444444-0000"})
+    info = "job with jobId: 44444444-0000 not found fault info"
+    assert answer == {"code": 200, "info": info}
+
+
+@pytest.mark.parametrize("job", ["short", "x" * 129, "é" * 65, "job-名字-12345", "\u4e00aaaaaaaa"])
+async def test_questions_about_what_can_be_no_job(client: Client, job: str) -> None:
+    code, text = await refused(client.ask(GET, {"jobId": job}))
+    assert (code, text) == (grpc.StatusCode.UNKNOWN, f"job with jobId: {job} is invalid")
+
+
+@pytest.mark.parametrize("job", ["x" * 8, "x" * 128, "é" * 64, "job-\u9fa6-12345"])
+async def test_questions_about_what_could_be_a_job(client: Client, job: str) -> None:
+    assert (await client.ask(GET, {"jobId": job}))["code"] == 200

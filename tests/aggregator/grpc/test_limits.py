@@ -1,0 +1,260 @@
+"""Limits of the services, by the clock that is passed in (``spec/clusterd.md`` 5.1, 5.4; B30)."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import grpc
+import grpc.aio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.grpc.limits import Bucket
+from aggregator.grpc.mailbox import Closed, Mailbox
+from aggregator.grpc.server import CALLS_PER_SECOND, MOST_BYTES_RECEIVED, MOST_CONNECTIONS
+from aggregator.grpc.subscriptions import (
+    LEASE_MS,
+    MOST_JOBS,
+    MOST_ROLES,
+    Subscriptions,
+)
+from aggregator.grpc.subscriptions import Client as Who
+from aggregator.moment import Moment
+from contract.errors import ListenError
+from tests.aggregator.grpc.test_faults import refused, until_answered
+from tests.aggregator.grpc.upstream import Client
+from tests.aggregator.grpc.world import Message, World, until
+
+GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
+JOB = "11111111-1111-4111-8111-111111111111"
+
+
+class Hand:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 5_000
+
+    def __call__(self) -> Moment:
+        return Moment(1_790_000_000_000 + self.ms, self.ms)
+
+
+def test_a_bucket_lets_a_burst_through_then_one_at_a_time() -> None:
+    bucket = Bucket(per_second=10, burst=10)
+    assert [bucket.take(0) for _ in range(11)] == [0.0] * 10 + [None]
+    assert bucket.take(99) is None
+    assert bucket.take(100) == 0.0
+    assert bucket.take(100) is None
+    assert [bucket.take(60_000) for _ in range(11)] == [0.0] * 10 + [None]
+
+
+def test_those_who_wait_go_in_order_and_not_longer_than_five_seconds() -> None:
+    bucket = Bucket(per_second=10, burst=10, waiters=50)
+    waits = [bucket.take(0) for _ in range(62)]
+    assert waits[:10] == [0.0] * 10
+    assert waits[10:60] == [pytest.approx(n / 10) for n in range(1, 51)]
+    assert waits[60:] == [None, None]
+    assert bucket.take(100) == pytest.approx(5.0)
+
+
+@given(st.lists(st.integers(0, 2_000), max_size=300), st.integers(0, 5))
+def test_never_more_goes_on_within_a_time_than_the_rate_allows(
+    pauses: list[int], waiters: int
+) -> None:
+    bucket, now, gone = Bucket(20, 5, waiters), 0, []
+    for pause in pauses:
+        now += pause
+        if (wait := bucket.take(now)) is not None:
+            assert wait <= waiters / 20 + 1e-9
+            gone.append(now + wait * 1000)
+    assert gone == sorted(gone)
+    for first, last in ((a, b) for a in range(len(gone)) for b in range(a, min(len(gone), a + 60))):
+        assert last - first + 1 <= 5 + (gone[last] - gone[first]) / 50 + 1e-6
+
+
+async def test_a_mailbox_keeps_each_name_once() -> None:
+    box = Mailbox()
+    for name in "abaca":
+        box.put(name)
+    assert len(box) == 3
+    assert [await box.take() for _ in range(3)] == ["a", "b", "c"]
+    waiting = asyncio.ensure_future(box.take())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    box.put("d")
+    assert await waiting == "d"
+    waiting = asyncio.ensure_future(box.take())
+    await asyncio.sleep(0)
+    box.close(Closed.STOPPING)
+    box.close(Closed.REPLACED)
+    box.put("e")
+    assert await waiting is None
+    assert box.closed is Closed.STOPPING
+    assert len(box) == 0
+
+
+def test_who_registers_and_never_subscribes_is_forgotten() -> None:
+    register = Subscriptions()
+    idle, busy = Who("j1", "r"), Who("j2", "r")
+    register.register(idle, 0)
+    register.register(busy, 0)
+    box = register.subscribe(busy)
+    assert register.is_registered(idle, LEASE_MS - 1)
+    assert not register.is_registered(idle, 2 * LEASE_MS)
+    assert register.is_registered(busy, 1000 * LEASE_MS)
+    assert register.registered == 1
+    assert register.subscribed == frozenset({busy})
+    register.end(busy, box)
+    assert register.registered == 0
+
+
+def test_an_old_stream_that_ends_does_not_end_the_new_one() -> None:
+    register = Subscriptions()
+    who = Who("j1", "r")
+    register.register(who, 0)
+    old = register.subscribe(who)
+    register.register(who, 0)
+    assert old.closed is Closed.REPLACED
+    register.end(who, old)
+    assert register.is_registered(who, 0)
+    new = register.subscribe(who)
+    register.end(who, old)
+    assert register.subscribed == frozenset({who})
+    assert register.subscribe(who) is not new
+    assert new.closed is Closed.REPLACED
+
+
+def test_ten_thousand_jobs_and_no_more_until_some_are_forgotten() -> None:
+    register = Subscriptions()
+    for number in range(MOST_JOBS):
+        assert register.has_room(Who(f"j{number}", "r"), 0)
+        register.register(Who(f"j{number}", "r"), 0)
+    assert not register.has_room(Who("one-more", "r"), 0)
+    assert register.has_room(Who("j1", "another role"), 0)
+    for number in range(MOST_ROLES - 1):
+        register.register(Who("j1", f"r{number}"), 0)
+    assert not register.has_room(Who("j1", "one more"), 0)
+    assert register.has_room(Who("j1", "r5"), 0)
+    assert register.has_room(Who("one-more", "r"), 2 * LEASE_MS)
+
+
+async def test_questions_beyond_the_limit() -> None:
+    clock = Hand()
+    async with World().serving(clock=clock) as target, Client(target) as client:
+        first = asyncio.gather(*(client.ask(GET) for _ in range(10)))
+        assert all(answer["code"] == 200 for answer in await first)
+        waiting = [asyncio.ensure_future(client.ask(GET)) for _ in range(50)]
+        await asyncio.wait(waiting[:1], return_when=asyncio.FIRST_COMPLETED)
+        code, text = await refused(client.ask(GET))
+        assert code is grpc.StatusCode.UNKNOWN
+        assert "rate limited" in text
+        for task in waiting:
+            task.cancel()
+        clock.ms += 60_000
+        assert (await client.ask(GET))["code"] == 200
+
+
+async def test_calls_of_all_kinds_share_one_limit() -> None:
+    clock, world = Hand(), World()
+    async with world.serving(clock=clock) as target, Client(target) as client:
+        who = {"jobId": "", "role": "r"}
+        for _ in range(CALLS_PER_SECOND // 50):
+            await asyncio.gather(*(client.ask(REGISTER, who) for _ in range(50)))
+        for method in (REGISTER, "PubFault/SendPublicFault", "config.Config/Register"):
+            code, text = await refused(client.ask(method))
+            assert (code, text) == (
+                grpc.StatusCode.UNKNOWN,
+                f"qps exceeded, method=/{method}",
+            )
+        assert world.received == []
+        stream = client.listen("fault.Fault/SubscribeFaultMsgSignal", who)
+        await until(lambda: world.turned)  # streams are not limited
+        stream.cancel()
+        clock.ms += 1
+        await client.ask(REGISTER, who)
+
+
+async def test_a_registration_that_came_to_nothing_makes_room() -> None:
+    clock, world = Hand(), World()
+    world.jobs = {JOB: Message(JOB)}
+    async with world.serving(clock=clock) as target, Client(target) as client:
+        await client.ask(REGISTER, {"jobId": JOB, "role": "r"})
+        await client.ask("config.Config/Register", {"jobId": "inference"})
+        assert world.server is not None
+        assert world.server.status().registered == 2
+        clock.ms += 2 * LEASE_MS
+        for method in ("fault.Fault/SubscribeFaultMsgSignal", "config.Config/SubscribeRankTable"):
+            code, text = await refused(client.listen(method, {"jobId": JOB, "role": "r"}).next())
+            assert (code, "not registered" in text) == (grpc.StatusCode.UNKNOWN, True)
+        assert world.server.status().registered == 0
+
+
+async def test_a_message_that_is_too_long() -> None:
+    async with World().serving() as target, Client(target) as client:
+        code, _ = await refused(client.ask(GET, {"jobId": "x" * MOST_BYTES_RECEIVED}))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        code, text = await refused(client.ask(GET, {"jobId": "x" * (MOST_BYTES_RECEIVED - 100)}))
+        assert (code, text.endswith("xxx")) == (grpc.StatusCode.UNKNOWN, True)
+
+
+async def test_more_streams_on_one_connection_wait() -> None:
+    world = World()
+    async with world.serving() as target, Client(target) as client, Client(target) as other:
+        streams = []
+        for number in range(MOST_ROLES):
+            who = {"jobId": "-1", "role": f"r{number}"}
+            await client.ask(REGISTER, who)
+            streams.append(client.listen("fault.Fault/SubscribeFaultMsgSignal", who))
+        await until(lambda: len(world.turned) == 64)
+        waiting = asyncio.ensure_future(client.ask(GET))
+        assert (await other.ask(GET))["code"] == 200
+        assert not waiting.done()
+        streams[0].cancel()
+        assert (await waiting)["code"] == 200
+
+
+async def test_more_connections_than_are_let_in() -> None:
+    async with World().serving() as target:
+        host, _, port = target.rpartition(":")
+        held = [await asyncio.open_connection(host, int(port)) for _ in range(MOST_CONNECTIONS)]
+        try:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            assert await asyncio.wait_for(reader.read(1), 20) == b""
+            writer.close()
+        finally:
+            for _, writer in held:
+                writer.close()
+        async with Client(target) as client:
+            await until_answered(client)
+
+
+async def test_a_port_that_is_taken() -> None:
+    async with World().serving() as target:
+        with pytest.raises(ListenError, match=f"cannot serve gRPC on {target}: Address already"):
+            await World().make(listen=target).start()
+
+
+async def test_a_host_that_is_none_of_ours() -> None:
+    with pytest.raises(ListenError, match=r"192\.0\.2\.1"):
+        await World().make(listen="192.0.2.1:0").start()
+
+
+async def test_ipv6() -> None:
+    world = World()
+    server = world.make(listen="[::1]:0")
+    await server.start()
+    try:
+        assert server.status().address == f"[::1]:{server.port}"
+        async with Client(f"[::1]:{server.port}") as client:
+            assert (await client.ask(GET))["code"] == 200
+    finally:
+        await server.stop()
+
+
+def test_who_does_not_serve_does_not_pay() -> None:
+    code = "import aggregator.daemon, aggregator.grpc.endpoint, aggregator.rank_tables.part, sys"
+    code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,103 @@
+"""Every message that the real program was recorded with comes out of our services just so.
+
+What is in a message is decided elsewhere; here it is put in and read by a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.aggregator.grpc.test_faults import GET, REGISTER, refused, subscribed
+from tests.aggregator.grpc.upstream import Client
+from tests.aggregator.grpc.world import DeviceFault, Message, NodeFaults, SwitchFault, World
+from tests.vectors import VECTORS
+
+CLIENT = {"jobId": "", "role": "cluster-view"}
+
+
+def observed(name: str, method: str) -> list[dict[str, Any]]:
+    """What was recorded of a method."""
+    recording = json.loads((VECTORS / "clusterd" / f"{name}.json").read_text())
+    return [one for one in recording["observed"] if one.get("stream") == f"fault.Fault/{method}"]
+
+
+def a_message(told: dict[str, Any]) -> Message:
+    """The value from which it is to be made again."""
+    nodes = []
+    for node in told["nodeFaultInfo"]:
+        devices = tuple(
+            DeviceFault(
+                one["deviceId"],
+                one["deviceType"],
+                tuple(one["faultCodes"]),
+                one["faultLevel"],
+                tuple(one["faultType"]),
+                tuple(one["faultReason"]),
+                tuple(
+                    SwitchFault(
+                        fault["faultCode"],
+                        fault["switchChipId"],
+                        fault["switchPortId"],
+                        fault["faultTime"],
+                        fault["faultLevel"],
+                    )
+                    for fault in one["switchFaultInfos"]
+                ),
+                tuple(one["faultLevels"]),
+            )
+            for one in node["faultDevice"]
+        )
+        where = node["nodeName"], node["nodeIP"], node["nodeSN"]
+        nodes.append(NodeFaults(*where, node["faultLevel"], devices))
+    return Message(told["jobId"], told["signalType"], tuple(nodes))
+
+
+def bare(told: Any) -> Any:
+    """Without what is empty, which says nothing on the wire, and without uuids."""
+    if isinstance(told, dict):
+        pairs = ((key, bare(value)) for key, value in told.items() if key != "uuid")
+        return {key: value for key, value in pairs if value not in ([], "", 0)}
+    return [bare(one) for one in told] if isinstance(told, list) else told
+
+
+@pytest.mark.parametrize("job", ["11111111-1111-4111-8111-111111111111", ""])
+async def test_the_stream_of_a_job_and_of_the_cluster(job: str) -> None:
+    recorded = [
+        one["message"]
+        for one in observed("job-fault-stream", "SubscribeFaultMsgSignal")
+        if one["client"]["jobId"] == job
+    ]
+    assert len(recorded) == 5
+    world = World()
+    world.jobs = {one["jobId"]: Message(one["jobId"]) for one in recorded}
+    async with world.serving() as target, Client(target) as client:
+        [registered] = [
+            one for one in observed("job-fault-stream", "Register") if one["client"]["jobId"] == job
+        ]
+        answer = await client.ask(REGISTER, registered["client"])
+        assert bare(answer) == bare(registered["message"])
+        stream = await subscribed(client, world, registered["client"])
+        for one in recorded:
+            world.put(a_message(one))
+            assert bare(await asyncio.wait_for(stream.next(), 20)) == bare(one)
+
+
+async def test_questions_and_their_answers() -> None:
+    recorded = observed("fault-query", "GetFaultMsgSignal")
+    assert len(recorded) == 6
+    for one in recorded:
+        world = World()
+        told = one.get("message", {}).get("faultSignal")
+        if told is not None:
+            world.view = a_message(told)
+            world.jobs = {told["jobId"]: world.view}
+        async with world.serving() as target, Client(target) as client:
+            if "error" in one:
+                code, text = await refused(client.ask(GET, one["client"]))
+                assert {"code": code.name, "details": text} == one["error"]
+            else:
+                assert bare(await client.ask(GET, one["client"])) == bare(one["message"])

@@ -1,0 +1,115 @@
+"""ClusterD's gRPC services in a cluster: over mutual TLS, or in plain text behind a policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from aggregator.config import load_aggregator
+from aggregator.grpc.endpoint import TlsFiles, endpoint_of
+from tests.parts.controlplane import path_of
+from tests.parts.kustomize import MANIFESTS, build
+from tests.test_configuration_docs import flags
+from vigil.aggregator import aggregator
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
+
+
+def one(items: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    [found] = [i for i in items if i["kind"] == kind and i["metadata"]["name"] == name]
+    return found
+
+
+def container(items: list[dict[str, Any]]) -> dict[str, Any]:
+    deployment = one(items, "Deployment", "npu-vigil-aggregator")
+    [found] = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def configured(items: list[dict[str, Any]]) -> Any:
+    """What the aggregator makes of its arguments and its environment."""
+    said = container(items)
+    options = [argument.partition("=") for argument in said["args"][1:]]
+    assert {name for name, _, _ in options} <= flags(aggregator)
+    environment = {variable["name"]: variable["value"] for variable in said.get("env", [])}
+    given = {name.removeprefix("--"): value or "true" for name, _, value in options}
+    names = {"grpc-listen": "grpc.listen", "grpc-plaintext": "grpc.plaintext"}
+    here = {name: given[option] for option, name in names.items() if option in given}
+    return endpoint_of(load_aggregator(None, environment, here).grpc)
+
+
+@pytest.fixture
+def over_tls(tmp_path: Path) -> list[dict[str, Any]]:
+    root = MANIFESTS.resolve()
+    up = "../" * len(tmp_path.resolve().relative_to("/").parts)
+    (tmp_path / "kustomization.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "resources": [f"{up}{str(root)[1:]}/overlays/beside-device-plugin"],
+                "components": [f"{up}{str(root)[1:]}/components/grpc"],
+            }
+        )
+    )
+    return build(str(tmp_path))
+
+
+def check_service(items: list[dict[str, Any]]) -> None:
+    """The address that ClusterD's clients know, and behind it the aggregator's port."""
+    service = one(items, "Service", "clusterd-grpc-svc")
+    assert service["metadata"]["namespace"] == "mindx-dl"
+    [port] = service["spec"]["ports"]
+    assert (port["port"], port.get("protocol", "TCP")) == (8899, "TCP")
+    deployment = one(items, "Deployment", "npu-vigil-aggregator")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    ports = {port["name"]: port["containerPort"] for port in container(items)["ports"]}
+    endpoint = configured(items)
+    assert endpoint.listen == f"0.0.0.0:{ports[port['targetPort']]}"
+
+
+def test_in_plain_text_it_stands_behind_a_policy() -> None:
+    items = build("overlays/with-clusterd-clients")
+    check_service(items)
+    assert configured(items).tls is None
+    policy = one(items, "NetworkPolicy", "npu-vigil-aggregator")["spec"]
+    deployment = one(items, "Deployment", "npu-vigil-aggregator")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    grpc, http = policy["ingress"]
+    assert [port["port"] for port in grpc["ports"]] == ["grpc"]
+    assert all(peer.get("namespaceSelector", {}).get("matchLabels") for peer in grpc["from"])
+    assert ([port["port"] for port in http["ports"]], "from" in http) == (["http"], False)
+
+
+def test_over_tls_the_files_are_where_the_secret_is(over_tls: list[dict[str, Any]]) -> None:
+    check_service(over_tls)
+    files = configured(over_tls).tls
+    assert isinstance(files, TlsFiles)
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(over_tls)["volumeMounts"]}
+    for path in (files.certificate, files.key, files.client_ca):
+        assert str(path.parent) == mounts["grpc"]
+    assert {files.certificate.name, files.key.name} == {"tls.crt", "tls.key"}
+    assert [item for item in over_tls if item["kind"] == "NetworkPolicy"] == []
+
+
+@pytest.mark.apiserver
+def test_the_api_server_takes_the_objects_over_tls(
+    control_plane: ControlPlane, over_tls: list[dict[str, Any]]
+) -> None:
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
+    try:
+        for item in over_tls:
+            control_plane.apply(item)
+        deployment = control_plane.request(
+            "GET", path_of(one(over_tls, "Deployment", "npu-vigil-aggregator"))
+        )
+        volumes = {one["name"]: one for one in deployment["spec"]["template"]["spec"]["volumes"]}
+        assert volumes["grpc"]["secret"]["defaultMode"] == 0o440
+    finally:
+        for item in over_tls:
+            control_plane.ask("DELETE", path_of(item))
