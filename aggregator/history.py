@@ -1,4 +1,6 @@
-"""Takes what the nodes tell into the history, and tells them what is kept of it.
+"""Takes what the nodes tell, and what is published, into the history.
+
+Nodes are told what is kept of what they told.
 
 What comes while the disk is busy is taken together in the next commit. Beyond what memory is
 meant for it is left: whoever told it tells it again.
@@ -22,9 +24,10 @@ from stores.backoff import Backoff
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from aggregator.changes import Change
     from aggregator.history_file import Asked
     from aggregator.moment import Clock
     from stores.base import EventChannel, Heard, Telling
@@ -48,7 +51,7 @@ class HistoryStatus(msgspec.Struct, frozen=True):
 
     ``events`` were taken by this process, ``lost`` rows were gone from nodes' journals before they
     told them, ``refused`` tellings were not the next ones, ``left`` ones came while too many
-    waited.
+    waited. ``published`` changes were taken, ``unkept`` ones came while too many waited.
     """
 
     stores: tuple[str, ...]
@@ -57,10 +60,13 @@ class HistoryStatus(msgspec.Struct, frozen=True):
     lost: int = 0
     refused: int = 0
     left: int = 0
+    published: int = 0
+    unkept: int = 0
 
 
 class History:
-    """The history in ``directory``, as told over ``channels`` (by store)."""
+    """The history in ``directory``: what is published, and what is told over ``channels`` (by
+    store)."""
 
     def __init__(
         self,
@@ -82,6 +88,8 @@ class History:
         self._file: HistoryFile | None = None
         self._trouble: str | None = None
         self._events = self._lost = self._refused = self._left = 0
+        self._changes: deque[Change] = deque()
+        self._published = self._unkept = 0
 
     async def run(self) -> NoReturn:
         """Take what is told until cancelled."""
@@ -103,7 +111,19 @@ class History:
             lost=self._lost,
             refused=self._refused,
             left=self._left,
+            published=self._published,
+            unkept=self._unkept,
         )
+
+    def note(self, changes: Iterable[Change]) -> None:
+        """Take what changed in what is published; never waits for the disk."""
+        for change in changes:
+            if len(self._changes) >= _HELD_EVENTS:
+                self._unkept += 1
+            else:
+                self._changes.append(change)
+        if self._changes:
+            self._came.set()
 
     async def page(self, asked: Asked) -> Page:
         """A part of the history. Raises ``StoreError`` while it cannot be read."""
@@ -136,8 +156,10 @@ class History:
             tellings = tuple(self._waiting)
             self._waiting.clear()
             self._waiting_events = 0
+            changes = tuple(self._changes)
             try:
-                taken = await self._in_thread(self._take, [one for _, one in tellings])
+                told = [one for _, one in tellings]
+                taken = await self._in_thread(self._take, told, changes)
                 if self._clock().steady_ms >= next_prune_ms:
                     more = await self._in_thread(self._prune)
                     pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
@@ -150,6 +172,9 @@ class History:
                 _log.warning("history %s: is kept again", self._path)
             self._trouble = None
             backoff.reset()
+            for _ in changes:
+                self._changes.popleft()
+            self._published += len(changes)
             self._events += taken.events
             self._lost += taken.lost
             self._refused += taken.refused
@@ -165,10 +190,13 @@ class History:
             await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
             raise
 
-    def _take(self, tellings: list[Telling], now_ms: int) -> Taken:
+    def _take(self, tellings: list[Telling], changes: tuple[Change, ...], now_ms: int) -> Taken:
         if self._file is None:
             self._file = HistoryFile(self._path)
-        return self._file.take(tellings, now_ms) if tellings else Taken(())
+        taken = self._file.take(tellings, now_ms) if tellings else Taken(())
+        if changes:
+            self._file.note(changes)
+        return taken
 
     def _prune(self, now_ms: int) -> bool:
         assert self._file is not None
@@ -189,7 +217,7 @@ class History:
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
         if self._trouble is None:
             _log.error(
-                "history %s: %s; what nodes tell is not kept, and stays with them until it is",
+                "history %s: %s; what nodes tell stays with them, what is published waits",
                 self._path,
                 error,
             )

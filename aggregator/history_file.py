@@ -1,4 +1,6 @@
-"""What happened to faults, as the nodes told it: one SQLite file. Blocking; ``history`` drives it.
+"""What happened to faults, as nodes told it and as it was published: one SQLite file.
+
+Blocking; ``history`` drives it.
 
 Every commit waits for the disk (``synchronous=FULL``): what a node was told is kept survives a
 power cut. Positions, one for each journal of a node, are changed with the events that they are
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.changes import Change
 from contract.episodes import EpisodeEvent
 from stores.base import Heard, Telling
 
@@ -52,8 +55,9 @@ CREATE TABLE IF NOT EXISTS positions (
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of the history, in the order of arrival (``number``).
 
-    ``event`` is what happened. Where ``lost`` is not 0 there is none: so many rows of the node's
-    journal were gone before they were heard. ``heard_at_ms`` is the aggregator's clock.
+    ``event`` is what a node told of its ``journal``. Where ``lost`` is not 0 there is none: so many
+    rows of the journal were gone before they were heard. Or it is what changed in what is
+    ``published`` of the node (``journal`` is empty). ``heard_at_ms`` is the aggregator's clock.
     """
 
     number: int
@@ -62,6 +66,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     heard_at_ms: int
     event: EpisodeEvent | None = None
     lost: int = 0
+    published: Change | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -142,6 +147,15 @@ class HistoryFile:
                     events += len(new)
                     lost += gap
         return Taken(tuple(heard.values()), events, lost, refused)
+
+    def note(self, changes: Iterable[Change]) -> None:
+        """Keep for good what changed in what is published; all of it or, with an error, nothing."""
+        with self._transaction():
+            self._connection.executemany(
+                "INSERT INTO events (node, journal, heard_at_ms, lost, body)"
+                " VALUES (?, '', ?, 0, ?)",
+                ((one.node, one.at_ms, msgspec.json.encode(one).decode()) for one in changes),
+            )
 
     def _position(self, telling: Telling) -> tuple[int, int]:
         """What is kept of the journal, and behind which sequence rows of it were last lost."""
@@ -233,11 +247,15 @@ def read_page(path: Path, asked: Asked) -> Page:
     rows = rows[: asked.limit]
     if newest:
         rows.reverse()
-    told = tuple(
-        Told(number, node, journal, at_ms, _event.decode(body), lost)
-        for number, node, journal, at_ms, lost, body in rows
-    )
+    told = tuple(_told(*row) for row in rows)
     return Page(told, told[-1].number if told else asked.after or 0, more)
 
 
+def _told(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> Told:
+    if journal:
+        return Told(number, node, journal, at_ms, _event.decode(body), lost)
+    return Told(number, node, journal, at_ms, published=_change.decode(body))
+
+
 _event = msgspec.json.Decoder(EpisodeEvent | None)
+_change = msgspec.json.Decoder(Change)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-from aiohttp import web
-
 from aggregator.history_file import Asked
 from contract.errors import StoreError
+from service.pages import json_response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from aiohttp import web
 
     from aggregator.history import History
 
@@ -41,24 +41,16 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def history_page(history: History | None) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """The page; without a history it says so."""
+def history_page(history: History) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """The page."""
 
     async def show(request: web.Request) -> web.Response:
-        if history is None:
-            return _json({"error": "no store that is read carries episodes (docs/stores.md)"}, 404)
         try:
             page = await history.page(asked_of(dict(request.query)))
         except WrongQuestion as error:
-            return _json({"error": str(error)}, 400)
+            return json_response({"error": str(error)}, 400)
         except StoreError as error:
-            return _json({"error": str(error)}, 503)
-        return _json(page)
+            return json_response({"error": str(error)}, 503)
+        return json_response(page)
 
     return show
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json"
-    )

@@ -81,7 +81,7 @@ def device_record(info: DeviceInfo) -> DeviceRecord:
         unhealthy=_trimmed(info.unhealthy),
         network_unhealthy=_trimmed(info.network_unhealthy),
         recovering=_trimmed(info.recovering),
-        faults=tuple(sorted(one for fault in info.faults for one in _split(fault))),
+        faults=tuple(sorted(one for fault in info.faults for one in split(fault))),
         update_time=info.update_time,
         super_pod_id=info.super_pod_id,
         rack_id=info.rack_id,
@@ -93,7 +93,8 @@ def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(name.strip() for name in names if name.strip()))
 
 
-def _split(fault: DeviceFault) -> Iterable[CodeFault]:
+def split(fault: DeviceFault) -> Iterable[CodeFault]:
+    """One fault per code of an object of the wire (1.6)."""
     times = fault.fault_time_and_level_map or {}
     for code in fault.fault_code.replace(" ", "").split(","):
         listed = times.get(code)

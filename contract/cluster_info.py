@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from contract import go_json
-from contract.cluster_device import DeviceRecord
+from contract.cluster_device import CodeFault, DeviceRecord, split
 from contract.device_info import DeviceFault
 from contract.errors import DocumentError
 from contract.go_decode import GoStruct, Int32, Int64, decode
@@ -130,6 +130,14 @@ def record_of(entry: DeviceEntry) -> DeviceRecord:
         rack_id=entry.RackID,
         server_index=entry.ServerIndex,
     )
+
+
+def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
+    """The faults in an entry that ``read_device_entry`` has read."""
+    devices = entry.DeviceList or {}
+    text = devices[f"{min(devices)}-Fault"]
+    faults = decode(text, list[DeviceFault], document, "$")
+    return tuple(one for fault in faults for one in split(fault))
 
 
 def verify_device_value(value: str, document: str, nodes: int) -> None:

@@ -42,11 +42,11 @@ def application(
 
     async def health(_: web.Request) -> web.Response:
         stuck = stalled()
-        return _json({"healthy": not stuck, "stalled": stuck}, 503 if stuck else 200)
+        return json_response({"healthy": not stuck, "stalled": stuck}, 503 if stuck else 200)
 
     async def ready(_: web.Request) -> web.Response:
         reasons = not_ready()
-        return _json({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+        return json_response({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=exposition(), headers={"Content-Type": _METRICS_TYPE})
@@ -62,12 +62,13 @@ def application(
 
 def _showing(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def show(_: web.Request) -> web.Response:
-        return _json(value())
+        return json_response(value())
 
     return show
 
 
-def _json(value: object, status: int = 200) -> web.Response:
+def json_response(value: object, status: int = 200) -> web.Response:
+    """``value`` as the answer to a request."""
     return web.Response(
         body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json"
     )

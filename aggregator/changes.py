@@ -1,0 +1,108 @@
+"""What changed in what is published of a node: faults that come, go or change their level.
+
+Pure. It is told of the same records that readers are given, so its history is theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.cluster_device import DeviceRecord
+from contract.node_info import NodeRecord
+from contract.switch_info import SwitchRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from contract.cluster_device import CodeFault
+
+_NOTHING: dict[tuple[str, str], str] = {}
+_WELL = ("", "Healthy")
+STATUS = "status"
+"""The code of what is about a part of a node as a whole: the word that is published of it."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One fault of one node, as it is published from ``at_ms`` on (epoch milliseconds).
+
+    ``subject`` is a chip (``Ascend910-3``), a port (``switch 1 port 4``), a part of the server
+    (``Fan 3``), or ``node`` and ``switches`` for their status (``code`` is ``status`` then).
+    ``level`` is ``None`` where it is over, ``was`` where it began.
+    """
+
+    node: str
+    at_ms: int
+    subject: str
+    code: str
+    was: str | None = None
+    level: str | None = None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What is published of a node; ``None`` where nothing of that kind is."""
+
+    device: DeviceRecord | None = None
+    switch: SwitchRecord | None = None
+    node: NodeRecord | None = None
+
+
+class Changes:
+    """Knows what was published of each node last: only of those that are not well."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[str, str], str]] = {}
+
+    def seed(self, node: str, published: Published, faults: Iterable[CodeFault]) -> None:
+        """Take over what an earlier run published; ``faults`` of chips are not in the record."""
+        chips = {(fault.chip, fault.code): fault.level for fault in faults}
+        self._note(node, chips | _levels(published))
+
+    def observe(self, node: str, published: Published, now_ms: int) -> tuple[Change, ...]:
+        """What changed of a node since it was told last."""
+        before = self._known.get(node, _NOTHING)
+        levels = _levels(published)
+        if levels == before:
+            return ()
+        self._note(node, levels)
+        return tuple(
+            Change(node, now_ms, *key, before.get(key), levels.get(key))
+            for key in sorted(before.keys() | levels.keys())
+            if before.get(key) != levels.get(key)
+        )
+
+    def _note(self, node: str, levels: dict[tuple[str, str], str]) -> None:
+        if levels:
+            self._known[node] = levels
+        else:
+            self._known.pop(node, None)
+
+
+def _levels(published: Published) -> dict[tuple[str, str], str]:
+    return dict(_pairs(published))
+
+
+def _pairs(published: Published) -> Iterator[tuple[tuple[str, str], str]]:
+    if published.device is not None:
+        for fault in published.device.faults:
+            yield (fault.chip, fault.code), fault.level
+    if published.switch is not None:
+        switch = published.switch
+        levels = {key: level for key, _, level in switch.times or ()}
+        for event in switch.events:
+            code, chip, port = (
+                event.assembled_fault_code,
+                event.switch_chip_id,
+                event.switch_port_id,
+            )
+            level = levels.get(f"{code}_{chip}_{port}", switch.level)
+            yield (f"switch {chip} port {port}", code), level
+        if switch.status not in _WELL:
+            yield ("switches", STATUS), switch.status
+    if published.node is not None:
+        for part in published.node.faults:
+            for code in part.fault_code or ():
+                yield (f"{part.device_type} {part.device_id}", code), part.fault_level
+        if published.node.status not in _WELL:
+            yield ("node", STATUS), published.node.status

@@ -1,0 +1,160 @@
+"""The description of the API for programs: ``GET /api/v1/openapi.json`` (OpenAPI 3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from aggregator import history_page, stream
+from aggregator.changes import Change
+from aggregator.explanation import Explanation
+from aggregator.history_file import Page
+from aggregator.status import (
+    DocumentStatus,
+    FaultStatus,
+    LivenessStatus,
+    NodeStatus,
+    ServerFaultStatus,
+    SourceStatus,
+    SwitchFaultStatus,
+)
+
+PATH = "/api/v1/openapi.json"
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """Every node; ``at_ms`` is when the picture was taken (epoch milliseconds)."""
+
+    at_ms: int
+    nodes: tuple[NodeStatus, ...]
+
+
+class Liveness(msgspec.Struct, frozen=True):
+    """Who fell silent."""
+
+    at_ms: int
+    liveness: LivenessStatus
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """Every fault that a node reports now."""
+
+    at_ms: int
+    faults: tuple[FaultStatus, ...]
+    switch_faults: tuple[SwitchFaultStatus, ...]
+    server_faults: tuple[ServerFaultStatus, ...]
+
+
+class Documents(msgspec.Struct, frozen=True):
+    """The stores that are read and the documents that are published."""
+
+    at_ms: int
+    stores: tuple[SourceStatus, ...]
+    documents: tuple[DocumentStatus, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why there is no answer."""
+
+    error: str
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One parameter of a page; ``place`` is ``query``, ``path`` or ``header``."""
+
+    name: str
+    about: str
+    is_number: bool = False
+    place: str = "query"
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One page. ``refusals`` are the statuses of a ``Refusal``."""
+
+    path: str
+    about: str
+    answer: Any
+    parameters: tuple[Parameter, ...] = ()
+    refusals: tuple[int, ...] = ()
+    content: str = "application/json"
+
+
+_NODE = Parameter("node", "Only what is about this node")
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("/api/v1/nodes", "Every node that is published or was heard of", Nodes),
+    Operation(
+        "/api/v1/nodes/{node}",
+        "Why a node and its chips are published as they are",
+        Explanation,
+        (Parameter("node", "The node's name", place="path"),),
+        (404,),
+    ),
+    Operation("/api/v1/liveness", "Who fell silent", Liveness),
+    Operation("/api/v1/faults", "Every fault that holds", Faults),
+    Operation("/api/v1/documents", "What is read, and what is published", Documents),
+    Operation(
+        history_page.PATH,
+        "What happened to faults, newest last",
+        Page,
+        (
+            _NODE,
+            Parameter("since_ms", "Heard since this time, epoch milliseconds", is_number=True),
+            Parameter("after", "Behind this number: next of the answer before", is_number=True),
+            Parameter("limit", "At most so many, 1 to 10000", is_number=True),
+        ),
+        (400, 503),
+    ),
+    Operation(
+        stream.PATH,
+        "Changes of what is published, as they happen: events change, and gap where some are lost",
+        Change,
+        (_NODE, Parameter("Last-Event-ID", "What came behind this event", place="header")),
+        (400, 503),
+        "text/event-stream",
+    ),
+)
+
+
+def description(version: str) -> dict[str, Any]:
+    """The document."""
+    types = [*(one.answer for one in OPERATIONS), Refusal]
+    schemas, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    *answers, refusal = schemas
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "NPU Vigil aggregator", "version": version},
+        "paths": {
+            one.path: {"get": _operation(one, answer, refusal)}
+            for one, answer in zip(OPERATIONS, answers, strict=True)
+        },
+        "components": {"schemas": components},
+    }
+
+
+def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any]:
+    statuses: dict[str, Any] = {
+        "200": {"description": one.about, "content": {one.content: {"schema": answer}}}
+    }
+    for status in one.refusals:
+        statuses[str(status)] = {
+            "description": "Refused; the answer says why",
+            "content": {"application/json": {"schema": refusal}},
+        }
+    return {
+        "summary": one.about,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "in": parameter.place,
+                "required": parameter.place == "path",
+                "description": parameter.about,
+                "schema": {"type": "integer" if parameter.is_number else "string"},
+            }
+            for parameter in one.parameters
+        ],
+        "responses": statuses,
+    }

@@ -1,0 +1,142 @@
+"""Changes as server-sent events: ``GET /api/v1/stream``.
+
+A client that reads slowly loses nothing without being told: where too much waits for it, or what it
+missed is not known any more, it is sent a ``gap`` and asks the other pages for how things are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.changes import Change
+
+PATH = "/api/v1/stream"
+_KEPT = 10_000
+_WAITING = 1_000
+_CLIENTS = 100
+_COMMENT_SECONDS = 15.0
+_GAP = b"event: gap\ndata: {}\n\n"
+
+
+class _Event(NamedTuple):
+    number: int
+    node: str
+    text: bytes
+
+
+class Stream:
+    """Sends changes to whoever listens. ``epoch`` names this process in the ids of events."""
+
+    def __init__(self, epoch: str) -> None:
+        self._epoch = epoch
+        self._number = 0
+        self._kept: deque[_Event] = deque(maxlen=_KEPT)
+        self._clients: set[_Client] = set()
+
+    @property
+    def clients(self) -> int:
+        """How many listen now."""
+        return len(self._clients)
+
+    def send(self, changes: Iterable[Change]) -> None:
+        """Send these changes; never waits for anybody."""
+        for change in changes:
+            self._number += 1
+            body = msgspec.json.encode(change)
+            text = b"id: %s-%d\nevent: change\ndata: %s\n\n" % (
+                self._epoch.encode(),
+                self._number,
+                body,
+            )
+            event = _Event(self._number, change.node, text)
+            self._kept.append(event)
+            for client in self._clients:
+                client.take(event)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """The page. ``node``: only what is about it. ``Last-Event-ID``: what came behind it."""
+        if unknown := request.query.keys() - {"node"}:
+            return _refused(f"{min(unknown)} is no parameter; known is node", 400)
+        if len(self._clients) >= _CLIENTS:
+            return _refused(f"{_CLIENTS} clients listen already", 503)
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        client = _Client(request.query.get("node"))
+        self._clients.add(client)
+        try:
+            self._resume(client, request.headers.get("Last-Event-ID"))
+            await response.prepare(request)
+            await response.write(b"retry: 1000\n\n")
+            with suppress(ConnectionError):
+                while True:
+                    await response.write(await client.next())
+        finally:
+            self._clients.discard(client)
+        return response
+
+    def _resume(self, client: _Client, last: str | None) -> None:
+        if not last:
+            return
+        epoch, _, text = last.rpartition("-")
+        known = text.isascii() and text.isdecimal() and len(text) < 20
+        number = int(text) if known else -1
+        oldest = self._number - len(self._kept)
+        if epoch != self._epoch or not oldest <= number <= self._number:
+            client.miss()
+            return
+        for event in self._kept:
+            if event.number > number:
+                client.take(event)
+
+
+class _Client:
+    """What waits for one client."""
+
+    def __init__(self, node: str | None) -> None:
+        self._node = node
+        self._waiting: deque[bytes] = deque()
+        self._came = asyncio.Event()
+
+    def take(self, event: _Event) -> None:
+        if self._node is not None and event.node != self._node:
+            return
+        if len(self._waiting) >= _WAITING:
+            self.miss()
+        self._waiting.append(event.text)
+        self._came.set()
+
+    def miss(self) -> None:
+        """What waits cannot be sent: say that something is missing."""
+        self._waiting.clear()
+        self._waiting.append(_GAP)
+        self._came.set()
+
+    async def next(self) -> bytes:
+        """What is to be sent next; a comment where nothing happened for a while."""
+        try:
+            async with asyncio.timeout(_COMMENT_SECONDS):
+                await self._came.wait()
+        except TimeoutError:
+            return b": nothing happened\n\n"
+        text = b"".join(self._waiting)
+        self._waiting.clear()
+        self._came.clear()
+        return text
+
+
+def _refused(why: str, status: int) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode({"error": why}) + b"\n",
+        status=status,
+        content_type="application/json",
+    )

@@ -1,0 +1,48 @@
+"""The description of the API is the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aggregator.http import application
+from aggregator.openapi import OPERATIONS, PATH, description
+from aggregator.status import Health
+from aggregator.stream import Stream
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+def nothing() -> Health:
+    return Health({}, ())
+
+
+def pages() -> web.Application:
+    return application(nothing, nothing, lambda _: None, None, Stream("x"))  # type: ignore[arg-type]
+
+
+def test_every_page_is_described_and_can_only_be_read() -> None:
+    described = {one.path for one in OPERATIONS} | {PATH, "/healthz", "/readyz", "/metrics"}
+    routes = list(pages().router.routes())
+    assert {route.resource.canonical for route in routes if route.resource} == described
+    assert {route.method for route in routes} == {"GET", "HEAD"}
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        mine = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return mine.union(*(_references(one) for one in value.values()))
+    if isinstance(value, list):
+        return set().union(*(_references(one) for one in value))
+    return set()
+
+
+def test_every_reference_leads_somewhere() -> None:
+    document = description("1")
+    schemas = document["components"]["schemas"]
+    wanted = {one.removeprefix("#/components/schemas/") for one in _references(document)}
+    assert wanted
+    assert wanted <= schemas.keys()
+    for path, operation in document["paths"].items():
+        placed = {one["name"] for one in operation["get"]["parameters"] if one["in"] == "path"}
+        assert placed == {part[1:-1] for part in path.split("/") if part.startswith("{")}
