@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.cluster_device import DeviceRecord
-from contract.node_info import NodeRecord
-from contract.switch_info import SwitchRecord
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from aggregator.pipeline import Published
     from contract.cluster_device import CodeFault
 
 _NOTHING: dict[tuple[str, str], str] = {}
@@ -38,14 +35,6 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str
     was: str | None = None
     level: str | None = None
-
-
-class Published(msgspec.Struct, frozen=True):
-    """What is published of a node; ``None`` where nothing of that kind is."""
-
-    device: DeviceRecord | None = None
-    switch: SwitchRecord | None = None
-    node: NodeRecord | None = None
 
 
 class Changes:

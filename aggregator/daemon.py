@@ -7,20 +7,27 @@ import contextlib
 import logging
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+import msgspec
 
 from aggregator.beats import Listener
+from aggregator.explanation import explain
 from aggregator.following import follow
-from aggregator.history import History
-from aggregator.http import application
-from aggregator.identity import Identity
+from aggregator.jobs.board import Board
+from aggregator.known_places import ClusterPlaces
+from aggregator.labelling import Labelling
 from aggregator.last_seen import Memory
-from aggregator.leading import Always, Leadership, leadership
+from aggregator.leading import Always, Leadership
 from aggregator.moment import Clock, system_clock
 from aggregator.old_listener import OldListener
 from aggregator.parts import Parts
 from aggregator.pipeline import Pipeline, lost_of
+from aggregator.public_faults.part import PublicFaults
+from aggregator.public_faults.service import answered
+from aggregator.public_faults.table_file import follow_table
 from aggregator.publisher import Publisher
+from aggregator.rank_tables.part import CONTROLLER, RankTables
 from aggregator.status import (
     Health,
     Status,
@@ -28,27 +35,34 @@ from aggregator.status import (
     fault_statuses,
     leader_status,
     liveness_status,
+    node_status,
     node_statuses,
     server_fault_statuses,
     source_statuses,
     switch_fault_statuses,
 )
+from aggregator.stream import Stream
 from aggregator.succession import Succession
+from aggregator.telling import Telling
 from aggregator.world import World
-from contract.errors import StoreError, VigilError
-from service.log import set_up_logging
+from contract.errors import StoreError
 from service.notify import keep_told
-from service.pages import serving
 from service.stalls import Stalls
-from service.tasks import leaves, on_stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
-    from aggregator.config import AggregatorConfiguration
+    from aggregator.explanation import Explanation
+    from aggregator.grpc.interfaces import Faults, Send, Tables
+    from aggregator.grpc.server import GrpcServer
+    from aggregator.grpc.subscriptions import Client
+    from aggregator.history import History
     from aggregator.intake import Feed
     from aggregator.part import Part
+    from aggregator.public_faults.judging import Answer
     from contract.node_info import NodeRecord
+    from contract.public_fault import PublicFault
     from stores.base import Document, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -56,7 +70,18 @@ _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 30.0
 """How long a store that is away holds up the first publication of what the others say."""
 
-_CLOSE_SECONDS = 2.0
+
+class Serve(Protocol):
+    """Makes what serves clients of ClusterD."""
+
+    def __call__(
+        self,
+        faults: Faults,
+        tables: Tables,
+        send: Send,
+        clock: Clock,
+        turned: Callable[[Client], None],
+    ) -> GrpcServer: ...
 
 
 class Aggregator:
@@ -71,20 +96,51 @@ class Aggregator:
         stores: Mapping[str, Store],
         publish: Mapping[str, Store],
         *,
-        history: History | None = None,
+        history: History,
         touch_period_seconds: float,
         writes_per_second: int,
         publish_lost: bool = True,
         clock: Clock = system_clock,
         parts: Iterable[Part] = (),
         lead: Leadership | None = None,
+        serve: Serve | None = None,
+        table_file: Path | None = None,
     ) -> None:
         self._clock = clock
         self._stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.world = World([store.cluster is not None for store in stores.values()])
-        self.pipeline = Pipeline(tuple(stores), touch_period_seconds, facts=self.world.facts)
+        self.public_faults = PublicFaults(len(stores))
+        self.pipeline = Pipeline(
+            tuple(stores),
+            touch_period_seconds,
+            facts=self.world.facts,
+            public=self.public_faults,
+        )
+        self._places = ClusterPlaces(self.pipeline, self.world)
+        self.public_faults.know(self._places)
+        self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
+        self.rank_tables = RankTables(len(stores))
+        clusters = [store.cluster for store in stores.values() if store.cluster is not None]
+        self._labelling = Labelling(clusters, self.board.labels, lambda: self.succession.leads)
+        self.stream = Stream(f"{clock().wall_ms:x}")
+        self.telling = Telling(
+            self.pipeline,
+            self.world,
+            self.board,
+            self.rank_tables,
+            self.stream,
+            history,
+            self._labelling,
+        )
+        if serve is not None:
+            self.telling.server = serve(
+                self.board, self.rank_tables, self._send, clock, self._turned
+            )
+        self._table_file = table_file
+        self._moved: set[str] = set()
+        """Nodes whose Node, pods or jobs changed since the last step."""
         self.publishers = tuple(
             Publisher(
                 store,
@@ -100,7 +156,6 @@ class Aggregator:
             )
             for store in publish.values()
         )
-        self.history = history
         old = {
             url: OldListener(
                 url,
@@ -116,7 +171,15 @@ class Aggregator:
         memory.changed = self.wake
         self.listener = Listener(stores, self._fell_silent, clock, self.stalls, old, memory)
         self.parts = Parts(
-            (memory, *parts),
+            (
+                memory,
+                self.public_faults,
+                self.pipeline.processing,
+                self.board,
+                self.rank_tables,
+                *parts,
+                *(() if self.telling.server is None else (self.telling.server,)),
+            ),
             stores,
             clock,
             self.stalls,
@@ -157,8 +220,11 @@ class Aggregator:
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            if self.history is not None:
-                tasks.create_task(self.history.run(), name="history")
+            tasks.create_task(self.telling.history.run(), name="history")
+            if self._table_file is not None:
+                table = follow_table(self._table_file, self._configure)
+                tasks.create_task(table, name="read the table of public faults")
+            tasks.create_task(self._labelling.run(), name="label pods")
             tasks.create_task(self._merge(tasks), name="merge")
             told = keep_told(self.stalls.stalled, lambda: self.health().not_ready, os.environ)
             tasks.create_task(told, name="service manager")
@@ -195,8 +261,39 @@ class Aggregator:
                 _log.info("node %s: its %s document is good again or gone", node, name)
 
     def _told(self, nodes: frozenset[str] | None) -> None:
-        self.pipeline.judge_again(self.pipeline.nodes if nodes is None else nodes)
+        moved = self.pipeline.nodes | self.world.places if nodes is None else nodes
+        self._moved |= moved
+        self.pipeline.judge_again(moved)
         self._wake.set()
+
+    def _is_read(self) -> bool:
+        """Whether what nodes say was read in all stores."""
+        return all(source.listed for source in self.pipeline.sources)
+
+    def _configure(self, table: str | None) -> None:
+        self._judge(self.public_faults.configure(table))
+
+    async def _send(self, message: PublicFault) -> Answer:
+        """Take in public faults that came over gRPC."""
+        answer = await answered(self.public_faults, message, self._clock)
+        self._judge(self.public_faults.take_changed_nodes())
+        return answer
+
+    def _turned(self, _: object) -> None:
+        """A client began or ceased to listen."""
+        assert self.telling.server is not None, "it listens there"
+        self.pipeline.set_controllers(self.telling.server.jobs_of(CONTROLLER))
+        self._wake.set()
+
+    def _step(self) -> frozenset[str]:
+        """Bring everything up to date; returns the documents that changed."""
+        now = self._clock()
+        moved, self._moved = self._moved, set()
+        self._places.look(self.pipeline.dirty | moved)
+        self.pipeline.judge_again(self.parts.step(now))
+        changed = self.pipeline.step(now)
+        self.telling.after(moved, now)
+        return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
         report = self.pipeline.sources[number].node.reports.get(node)
@@ -218,11 +315,8 @@ class Aggregator:
         while True:
             self._wake.clear()
             with self.stalls.busy("merge"):
-                now = self._clock()
-                self.pipeline.judge_again(self.parts.step(now))
-                changed = self.pipeline.step(now)
-                self._wake_publishers(changed)
-                views_due_ms = self.succession.look(now)
+                self._wake_publishers(self._step())
+                views_due_ms = self.succession.look(self._clock())
             due = (self.pipeline.next_due_ms(), self.parts.next_due_ms(), views_due_ms)
             await self._wait(min((at for at in due if at is not None), default=None))
 
@@ -239,13 +333,14 @@ class Aggregator:
         self.parts.begin(tasks)
         self._not_ready = "waiting for the first list of the nodes' documents"
         await self._listed()
-        self.pipeline.step(self._clock())
+        self.telling.seed()
+        self._step()
         self._not_ready = None if self.leadership.holder else "waiting for a leader"
 
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
-        self.pipeline.step(self._clock())
+        self._step()
         names = self.pipeline.documents
         self._complete = {name: self.pipeline.revision(name) for name in names}
         self._not_ready = "waiting for the first publication"
@@ -312,7 +407,7 @@ class Aggregator:
             self._inherit(lost)
         if self.succession.leads:
             # What we are about to write must be later than this.
-            self._wake_publishers(self.pipeline.step(self._clock()))
+            self._wake_publishers(self._step())
         self._wake.set()
 
     def _inherit(self, lost: frozenset[str]) -> None:
@@ -354,67 +449,24 @@ class Aggregator:
             documents=tuple(document_statuses(self.publishers, now.wall_ms)),
             leader=leader_status(self.leadership),
             kept=self.succession.keeping.statuses(),
-            history=None if self.history is None else self.history.status(),
+            history=self.telling.history.status(),
         )
 
+    def explain(self, node: str) -> Explanation | None:
+        """Why a node is published as it is; ``None`` where nobody knows of it."""
+        status = node_status(self.pipeline, self.listener, node, self._clock())
+        if status is None:
+            return None
+        facts = msgspec.structs.replace(self.world.facts(node), lost=node in self.pipeline.lost)
+        return explain(self.pipeline, status, facts, self._acknowledged_everywhere())
 
-def run(configuration: AggregatorConfiguration) -> None:
-    """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
-    set_up_logging()
-    asyncio.run(_run(configuration))
-
-
-async def _run(configuration: AggregatorConfiguration) -> None:
-    from stores.address import open_store
-
-    urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
-    stores = {
-        url: open_store(url, configuration.kubeconfig, mqtt=configuration.mqtt) for url in urls
-    }
-    channels = {
-        url: channel
-        for url in configuration.read_urls
-        if (channel := stores[url].channel) is not None
-    }
-    identity = Identity(configuration.state_dir)
-    publish = {url: stores[url] for url in configuration.publish_urls}
-    history = History(configuration.state_dir, channels, system_clock) if channels else None
-    aggregator = Aggregator(
-        {url: stores[url] for url in configuration.read_urls},
-        publish,
-        history=history,
-        touch_period_seconds=configuration.touch_period_seconds,
-        writes_per_second=configuration.pace.writes_per_second,
-        publish_lost=configuration.liveness.publish,
-        lead=leadership(
-            publish.values() if configuration.leader.elect else (),
-            identity.name,
-            configuration.leader.lease_seconds,
-            system_clock,
-        ),
-    )
-    try:
-        pages = application(aggregator.health, aggregator.status, history)
-        async with serving(pages, configuration.listen, configuration.state_dir):
-            await _until_told(aggregator)
-    finally:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                for store in stores.values():
-                    await store.close()
-        identity.close()
-
-
-async def _until_told(aggregator: Aggregator) -> None:
-    """Run until a signal; an error of a root task is raised as itself."""
-    task = asyncio.ensure_future(aggregator.run())
-    on_stop(task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        _log.info("told to stop")
-    except BaseExceptionGroup as group:
-        for error in leaves(group):
-            if isinstance(error, VigilError):
-                raise error from group
-        raise
+    def _acknowledged_everywhere(self) -> dict[str, bool]:
+        """Document to whether every store that is published to has it as it is to be."""
+        return {
+            name: all(
+                (output := publisher.outputs.get(name)) is not None
+                and output.acknowledged >= self.pipeline.revision(name)
+                for publisher in self.publishers
+            )
+            for name in self.pipeline.documents
+        }

@@ -160,6 +160,11 @@ class Pipeline:
         """Take in one event of a watch of a store."""
         self._dirty |= feed.observe(event, now.wall_ms)
 
+    @property
+    def dirty(self) -> frozenset[str]:
+        """The nodes that the next step judges, as far as that is known now."""
+        return frozenset(self._dirty)
+
     def set_lost(self, nodes: frozenset[str]) -> None:
         """Publish these nodes, and no others, as lost."""
         self._dirty |= nodes ^ self.lost

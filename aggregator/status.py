@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aggregator.intake import Report
     from aggregator.lane import Lane
     from aggregator.leading import Leadership
-    from aggregator.liveness import Pulse
+    from aggregator.liveness import Heard, Pulse
     from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
@@ -245,25 +245,43 @@ def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterat
     for source in pipeline.sources:
         for inbox in source.inboxes:
             nodes |= inbox.reports.keys() | inbox.rejected.keys()
-    pulses: dict[str, Pulse] = {}
-    for heard in listener.heard.values():
-        for node, pulse in heard.pulses.items():
-            known = pulses.get(node)
-            if known is None or known.changed_at_ms < pulse.changed_at_ms:
-                pulses[node] = pulse
+    heard = tuple(listener.heard.values())
+    for one in heard:
+        nodes |= one.pulses.keys()
+    for node in sorted(nodes):
+        yield _status_of(pipeline, listener, node, heard, now)
+
+
+def node_status(
+    pipeline: Pipeline, listener: Listener, node: str, now: Moment
+) -> NodeStatus | None:
+    """One node; ``None`` where nobody knows of it."""
+    heard = tuple(listener.heard.values())
+    known = any(node in lane.entries for lane in pipeline.lanes) or any(
+        node in inbox.reports or node in inbox.rejected
+        for source in pipeline.sources
+        for inbox in source.inboxes
+    )
+    if not known and not any(node in one.pulses for one in heard):
+        return None
+    return _status_of(pipeline, listener, node, heard, now)
+
+
+def _status_of(
+    pipeline: Pipeline, listener: Listener, node: str, heard: tuple[Heard, ...], now: Moment
+) -> NodeStatus:
+    pulses = [pulse for one in heard if (pulse := one.pulses.get(node)) is not None]
+    pulse = max(pulses, key=lambda one: one.changed_at_ms, default=None)
     brake = listener.verdict.brake
-    held = {} if brake is None else brake.nodes
-    for node in sorted(nodes | pulses.keys()):
-        heartbeat = "unknown"
-        if node in listener.verdict.lost:
-            heartbeat = "lost"
-        elif node in held:
-            heartbeat = "silent"
-        elif node in pulses:
-            heartbeat = "alive"
-        skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
-        least_ms = min(skews, key=abs, default=None)
-        yield _node(pipeline, node, heartbeat, pulses.get(node), least_ms, now)
+    heartbeat = "unknown"
+    if node in listener.verdict.lost:
+        heartbeat = "lost"
+    elif brake is not None and node in brake.nodes:
+        heartbeat = "silent"
+    elif pulse is not None:
+        heartbeat = "alive"
+    skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
+    return _node(pipeline, node, heartbeat, pulse, min(skews, key=abs, default=None), now)
 
 
 def _node(

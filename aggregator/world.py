@@ -203,6 +203,11 @@ class World:
         """All jobs that have a PodGroup or a pod, by key; as they are now, also later."""
         return MappingProxyType(self._jobs)
 
+    @property
+    def places(self) -> set[str]:
+        """Names of all Nodes, and of those that pods say they are on."""
+        return {*self._nodes, *self._pods_on}
+
     def node(self, name: str) -> NodeState | None:
         """The Node, as the first store tells that knows it; see ``nodes_known``."""
         return self._nodes.get(name)

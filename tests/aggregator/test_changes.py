@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.changes import STATUS, Change, Changes, Published
+from aggregator.changes import STATUS, Change, Changes
+from aggregator.pipeline import Published
 from contract.node_info import FaultDevice, NodeRecord
 from contract.switch_info import SwitchEvent, SwitchRecord
 from tests.aggregator.nodes import T0, faulty, healthy, record
@@ -20,16 +21,16 @@ CODE = "[0x00f1ff09,155913,cpu,na]"
 
 def test_a_chip_fault_begins_changes_and_ends() -> None:
     changes = Changes()
-    assert changes.observe("n1", Published(record(healthy())), 1) == ()
-    began = changes.observe("n1", Published(record(faulty(3))), 2)
+    assert changes.observe("n1", Published(record(healthy()), None, None), 1) == ()
+    began = changes.observe("n1", Published(record(faulty(3)), None, None), 2)
     assert began == (Change("n1", 2, "Ascend910-3", "80E18402", None, "RestartNPU"),)
-    assert changes.observe("n1", Published(record(faulty(3, T0 + 9))), 3) == ()
-    moved = changes.observe("n1", Published(record(faulty(4))), 4)
+    assert changes.observe("n1", Published(record(faulty(3, T0 + 9)), None, None), 3) == ()
+    moved = changes.observe("n1", Published(record(faulty(4)), None, None), 4)
     assert moved == (
         Change("n1", 4, "Ascend910-3", "80E18402", "RestartNPU", None),
         Change("n1", 4, "Ascend910-4", "80E18402", None, "RestartNPU"),
     )
-    ended = changes.observe("n1", Published(), 5)
+    ended = changes.observe("n1", Published(None, None, None), 5)
     assert ended == (Change("n1", 5, "Ascend910-4", "80E18402", "RestartNPU", None),)
 
 
@@ -56,16 +57,16 @@ def test_switches_and_the_server_have_their_codes_and_their_status() -> None:
 def test_what_an_earlier_run_published_is_no_news() -> None:
     changes = Changes()
     earlier = record(faulty(3))
-    changes.seed("n1", Published(record(healthy())), earlier.faults)
-    assert changes.observe("n1", Published(record(faulty(3))), 1) == ()
-    assert len(changes.observe("n1", Published(record(healthy())), 2)) == 1
+    changes.seed("n1", Published(record(healthy()), None, None), earlier.faults)
+    assert changes.observe("n1", Published(record(faulty(3)), None, None), 1) == ()
+    assert len(changes.observe("n1", Published(record(healthy()), None, None), 2)) == 1
 
 
 @given(st.lists(st.sampled_from([None, 1, 2, 3]), max_size=8))
 def test_all_changes_together_lead_to_what_is_published(chips: Sequence[int | None]) -> None:
     changes, known = Changes(), dict[tuple[str, str], str]()
     for at_ms, chip in enumerate(chips):
-        published = Published(record(healthy() if chip is None else faulty(chip)))
+        published = Published(record(healthy() if chip is None else faulty(chip)), None, None)
         for one in changes.observe("n1", published, at_ms):
             assert known.get((one.subject, one.code)) == one.was
             if one.level is None:

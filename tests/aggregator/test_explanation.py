@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from aggregator.beats import Listener
 from aggregator.explanation import explain
 from aggregator.facts import Facts
-from aggregator.old_listener import Memory
+from aggregator.last_seen import Memory
 from aggregator.status import node_statuses
 from contract.node_info import FaultDevice
 from service.stalls import Stalls
-from stores.base import UsageListed
+from stores.cluster import Snapshot
 from tests.aggregator.nodes import T0, faulty, healthy, moment, node_report, report
 from tests.aggregator.test_kinds import World
 from tests.contract.test_cluster_device import config, fault
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 def explained(world: World, node: str, used: frozenset[str] | None = None) -> Explanation:
     stalls = Stalls(lambda: 0.0)
-    listener = Listener({}, lambda _: None, lambda: moment(0), stalls, {}, Memory(None, ()))
+    listener = Listener(
+        {}, lambda _: None, lambda: moment(0), stalls, {}, Memory((), lambda: moment(0))
+    )
     statuses = {one.node: one for one in node_statuses(world.pipeline, listener, moment(0))}
     acknowledged = dict.fromkeys(world.pipeline.documents, True)
     return explain(world.pipeline, statuses[node], Facts(used), acknowledged)
@@ -68,7 +70,8 @@ def test_pre_separation_says_what_pods_have_to_do_with_it() -> None:
 def test_a_server_that_is_published_otherwise_says_why() -> None:
     part = FaultDevice("Fan", 4, ["06000025"], "PreSeparateFault")
     world = World(report("n1", healthy()), node_report("n1", [part], "PreSeparate"))
-    world.pipeline.observe_usage(0, UsageListed(()))
+    world.known.observe_pods(0, Snapshot({}))
+    world.pipeline.judge_again(["n1"])
     world.step(1)
     found = explained(world, "n1", frozenset())
     assert found.said_status == "PreSeparate"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from aggregator import daemon
+from aggregator import process
 from aggregator.config import AggregatorConfiguration
 from tests.cluster import steps, wire
 from tests.cluster.apiserver import ApiServer, Client
@@ -154,9 +154,9 @@ class Player:
             patch.setattr("stores.address.kubeconfig_files", lambda _: None)
             patch.setattr("stores.kubernetes.Connection", lambda _: self._connect())
             patch.setattr("aggregator.moment.time", now)
-            patch.setattr("aggregator.daemon.on_stop", self._take_stop)
-            patch.setattr("aggregator.daemon.set_up_logging", lambda: None)
-            patch.setattr("aggregator.daemon.serving", _no_pages)
+            patch.setattr("aggregator.process.on_stop", self._take_stop)
+            patch.setattr("aggregator.process.set_up_logging", lambda: None)
+            patch.setattr("aggregator.process.serving", _no_pages)
             patch.setattr("asyncio.to_thread", _at_once)
             patch.setattr("stores.backoff.random", chance)
             patch.setattr("stores.kubernetes_watch.random", chance)
@@ -253,7 +253,7 @@ class Player:
         assert self._life is None
         self.played.lives += 1
         (self._place / "state").mkdir(parents=True, exist_ok=True)
-        run = daemon._run(self._configuration())
+        run = process._run(self._configuration())
         self._life = asyncio.create_task(run, name=f"aggregator {self.played.lives}")
 
     def _configuration(self) -> AggregatorConfiguration:
