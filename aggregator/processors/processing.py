@@ -215,6 +215,11 @@ class Processing:
         """What is watched for this in every store that is read."""
         return self.documents.inputs
 
+    @property
+    def listed(self) -> bool:
+        """Whether every store has said what it has; before, a separated chip may look free."""
+        return self.documents.listed
+
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Moment
     ) -> frozenset[str]:
@@ -225,7 +230,7 @@ class Processing:
         if policy != was:
             self.memory.to_keep.add(keeping.POLICY)
             if policy.enabled != was.enabled:
-                nodes |= self.devices.keys()
+                nodes |= frozenset(self.devices)
             if not policy.enabled:
                 self.memory.to_keep |= {one.node for one in self.windows.waiting}
                 self.windows.clear()
