@@ -12,8 +12,9 @@
     windows.py         which new faults count: the 30 s windows of the jobs (3.9)
     separation.py      counters and the list of separated chips (3.9)
     policy.py          clusterd-config-cm; manual_info.py clusterd-manual-info-cm (2.7)
-    processing.py      everything that lives: states, due times, what is kept
-      keeping.py         how it is kept
+    documents.py       both of them, watched and shown
+    processing.py      what lives around the chains: due times, what is hidden
+      memory.py          what must not be forgotten; keeping.py its texts
 
 Pre-separation (3.8) is decided in ``contract``. Retry, recover-in-place and stress test (3.5 to
 3.7) are services to the processes of a training job, and not done here.

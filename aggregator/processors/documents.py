@@ -45,10 +45,15 @@ class Documents:
         """Store and place of what cannot be read, and why. What was in force stays."""
         self._separation = separation
         self._policies: dict[int, Policy] = {}
-        self._unlisted = set(range(stores))
+        self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
         self._said: dict[int, dict[str, dict[str, Codes]]] = {}
         self._left: dict[tuple[str, str], int] = {}
         """Node and chip to the wall time at which the chip left a document."""
+
+    @property
+    def listed(self) -> bool:
+        """Whether every store has said what it has of both documents."""
+        return not self._unlisted
 
     @property
     def policy(self) -> Policy | None:
@@ -68,9 +73,11 @@ class Documents:
                 document = None
             case Changed() | Deleted() | Interrupted():
                 return frozenset()
+        is_first = isinstance(event, Listed) and (source, selection) in self._unlisted
+        if is_first:
+            self._unlisted.discard((source, selection))
         if selection == _POLICY:
             return self._read_policy(source, document)
-        is_first = isinstance(event, Listed) and source in self._unlisted
         return self._read_chips(source, document, is_first, now_ms)
 
     def _read_policy(self, source: int, document: Document | None) -> frozenset[str]:
@@ -110,10 +117,8 @@ class Documents:
             if known == source and node != policies.NAME and node not in unread:
                 self._problem(source, node, None)
         nodes: frozenset[str] = frozenset()
-        if is_first:
-            self._unlisted.discard(source)
-            if self.policy is None or self.policy.enabled:
-                nodes = self._separation.adopt(said)
+        if is_first and (self.policy is None or self.policy.enabled):
+            nodes = self._separation.adopt(said)
         return nodes | self._separation.compare(source, said, unread)
 
     def follow_up(self) -> None:
@@ -142,7 +147,7 @@ class Documents:
 
     def views(self) -> tuple[View, ...]:
         """The list of separated chips, once it is known what every store has of it."""
-        if self._unlisted:
+        if any(selection == _CHIPS for _, selection in self._unlisted):
             return ()
         return (View(NAMESPACE, manual_info.NAME, rendered(self._separation.chips) or None),)
 

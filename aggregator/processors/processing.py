@@ -13,20 +13,15 @@ import msgspec
 from aggregator.processors import keeping
 from aggregator.processors.chains import Around, process_device, process_node, process_switch
 from aggregator.processors.documents import Documents
-from aggregator.processors.keeping import Kept, bucket_of
-from aggregator.processors.policy import Policy
-from aggregator.processors.separation import Separation
+from aggregator.processors.memory import Memory
 from aggregator.processors.states import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
-    DeviceState,
     HiddenEvent,
     HiddenFault,
     Occurrence,
-    SwitchState,
     earliest,
 )
-from aggregator.processors.windows import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +34,7 @@ if TYPE_CHECKING:
     from contract.switch_info import SwitchRecord
     from stores.base import Selection, WatchEvent
 
-S = TypeVar("S")
+
 H = TypeVar("H")
 
 _PRUNE_MS = 3_600_000
@@ -68,13 +63,12 @@ class Processing:
         """Nodes that fell silent and are published so."""
         self.controllers: frozenset[str] = frozenset()
         """MindIE jobs whose controller listens."""
-        self.separation = Separation()
-        self.windows = Windows()
+        self.memory = Memory()
+        self.separation = self.memory.separation
+        self.windows = self.memory.windows
+        self.devices = self.memory.devices
+        self.switches = self.memory.switches
         self.documents = Documents(self.separation, stores)
-        self.left_out = 0
-        """Nodes whose state was too much to be kept."""
-        self.devices: dict[str, DeviceState] = {}
-        self.switches: dict[str, SwitchState] = {}
         self.hidden: dict[str, tuple[HiddenFault, ...]] = {}
         self.hidden_events: dict[str, tuple[HiddenEvent, ...]] = {}
         self.altered: set[str] = set()
@@ -86,7 +80,6 @@ class Processing:
         self._again: set[str] = set()
         self._separation_due_ms: int | None = None
         self._pruned_at_ms: int | None = None
-        self._to_keep: set[str] = set()
 
     def device(
         self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Moment
@@ -106,7 +99,7 @@ class Processing:
             self.controllers,
         )
         done = process_device(node, record, state, around, now.wall_ms)
-        self._remember(self.devices, node, done.state, NO_DEVICE_STATE)
+        self.memory.remember(self.devices, node, done.state, NO_DEVICE_STATE)
         self._set_aside(self.hidden, node, done.hidden)
         self._plan(("device", node), done.due_ms, now)
         self._new += done.occurrences
@@ -124,7 +117,7 @@ class Processing:
         state = self.switches.get(node, NO_SWITCH_STATE)
         around = Around(self._facts_of(node), controllers=self.controllers)
         done = process_switch(record, state, around, now.wall_ms)
-        self._remember(self.switches, node, done.state, NO_SWITCH_STATE)
+        self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
         self._set_aside(self.hidden_events, node, done.hidden)
         self._plan(("switch", node), done.due_ms, now)
         return done.record
@@ -140,32 +133,23 @@ class Processing:
     def forget(self, kind: str, node: str) -> None:
         """The node's document is gone: so is what was remembered of it."""
         if kind == "device":
-            self._remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
+            self.memory.remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
             self._set_aside(self.hidden, node, ())
         elif kind == "switch":
-            self._remember(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
+            self.memory.remember(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
             self._set_aside(self.hidden_events, node, ())
         self._due.pop((kind, node), None)
 
     @property
     def nodes(self) -> frozenset[str]:
         """Nodes of which something is remembered."""
-        return frozenset(self.devices.keys() | self.switches.keys())
+        return self.memory.nodes
 
     def _facts_of(self, node: str) -> Facts:
         facts = self._facts(node)
         if node in self.lost:
             facts = msgspec.structs.replace(facts, lost=True)
         return facts
-
-    def _remember(self, states: dict[str, S], node: str, state: S, nothing: S) -> None:
-        if states.get(node, nothing) == state:
-            return
-        self._to_keep.add(node)
-        if state == nothing:
-            del states[node]
-        else:
-            states[node] = state
 
     def _set_aside(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
         if book.get(node, ()) == hidden:
@@ -198,7 +182,7 @@ class Processing:
 
     def _separate(self, now: Moment) -> frozenset[str]:
         counted, nodes = self.windows.step(now.wall_ms)
-        self._to_keep |= nodes
+        self.memory.to_keep |= nodes
         changed = self.separation.count(counted) | self.separation.release(now.wall_ms)
         if self._pruned_at_ms is None or self._pruned_at_ms + _PRUNE_MS <= now.steady_ms:
             self._pruned_at_ms = now.steady_ms
@@ -209,7 +193,7 @@ class Processing:
         """After nodes were judged: let their new faults wait, and see when something is due."""
         if self._new:
             self.windows.add(self._new)
-            self._to_keep |= {one.node for one in self._new}
+            self.memory.to_keep |= {one.node for one in self._new}
             self._new.clear()
         at_ms = earliest(self.windows.next_due_ms(), self.separation.next_release_ms())
         self._separation_due_ms = None
@@ -231,6 +215,11 @@ class Processing:
         """What is watched for this in every store that is read."""
         return self.documents.inputs
 
+    @property
+    def listed(self) -> bool:
+        """Whether every store has said what it has; before, a separated chip may look free."""
+        return self.documents.listed
+
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Moment
     ) -> frozenset[str]:
@@ -239,11 +228,11 @@ class Processing:
         nodes = self.documents.observe(source, selection, event, now.wall_ms)
         policy = self.separation.policy
         if policy != was:
-            self._to_keep.add(keeping.POLICY)
+            self.memory.to_keep.add(keeping.POLICY)
             if policy.enabled != was.enabled:
-                nodes |= self.devices.keys()
+                nodes |= frozenset(self.devices)
             if not policy.enabled:
-                self._to_keep |= {one.node for one in self.windows.waiting}
+                self.memory.to_keep |= {one.node for one in self.windows.waiting}
                 self.windows.clear()
         self.settle(now)
         return nodes
@@ -263,72 +252,21 @@ class Processing:
 
     def take_changed(self) -> frozenset[str]:
         """The buckets whose text changed since this was asked last."""
-        nodes = self._to_keep | self.separation.changed
-        self._to_keep = set()
-        self.separation.changed = set()
-        return frozenset(one if one == keeping.POLICY else bucket_of(one) for one in nodes)
+        return self.memory.take_changed()
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds now."""
-        if bucket == keeping.POLICY:
-            policy = self.separation.policy
-            return None if policy == Policy() else msgspec.json.encode(policy).decode()
-        waiting: dict[str, list[Occurrence]] = {}
-        for one in self.windows.waiting:
-            waiting.setdefault(one.node, []).append(one)
-        separation = self.separation
-        names = self.nodes | waiting.keys() | separation.counts.keys() | separation.chips.keys()
-        text, self.left_out = keeping.encode_bucket(
-            {
-                node: Kept(
-                    self.devices.get(node, NO_DEVICE_STATE),
-                    self.switches.get(node, NO_SWITCH_STATE),
-                    tuple(sorted(waiting.get(node, ()))),
-                    separation.counts.get(node, {}),
-                    separation.chips.get(node, {}),
-                )
-                for node in names
-                if bucket_of(node) == bucket
-            }
-        )
-        return text
+        return self.memory.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
         """Take over what an earlier leader kept; returns what could not be read."""
-        problems: list[str] = []
-        self._again |= self.nodes | self.separation.chips.keys()
-        for book in (self.devices, self.switches, self.hidden, self.hidden_events, self._due):
+        for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
-        self.windows.clear()
-        self.separation.counts.clear()
-        self.separation.chips.clear()
-        for bucket, text in sorted(texts.items()):
-            if bucket == keeping.POLICY:
-                try:
-                    self.separation.policy = msgspec.json.decode(text, type=Policy)
-                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                    problems.append(f"bucket {bucket}: {error}")
-                continue
-            nodes, unread = keeping.decode_bucket(bucket, text)
-            problems += unread
-            for node, kept in nodes.items():
-                self._restore(node, kept)
-        self._to_keep.clear()
-        self.separation.changed.clear()
+        self._again |= self.nodes | self.separation.chips.keys()
+        problems = self.memory.restore(texts)
         self.documents.follow_up()
         if self.documents.policy is not None:
             self._again |= self.separation.set_policy(self.documents.policy)
         self._again |= self.nodes | self.separation.chips.keys()
         self.settle(now)
         return problems
-
-    def _restore(self, node: str, kept: Kept) -> None:
-        if kept.device != NO_DEVICE_STATE:
-            self.devices[node] = kept.device
-        if kept.switch != NO_SWITCH_STATE:
-            self.switches[node] = kept.switch
-        self.windows.add(kept.waiting)
-        if kept.counts:
-            self.separation.counts[node] = {chip: dict(one) for chip, one in kept.counts.items()}
-        if kept.separated:
-            self.separation.chips[node] = dict(kept.separated)

@@ -265,6 +265,11 @@ def test_another_store_without_the_document_releases_nobody() -> None:
     world.separate("n1")
     assert world.documents.views() == (), "the second store may know more"
     world.listed(source=1)
+    heard = [world.documents.listed]
+    for source in range(2):
+        world.see(policy.NAME, Listed(()), source)
+        heard.append(world.documents.listed)
+    assert heard == [False, False, True]
     said = world.shown()
     world.chips(said, source=0)
     assert world.chips({}, source=1) == frozenset()

@@ -110,7 +110,7 @@ waits = st.lists(st.integers(0, 8000), min_size=4, max_size=4)
 
 
 @given(said, arounds, waits)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_chip_is_in_some_list_and_every_list_is_sorted(
     said: list[DeviceRecord], around: Around, times: list[int]
 ) -> None:
@@ -125,7 +125,7 @@ def test_every_chip_is_in_some_list_and_every_list_is_sorted(
 
 
 @given(said, arounds, waits)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_fault_is_lost_and_none_is_made_up(
     said: list[DeviceRecord], around: Around, times: list[int]
 ) -> None:
@@ -138,7 +138,7 @@ def test_no_fault_is_lost_and_none_is_made_up(
 
 
 @given(said, arounds, waits)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_to_be_processed_again_at_once_changes_nothing(
     said: list[DeviceRecord], around: Around, times: list[int]
 ) -> None:
@@ -150,7 +150,7 @@ def test_to_be_processed_again_at_once_changes_nothing(
 
 
 @given(said, arounds, waits, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_order_of_pods_jobs_and_faults_changes_nothing(
     said: list[DeviceRecord], around: Around, times: list[int], random: Any
 ) -> None:
@@ -165,7 +165,7 @@ def test_the_order_of_pods_jobs_and_faults_changes_nothing(
 
 
 @given(records(), arounds, st.integers(0, 8000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_nothing_changes_between_now_and_what_is_due(
     said: DeviceRecord, around: Around, later_ms: int
 ) -> None:
@@ -226,7 +226,7 @@ courses = st.lists(
 
 
 @given(courses, known(), known(), st.integers(0, 9))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_who_goes_on_from_what_was_kept_shows_what_one_shows_who_never_stopped(
     course: list[tuple[str, DeviceRecord, int]], one: Facts, other: Facts, replaced_at: int
 ) -> None:
