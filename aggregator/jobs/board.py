@@ -131,8 +131,12 @@ class Board:
             else:
                 found[node] = one
         if found or self._book.tracks(job):
+
+            def hit(place: Place) -> tuple[str, ...]:
+                return pods_hit(place, self._index.pods(job, place.node))
+
             fresh = [node for node in came if came[node]]
-            nodes |= self._book.judge(job, found.values(), self._pods_hit(job), fresh, now)
+            nodes |= self._book.judge(job, found.values(), hit, fresh, now)
         if not found:
             del self._relevant[job]
         if not self._index.nodes_of(job):
@@ -140,12 +144,6 @@ class Board:
         for node in nodes:
             self._update_part(job, node, now)
         self._say(job)
-
-    def _pods_hit(self, job: str) -> Mapping[Place, tuple[str, ...]]:
-        places = set(self._book.tracks(job))
-        for one in self._relevant[job].values():
-            places |= one.faults.keys()
-        return {place: pods_hit(place, self._index.pods(job, place.node)) for place in places}
 
     def _chips(self, job: str, node: str) -> frozenset[str]:
         return frozenset(chip for pod in self._index.pods(job, node) for chip in pod.chips)

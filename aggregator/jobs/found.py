@@ -91,7 +91,7 @@ def fault_devices(told: Published, chips: Collection[str], *, ready: bool) -> li
     hidden = _counting(filtered(told), told.device, chips)
     for fault in (*_of_chips(told.device, chips), *hidden):
         device_id = device_id_of(fault.chip)
-        found.append(FaultDevice(device_id, NPU, fault.code, fault.level, fault.time_ms))
+        found.append(FaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
     return found
 
 
@@ -107,8 +107,13 @@ def rank_faults(told: Published, chips: Collection[str], *, ready: bool) -> list
     if not ready:
         found.append(RankFault("", "", SEPARATE))
     for fault in _of_chips(told.device, chips):
-        found.append(RankFault(fault.chip, fault.code, fault.level, max(fault.time_ms, 0)))
+        found.append(RankFault(fault.chip, fault.code, fault.level, _began_ms(fault)))
     return found
+
+
+def _began_ms(fault: CodeFault) -> int:
+    """0 where the writer gave no time. Public faults are published with seconds (3.2)."""
+    return max(fault.time_ms, 0) * (1000 if fault.fault_type == "PublicFault" else 1)
 
 
 def _joined(codes: Iterable[str]) -> str:

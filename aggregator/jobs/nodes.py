@@ -58,7 +58,8 @@ class Nodes:
         """Look at a node again; returns whether nothing at all is wrong with it."""
         told, up, state = self.told(node), self.is_up(node), self._world.node(node)
         about = state or self.about(node)
-        if told is NOTHING and state is None and not tuple(self._world.pods_on(node)):
+        says_nothing = told.device is None and told.switch is None and told.node is None
+        if says_nothing and state is None and not tuple(self._world.pods_on(node)):
             self._known.pop(node, None)
         else:
             self._known[node] = about

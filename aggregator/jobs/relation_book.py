@@ -16,7 +16,7 @@ from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import Around, Place, Track, judged, stronger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from aggregator.jobs.relation_tables import Tables
     from aggregator.jobs.relations import Relevant
@@ -61,7 +61,7 @@ class RelationBook:
         self,
         job: str,
         relevant: Iterable[Relevant],
-        pods: Mapping[Place, tuple[str, ...]],
+        pods: Callable[[Place], tuple[str, ...]],
         came: Collection[str],
         now: Moment,
     ) -> frozenset[str]:
@@ -71,8 +71,12 @@ class RelationBook:
         """
         before = self.tracks(job)
         dues = self._due.get(job, {})
-        overdue = {place for place, at_ms in dues.items() if at_ms <= now.steady_ms}
-        around = Around(pods, overdue, came, now.wall_ms)
+
+        def is_overdue(place: Place) -> bool:
+            at_ms = dues.get(place)
+            return at_ms is not None and at_ms <= now.steady_ms
+
+        around = Around(pods, is_overdue, came, now.wall_ms)
         after = judged(before, relevant, around, self.tables)
         new = {place: track for place, track in after.items() if place not in dues}
         renewed = {

@@ -19,7 +19,7 @@ import msgspec
 from aggregator.jobs.relation_tables import CQE_CODES, SEPARATE, SUB_HEALTH
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from aggregator.jobs.relation_tables import Row, Tables
 
@@ -77,12 +77,12 @@ class Track(msgspec.Struct, frozen=True, omit_defaults=True):
 class Around(NamedTuple):
     """What else of the job counts.
 
-    ``pods``: uids of those that a fault hits, by its place. ``overdue``: whose window is over.
+    ``pods``: uids of those that a fault hits. ``is_overdue``: whether its window is over.
     ``came``: nodes on which a pod of it has just come or got its chips; ``now_ms`` is wall time.
     """
 
-    pods: Mapping[Place, tuple[str, ...]]
-    overdue: Collection[Place]
+    pods: Callable[[Place], tuple[str, ...]]
+    is_overdue: Callable[[Place], bool]
     came: Collection[str]
     now_ms: int
 
@@ -101,14 +101,14 @@ def judged(
         for place, since_ms in present.items()
     }
     for place, track in tracks.items():
-        if place not in present and place not in around.overdue:
-            after[place] = msgspec.structs.replace(track, is_gone=True, result="", pods=())
+        if place not in present and not around.is_overdue(place):
+            after[place] = _gone(track)
     codes = {place.code for place, trigger in triggers.items() if not trigger.is_late}
     for row in tables.rows:
         if row.trigger in codes:
-            _follow(after, row, around.pods, gone=False)
+            _follow(after, row, around, gone=False)
             if row.trigger in CQE_CODES:
-                _follow(after, row, around.pods, gone=True)
+                _follow(after, row, around, gone=True)
     late_ms = [trigger.since_ms for trigger in triggers.values() if trigger.is_late]
     for place in present:
         after[place] = _closed_if_over(place, after[place], late_ms, around, tables)
@@ -118,19 +118,20 @@ def judged(
 def _seen(track: Track | None, place: Place, since_ms: int, around: Around) -> Track:
     if track is None or track.is_gone:
         return Track(since_ms, is_old=place.node in around.came and since_ms < around.now_ms)
-    hit = around.pods.get(place, ())
-    if track.result and not any(pod in hit for pod in track.pods):
-        return Track(track.since_ms, is_old=True)
+    if track.result:
+        hit = around.pods(place)
+        if not any(pod in hit for pod in track.pods):
+            return Track(track.since_ms, is_old=True)
     return track
 
 
-def _follow(
-    tracks: dict[Place, Track],
-    row: Row,
-    pods: Mapping[Place, tuple[str, ...]],
-    *,
-    gone: bool,
-) -> None:
+def _gone(track: Track) -> Track:
+    if track.is_gone and not track.result:
+        return track
+    return msgspec.structs.replace(track, is_gone=True, result="", pods=())
+
+
+def _follow(tracks: dict[Place, Track], row: Row, around: Around, *, gone: bool) -> None:
     open_places = [
         place
         for place, track in tracks.items()
@@ -139,13 +140,13 @@ def _follow(
     if {place.code for place in open_places} < set(row.relations):
         return
     for place in open_places:
-        tracks[place] = _with(tracks[place], row.strategy, pods.get(place, ()))
+        tracks[place] = _with(place, tracks[place], row.strategy, around)
 
 
-def _with(track: Track, strategy: str, pods: tuple[str, ...]) -> Track:
+def _with(place: Place, track: Track, strategy: str, around: Around) -> Track:
     if _STRENGTH[track.result] >= _STRENGTH[strategy]:
         return track
-    return msgspec.structs.replace(track, result=strategy, pods=pods)
+    return msgspec.structs.replace(track, result=strategy, pods=around.pods(place))
 
 
 def _closed_if_over(
@@ -156,13 +157,13 @@ def _closed_if_over(
     window_ms = tables.windows_ms.get(place.code, 0)
     if any(0 <= at_ms - track.since_ms <= window_ms for at_ms in late_ms):
         track = msgspec.structs.replace(track, is_followed=True)
-    if window_ms and place not in around.overdue:
+    if window_ms and not around.is_overdue(place):
         return track
     track = msgspec.structs.replace(track, is_closed=True)
     if track.result or track.is_old:
         return track
     strategy = SUB_HEALTH if place.is_switch else SEPARATE if track.is_followed else ""
-    return _with(track, strategy, around.pods.get(place, ()))
+    return _with(place, track, strategy, around)
 
 
 def worst(strategies: Iterable[str]) -> str:

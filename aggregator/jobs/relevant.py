@@ -78,8 +78,9 @@ def pods_hit(place: Place, pods: Iterable[Pod]) -> tuple[str, ...]:
 
 def followed(node: str, tracks: Mapping[Place, Track]) -> Iterator[FaultDevice]:
     """The devices of a node that are as ill as a strategy says that followed for them."""
-    for place, track in sorted(tracks.items()):
-        if place.node != node or not track.result:
+    here = [(place, track) for place, track in tracks.items() if place.node == node]
+    for place, track in sorted(here, key=lambda one: one[0]):
+        if not track.result:
             continue
         if place.is_switch:
             chip, _, port = place.subject.partition("/")

@@ -107,6 +107,25 @@ def test_a_node_that_is_missing_or_not_ready(gone: bool) -> None:
     assert scene.board.cluster() == FaultMsgSignal("-1", NORMAL)
 
 
+def test_of_a_node_that_is_gone_altogether_nothing_is_remembered() -> None:
+    scene = Scene(nodes=1)
+    device = scene.told.pop("n0").device
+    del scene.world.nodes["n0"]
+    scene.look("n0")
+    scene.tell("n0", device=device)
+    (node,) = scene.board.cluster().nodes
+    assert (node.node_ip, node.node_sn) == ("", "")
+
+
+def test_times_of_public_faults_are_told_in_milliseconds() -> None:
+    scene = Scene(nodes=1)
+    scene.pod("a", "n0", "job", "0", rank=0)
+    one = fault(0, "SeparateNPU", "220001001", time_ms=1_760_000_100)
+    scene.chips("n0", msgspec.structs.replace(one, fault_type="PublicFault"))
+    (status,) = scene.board.status()
+    assert status.nodes[0].faults[0].time_ms == status.ranks[0].time_ms == 1_760_000_100_000
+
+
 def test_before_nodes_and_pods_were_listed_nobody_is_missing() -> None:
     scene = Scene()
     scene.world.nodes_known = scene.world.pods_known = False
