@@ -39,8 +39,8 @@ async def follow(
     """Follow everything that the store with this number knows, until cancelled.
 
     ``told`` is called with the nodes of which something else is known, ``None`` for all of them;
-    with none where a feed is heard for the first time or says that it cannot be. Returns at once
-    where a store knows nothing of such things.
+    with none where a feed is heard for the first time or says that it cannot be, so that who waits
+    for it looks again. Returns at once where a store knows nothing of such things.
     """
     cluster = store.cluster
     if cluster is None:
@@ -85,10 +85,11 @@ class _Feeds:
         """Follow one kind."""
 
         def take(event: Event | Interrupted) -> None:
-            interrupted, absent, answered = heard.interrupted, heard.absent, heard.answered
+            interrupted, absent = heard.interrupted, heard.absent
+            state = heard.known, heard.answered
             with self._stalls.busy(f"read {what} of {self._url}"):
                 changed = observe(self._number, event)
-                if changed is None or changed or heard.answered != answered:
+                if changed is None or changed or (heard.known, heard.answered) != state:
                     self._told(changed)
             if heard.interrupted != interrupted or heard.absent != absent:
                 self._say(what, heard, interrupted, absent)
@@ -120,7 +121,7 @@ class _Numbered:
         self._world = world
         self._shared: frozenset[str] = frozenset()
 
-    def observe(self, source: int, event: NodeStatesEvent) -> frozenset[str] | None:
+    def observe(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
         """See ``World.observe_nodes``."""
         changed = self._world.observe_nodes(source, event)
         shared = self._world.shared_serial_numbers

@@ -30,7 +30,15 @@ class ClusterPlaces(KnownPlaces):
             self.see_node(node, self._world.node(node))
             self.see_report(node, None if report is None else report.record, used)
         if not self.synced:
-            self.synced = all(
-                source.devices.listed and self._world.nodes_heard(number).answered
-                for number, source in enumerate(self._pipeline.sources)
-            )
+            self._sync()
+
+    def _sync(self) -> None:
+        """Whether nobody is unknown any more only because nothing was read yet."""
+        self.synced = all(
+            source.devices.listed and self._world.nodes_heard(number).answered
+            for number, source in enumerate(self._pipeline.sources)
+        )
+        if self.synced:
+            # The first list of Nodes is told of by no node.
+            for node in self._world.nodes():
+                self.see_node(node, self._world.node(node))

@@ -94,8 +94,12 @@ class World:
                         dirty |= self._nodes_of(pod.job)
         return self._changed(self._pods, source, was_known, dirty)
 
-    def observe_nodes(self, source: int, event: NodeStatesEvent) -> frozenset[str] | None:
-        """Take in what the store with this number tells of Nodes."""
+    def observe_nodes(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
+        """Take in what the store with this number tells of Nodes.
+
+        Nothing is told of its first list: no ``Facts`` are made of Nodes, and who asks for them
+        sees that they are ``nodes_known`` now.
+        """
         was_known = self._nodes.heard[source].known
         dirty: set[str] = set()
         for _, before, after in self._nodes.observe(source, event):
@@ -103,7 +107,7 @@ class World:
                 if node is not None:
                     dirty.add(node.name)
                     self._number(node, by)
-        return self._changed(self._nodes, source, was_known, dirty)
+        return frozenset(dirty) if was_known else _NOBODY
 
     def observe_jobs(self, source: int, event: JobsEvent) -> frozenset[str] | None:
         """Take in what the store with this number tells of PodGroups."""

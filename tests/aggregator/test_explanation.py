@@ -8,7 +8,7 @@ from aggregator.beats import Listener
 from aggregator.explanation import explain
 from aggregator.facts import Facts
 from aggregator.last_seen import Memory
-from aggregator.status import node_statuses
+from aggregator.status import node_status, node_statuses
 from contract.node_info import FaultDevice
 from service.stalls import Stalls
 from stores.cluster import Snapshot
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 def explained(world: World, node: str, used: frozenset[str] | None = None) -> Explanation:
     stalls = Stalls(lambda: 0.0)
-    listener = Listener(
-        {}, lambda _: None, lambda: moment(0), stalls, {}, Memory((), lambda: moment(0))
-    )
-    statuses = {one.node: one for one in node_statuses(world.pipeline, listener, moment(0))}
+    memory = Memory((), lambda: moment(0))
+    listener = Listener({}, lambda _: None, lambda: moment(0), stalls, {}, memory)
+    status = node_status(world.pipeline, listener, node, moment(0))
+    assert status is not None
+    assert status in tuple(node_statuses(world.pipeline, listener, moment(0)))
     acknowledged = dict.fromkeys(world.pipeline.documents, True)
-    return explain(world.pipeline, statuses[node], Facts(used), acknowledged)
+    return explain(world.pipeline, status, Facts(used), acknowledged)
 
 
 def test_a_healthy_node_has_little_to_explain() -> None:

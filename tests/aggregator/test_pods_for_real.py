@@ -47,4 +47,7 @@ async def test_a_chip_is_separated_when_its_pod_is_done(
         pods.delete(control_plane, "two")
         await seen.until(shows("Ascend910-1,Ascend910-3"))
     assert daemon.ask("/api/v1/documents")[1]["stores"][0]["pods"] == 0
+    log = daemon.log.read_text()
+    assert log.count("has no PodGroups") == 1
+    assert "cannot be read" not in log
     await store.close()
