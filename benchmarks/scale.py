@@ -246,6 +246,9 @@ class Cluster:
         self.result["storm_told_s"] = told["ended"] - told["began"]
         self.result["storm_writes_s"] = counted.most_in_a_second
         self.result["storm_writes"] = len(counted.at)
+        over = self._readers.shows_all(nodes, "")
+        await self._load.do("storm", nodes=nodes, faulty=None)
+        await _soon(over)
 
     async def measure_full(self, seconds: float, changes: int, follower: bool) -> None:
         """A cluster as it is: Nodes, pods, beats and documents that are written again."""

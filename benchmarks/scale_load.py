@@ -35,9 +35,10 @@ from stores.base import Beat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Self
 
 _CONNECTIONS = 8
+_IDLE_SECONDS = 30.0
+"""The API server closes a connection on which nothing was asked for 90 s."""
 _CREATED = (200, 201)
 _CONFIG_MAPS = f"/api/v1/namespaces/{DEVICE_INFO_NAMESPACE}/configmaps"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{HEARTBEAT_NAMESPACE}/leases"
@@ -61,26 +62,33 @@ class Refused(Exception):
 class Pipe:
     """One connection, one request at a time: a fifth of the cost of a general client."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, port: int, tls: ssl.SSLContext) -> None:
+        self._port, self._tls = port, tls
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._used_at = 0.0
 
-    @classmethod
-    async def open(cls, port: int, tls: ssl.SSLContext) -> Self:
-        """Connect."""
-        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        idle_seconds = time.monotonic() - self._used_at
+        if self._streams is None or idle_seconds > _IDLE_SECONDS:
+            if self._streams is not None:
+                self._streams[1].close()
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls)
+        self._used_at = time.monotonic()
+        return self._streams
 
     async def ask(self, request: Request) -> None:
         """Ask and wait for the answer; raises ``Refused``."""
         body = msgspec.json.encode(request.body)
-        self._writer.write(
+        reader, writer = await self._open()
+        writer.write(
             f"{request.method} {request.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n"
             "Accept: application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1\r\n\r\n".encode()
             + body
         )
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         _, _, length = head.partition("content-length: ")
-        answer = await self._reader.readexactly(int(length.partition("\r\n")[0]))
+        answer = await reader.readexactly(int(length.partition("\r\n")[0]))
         if int(head[9:12]) not in _CREATED:
             raise Refused(f"{request.method} {request.path}: {answer[:300].decode()}")
 
@@ -184,7 +192,7 @@ async def run(directory: Path, port: int, nodes: int, chips: int) -> None:
     """Carry out commands until standard input ends."""
     tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
     tls.load_cert_chain(directory / "admin.crt", directory / "admin.key")
-    pipes = [await Pipe.open(port, tls) for _ in range(_CONNECTIONS)]
+    pipes = [Pipe(port, tls) for _ in range(_CONNECTIONS)]
     load = Load(pipes, node_names(nodes), chips)
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()

@@ -83,6 +83,7 @@ LINES = (
     Line("full_peak_mb", "RSS, peak", "MB"),
     Line("full_cpu_s", "CPU per minute", "s", 2),
     Line("full_data_writes", "data rewritten, documents", ""),
+    Line("full_bare_p50_ms", "one small ConfigMap → a watch shows it, p50", "ms", 1),
     Line("full_change_p50_ms", "one change → visible, p50", "ms", 1),
     Line("full_change_p99_ms", "p99", "ms", 1),
     Line("follower_rss_mb", "second replica: RSS at rest", "MB"),

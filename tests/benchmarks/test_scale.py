@@ -1,0 +1,51 @@
+"""What the scale benchmark counts and judges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.scale_documents import (
+    NODE_OBJECT_BYTES,
+    device_document,
+    node_names,
+    node_object,
+    pod_object,
+)
+from benchmarks.scale_table import LINES, missed
+from benchmarks.scale_watch import Counted
+from contract import device_info, go_json
+
+
+@pytest.mark.parametrize("chips", [8, 16])
+def test_the_documents_are_what_agents_write(chips: int) -> None:
+    document = device_document("node-00001", 1_760_000_000, 3, chips)
+    info = device_info.verify_published(document.data, document.name)
+    assert (len(info.free), info.unhealthy) == (chips - 1, ("Ascend910-3",))
+    assert (info.switch_info is None) == (chips == 8)
+
+
+def test_nodes_and_pods_are_as_large_as_real_ones() -> None:
+    size = len(go_json.encode(node_object(7, "node-00007")))
+    assert NODE_OBJECT_BYTES * 0.95 < size <= NODE_OBJECT_BYTES
+    used = [
+        pod_object(number, node_names(5), 8)["metadata"]["annotations"]["huawei.com/AscendReal"]
+        for number in (2, 3)
+    ]
+    assert sorted(",".join(used).split(",")) == [f"Ascend910-{chip}" for chip in range(8)]
+
+
+def test_the_busiest_second_lies_anywhere() -> None:
+    assert Counted().most_in_a_second == 0
+    assert Counted(at=[0.0, 0.9, 1.0, 1.1, 1.5, 1.89, 2.5]).most_in_a_second == 5
+
+
+def test_a_missed_budget_is_said_and_other_sizes_have_none() -> None:
+    good: dict[str, Any] = {"nodes": 10_000, "chips": 8}
+    good |= {line.key: 0.0 for line in LINES}
+    assert missed([good]) == []
+    bad = good | {"change_p50_ms": 100.1}
+    assert len(missed([bad])) == 1
+    assert "change_p50_ms" in missed([bad])[0]
+    assert missed([bad | {"chips": 16}, bad | {"nodes": 5000}]) == []
