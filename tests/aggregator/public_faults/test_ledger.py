@@ -167,6 +167,15 @@ def restarted(rows: Rows, now: Moment) -> tuple[Ledger, Rows]:
     return ledger, again
 
 
+def test_what_was_told_last_is_remembered_over_a_restart() -> None:
+    rows = Rows()
+    ledger = Ledger(rows)
+    say(ledger, "occur", 0, told=0)
+    say(ledger, "occur", 10, told=10)
+    again, _ = restarted(rows, at(11))
+    assert say(again, "recover", 11, told=9) is Outcome.OVERTAKEN
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from(["occur", "recover", "once", "restart"]),

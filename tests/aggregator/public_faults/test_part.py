@@ -6,9 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from aggregator.facts import NodeState
+from aggregator.merge import Entry, merge
 from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
 from contract import device_info
 from contract.cluster_device import device_record, pre_separate_device, render_device_entry
@@ -31,6 +34,7 @@ from tests.aggregator.public_faults.telling import (
 from tests.contract.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
+    from aggregator.part import Keeper, Reader, Timed, Viewed
     from contract.public_fault import PublicFault
 
 SEPARATED = {"0": ("220001001", "SeparateNPU")}
@@ -137,7 +141,10 @@ def test_a_node_without_public_faults_costs_nothing() -> None:
     [
         (told(one(node="ghost")), "there is no node 'ghost'"),
         (told(one(devices=(8,))), "node 'n1' has no chip 8"),
-        (told(one(node="", serial_number="of nobody")), "faults[0].influence[0]: 'of nobody'"),
+        (
+            told(one(node="", serial_number="of nobody")),
+            "no node has the serial number 'of nobody'",
+        ),
         (told(one(node="")), "faults[0].influence[0]"),
         (told(one(code="999999999")), "faults[0].faultCode: '999999999'"),
         (told(one(), resource="Nobody"), "resource: 'Nobody'"),
@@ -163,12 +170,14 @@ def test_each_influence_counts_for_itself() -> None:
         influence=[
             Influence("n1", "", [0]),
             Influence("ghost", "", [1]),
+            Influence("", "of nobody", [1]),
             Influence("", "serial of n2", [2, 9]),
         ],
     )
     answer = faults.send(told(mixed), at(0))
     assert answer.code == 0
     assert "'ghost'" in answer.info
+    assert "no node has the serial number 'of nobody'" in answer.info
     assert "node 'n2' has no chip 9" in answer.info
     assert standing(faults, "n1").keys() == {"0"}
     assert standing(faults, "n2").keys() == {"2"}
@@ -289,6 +298,17 @@ def test_documents_wait_where_messages_are_refused() -> None:
     assert again.status().standing == 101, "of a document that waited the newest text counts"
 
 
+def test_a_text_that_waits_has_not_counted() -> None:
+    faults = begun()
+    for number in range(102):
+        faults.observe(0, MESSAGES, changed("pub", told(one(f"fault-{number:04}"))), at(0))
+    faults.step(at(1))
+    assert (faults.status().standing, faults.status().waiting) == (101, 1)
+    again = begun(kept=kept(faults), seconds=2)
+    read(again, document("pub", told(one("fault-0101"))), seconds=2)
+    assert again.status().standing == 102
+
+
 def test_a_document_that_never_rests_is_read_as_it_is_now() -> None:
     faults = begun()
     for number in range(200):
@@ -326,6 +346,7 @@ def test_documents_that_were_counted_are_not_counted_after_a_restart() -> None:
     state = kept(faults)
     again = begun(kept=state, seconds=100)
     assert standing(again).keys() == {"2"}, "before anything is read"
+    assert begun(kept=state, seconds=20).take_changed() == frozenset()
     told_3 = document("pub-3", told(one("fault-0003", devices=(3,))))
     read(again, told_1, told_3, seconds=100)
     assert standing(again).keys() == {"2", "3"}
@@ -343,6 +364,46 @@ def test_of_several_documents_the_one_told_last_holds() -> None:
     read(faults, newer, older)
     faults.step(at(6))
     assert standing(faults) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["occur", "recover", "once"]),
+            st.sampled_from(["send", "a", "b"]),
+            st.integers(0, 8000),
+            st.booleans(),
+        ),
+        max_size=12,
+    )
+)
+@settings(deadline=None, max_examples=100)
+def test_whatever_way_it_comes_the_newest_holds(
+    history: list[tuple[str, str, int, bool]],
+) -> None:
+    """By gRPC or in one of two documents, with a restart after any of them, during which a document
+    may change."""
+    faults, state = begun(), dict[str, str]()
+    texts: dict[str, Document] = {}
+    clock_ms, stands = 0, False
+    for number, (assertion, way, pause_ms, restarts) in enumerate(history):
+        clock_ms += pause_ms
+        now = at(clock_ms / 1000)
+        message = told(one(assertion=assertion), at_ms=now.wall_ms, name=f"message-{number}")
+        faults.step(now)
+        if way == "send":
+            faults.send(message, now)
+        else:
+            texts[way] = document(way, message)
+            if not restarts:
+                faults.observe(0, MESSAGES, Changed(texts[way]), now)
+        stands = assertion == "occur" or (stands and assertion == "once")
+        state = kept(faults, state)
+        if restarts:
+            faults = begun(kept=state, seconds=clock_ms / 1000)
+            read(faults, *texts.values(), seconds=clock_ms / 1000)
+    faults.step(at(clock_ms / 1000 + 5))
+    assert bool(standing(faults)) == stands
 
 
 def test_a_follower_begins_where_the_leader_ended() -> None:
@@ -419,6 +480,43 @@ def test_a_node_that_went_has_its_faults_for_a_day() -> None:
     assert gone.step(at(86_460 + 60)) == {"n1"}
     assert gone.status().standing == 0
     assert gone.status().away == {}
+
+
+def test_a_fault_of_a_node_that_went_may_recover() -> None:
+    known = places("n1")
+    faults = begun(known)
+    faults.send(told(one()), at(0))
+    known.see_node("n1", None)
+    known.see_report("n1", None)
+    assert faults.send(told(one("fault-0002")), at(10)).code == 409
+    assert faults.send(told(one(assertion="recover")), at(10)).code == 0
+    assert faults.status().standing == 0
+
+
+def test_the_time_of_an_entry_never_goes_back() -> None:
+    """Defect B3: upstream's goes back to the node's own time when a public fault recovers."""
+    faults, stamps = begun(), []
+    entry = None
+    for seconds, assertion in ((0, ""), (100, "occur"), (200, "recover"), (200.5, "once")):
+        if assertion:
+            faults.send(told(one(assertion=assertion), at_ms=at(seconds).wall_ms), at(seconds))
+        merged = merge("n1", faults.apply("n1", eight(), at(seconds)), entry, at(seconds))
+        assert isinstance(merged, Entry)
+        entry = merged
+        stamps.append(entry.stamp)
+    assert stamps == [T0, T0 + 100, T0 + 101, T0 + 200]
+
+
+def test_it_is_what_the_daemon_asks_for() -> None:
+    faults = PublicFaults()
+    reader: Reader = faults
+    timed: Timed = faults
+    keeper: Keeper = faults
+    viewed: Viewed = faults
+    assert len(reader.inputs) == 3
+    assert timed.next_due_ms() == 500
+    assert keeper.name == "public-faults"
+    assert viewed.views() == ()
 
 
 def test_a_bucket_that_cannot_be_read_is_told_and_the_others_count() -> None:
