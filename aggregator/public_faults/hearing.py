@@ -146,21 +146,22 @@ class Hearing:
             if self._limits.take(resource, nodes, now.steady_ms, whole=True):
                 return False
         full = self._say(good, now)
-        name = "messages over gRPC that waited" if origin is None else _named(origin)
-        self.record.judged(name, [*problems, *missing, *full], now.wall_ms)
+        if origin is None:
+            found = [*missing, *full]
+            self.record.judged("messages over gRPC that waited", found, now.wall_ms)
+        elif origin in self.documents.texts:
+            self.record.judged(_named(origin), [*problems, *missing, *full], now.wall_ms)
         self.record.count(self._known(resource), "taken" if good else "refused")
         return True
 
     def _sayings(
         self, message: PublicFault, document: str, now: Moment
     ) -> tuple[list[Saying], list[Problem]]:
-        places = self.places
         return sayings(
             message,
             document,
             table=self._tables.in_force,
             ending=lambda: self._ledger.codes(message.resource),
-            is_serial=lambda number: places is None or places.node_of(number) is not None,
             received_at_ms=now.wall_ms,
         )
 
@@ -169,6 +170,9 @@ class Hearing:
         good: list[Saying] = []
         problems: list[Problem] = []
         for saying in said:
+            if saying.assertion == "recover" and self._ledger.get(saying.key) is not None:
+                good.append(saying)  # also when its node has gone
+                continue
             one, wrong = placed(saying, self.places)
             problems += wrong
             if one is not None:

@@ -59,7 +59,6 @@ def sayings(
     *,
     table: PublicFaultTable,
     ending: Callable[[], Collection[str]],
-    is_serial: Callable[[str], bool],
     received_at_ms: int,
 ) -> tuple[list[Saying], list[Problem]]:
     """What a message says, and what of it is refused. Raises ``DocumentError`` for all of it.
@@ -74,7 +73,7 @@ def sayings(
         document,
         codes=table.levels if is_listed else (),
         resources=(message.resource,) if is_listed or left else table.resources,
-        is_serial=is_serial,
+        is_serial=bool,  # whose it is, is looked at for each influence by itself
         ending=left,
     )
     said = [

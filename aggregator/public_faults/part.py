@@ -151,8 +151,8 @@ class PublicFaults:
         if missing:
             what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
             problem = Problem(f"fault {standing.fault_id}", what)
-            self._hearing.record.judged(
-                "faults of chips that were not known", (problem,), now.wall_ms
+            self._hearing.record.refuse(
+                f"public faults of {standing.resource}", problem, now.wall_ms
             )
         self._ledger.place(key, existing)
 

@@ -100,6 +100,11 @@ class Record:
             _log.warning("%s: refused: %s", origin, what)
         self.troubles[origin] = what
 
+    def refuse(self, origin: str, problem: Problem, now_ms: int) -> None:
+        """Something was refused after its message was taken; that happens once."""
+        self.refused.append(Refusal(now_ms, origin, problem.where, problem.what))
+        _log.warning("%s: refused: %s", origin, problem)
+
     def gone(self, origin: str) -> None:
         """Nobody says that any more."""
         if self.troubles.pop(origin, None) is not None:

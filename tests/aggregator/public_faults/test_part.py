@@ -1,29 +1,24 @@
-"""Messages over gRPC and in documents: what is taken, refused by name, held, limited and kept."""
+"""Messages: what is taken, what it does to a node, what is refused by name, what is held."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from aggregator.facts import NodeState
-from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
+from aggregator.merge import Entry, merge
+from aggregator.public_faults.part import PublicFaults
 from contract import device_info
 from contract.cluster_device import device_record, pre_separate_device, render_device_entry
-from contract.public_fault import Influence, encode_public_fault
-from stores.base import Changed, Deleted, Document, Interrupted, Listed
+from contract.public_fault import Influence
 from tests.aggregator.nodes import T0
 from tests.aggregator.public_faults.telling import (
     at,
     begun,
-    changed,
     document,
     eight,
-    kept,
     one,
     places,
     read,
@@ -33,9 +28,8 @@ from tests.aggregator.public_faults.telling import (
 from tests.contract.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
+    from aggregator.part import Keeper, Reader, Timed, Viewed
     from contract.public_fault import PublicFault
-
-SEPARATED = {"0": ("220001001", "SeparateNPU")}
 
 
 def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
@@ -139,7 +133,10 @@ def test_a_node_without_public_faults_costs_nothing() -> None:
     [
         (told(one(node="ghost")), "there is no node 'ghost'"),
         (told(one(devices=(8,))), "node 'n1' has no chip 8"),
-        (told(one(node="", serial_number="of nobody")), "faults[0].influence[0]: 'of nobody'"),
+        (
+            told(one(node="", serial_number="of nobody")),
+            "no node has the serial number 'of nobody'",
+        ),
         (told(one(node="")), "faults[0].influence[0]"),
         (told(one(code="999999999")), "faults[0].faultCode: '999999999'"),
         (told(one(), resource="Nobody"), "resource: 'Nobody'"),
@@ -165,12 +162,14 @@ def test_each_influence_counts_for_itself() -> None:
         influence=[
             Influence("n1", "", [0]),
             Influence("ghost", "", [1]),
+            Influence("", "of nobody", [1]),
             Influence("", "serial of n2", [2, 9]),
         ],
     )
     answer = faults.send(told(mixed), at(0))
     assert answer.code == 0
     assert "'ghost'" in answer.info
+    assert "no node has the serial number 'of nobody'" in answer.info
     assert "node 'n2' has no chip 9" in answer.info
     assert standing(faults, "n1").keys() == {"0"}
     assert standing(faults, "n2").keys() == {"2"}
@@ -232,277 +231,30 @@ def test_messages_wait_until_the_nodes_are_known() -> None:
     assert (faults.status().held, faults.status().waiting) == (0, 0)
 
 
-def test_what_waits_survives_a_restart() -> None:
-    faults = begun(places("n1", synced=False))
-    faults.send(told(one("fault-0001"), one("fault-0002", devices=(1,))), at(0))
-    state = kept(faults)
-    again = begun(places("n1"), state, seconds=1)
-    assert standing(again).keys() == {"0", "1"}
-    later = begun(places("n1"), kept(again, state), seconds=2)
-    assert standing(later).keys() == {"0", "1"}
-    assert later.status().held == 0
+def test_the_time_of_an_entry_never_goes_back() -> None:
+    """Defect B3: upstream's goes back to the node's own time when a public fault recovers."""
+    faults, stamps = begun(), []
+    entry = None
+    for seconds, assertion in ((0, ""), (100, "occur"), (200, "recover"), (200.5, "once")):
+        if assertion:
+            faults.send(told(one(assertion=assertion), at_ms=at(seconds).wall_ms), at(seconds))
+        merged = merge("n1", faults.apply("n1", eight(), at(seconds)), entry, at(seconds))
+        assert isinstance(merged, Entry)
+        entry = merged
+        stamps.append(entry.stamp)
+    assert stamps == [T0, T0 + 100, T0 + 101, T0 + 200]
 
 
-def test_each_node_has_a_limit_of_its_own() -> None:
-    faults = begun()
-    first = [faults.send(told(one(f"fault-{n:04}")), at(0)).code for n in range(101)]
-    assert first == [0] * 100 + [410]
-    both = replace(one("fault-0999"), influence=[Influence(n, "", [0]) for n in ("n1", "n2")])
-    answer = faults.send(told(both), at(0))
-    assert answer.code == 410
-    assert "limiter work by resource failed: node n1: CCAE may say no more of it now" in answer.info
-    assert "n2" not in answer.info
-    assert standing(faults, "n2") == SEPARATED
-    assert faults.send(told(one("fault-0998")), at(1)).code == 0
-    assert faults.send(told(one("fault-0997"), resource="Netmind"), at(1)).code == 0
-
-
-def test_what_is_invalid_takes_nothing_from_what_is_good() -> None:
-    """Defect B12."""
-    faults = begun()
-    for _ in range(1000):
-        assert faults.send(told(one(code="999999999")), at(0)).code == 409
-        assert faults.send(told(one(node="ghost")), at(0)).code == 409
-    assert faults.send(told(one()), at(0)).code == 0
-
-
-def test_a_resource_may_say_a_thousand_things_a_second() -> None:
-    names = [f"node-{number}" for number in range(1500)]
-    faults = begun(places(*names))
-    for second in range(3):
-        for name in names:
-            fault_ = one(f"fault-{second}-{name}", node=name)
-            assert faults.send(told(fault_), at(second)).code == 0
-
-
-def test_documents_wait_where_messages_are_refused() -> None:
-    faults = begun()
-    for number in range(103):
-        faults.observe(0, MESSAGES, changed("pub", told(one(f"fault-{number:04}"))), at(0))
-    status = faults.status()
-    assert (status.standing, status.waiting) == (100, 3)
-    state = kept(faults)
-    for second in (1, 2, 3):
-        assert faults.next_due_ms() == second * 1000
-        faults.step(at(second))
-    assert (faults.status().standing, faults.status().waiting) == (103, 0)
-    again = begun(kept=state, seconds=4)
-    read(again, document("pub", told(one("fault-0102"))), seconds=4)
-    assert again.status().standing == 101, "of a document that waited the newest text counts"
-
-
-def test_a_text_that_waits_has_not_counted() -> None:
-    faults = begun()
-    for number in range(102):
-        faults.observe(0, MESSAGES, changed("pub", told(one(f"fault-{number:04}"))), at(0))
-    faults.step(at(1))
-    assert (faults.status().standing, faults.status().waiting) == (101, 1)
-    again = begun(kept=kept(faults), seconds=2)
-    read(again, document("pub", told(one("fault-0101"))), seconds=2)
-    assert again.status().standing == 102
-
-
-def test_a_document_that_never_rests_is_read_as_it_is_now() -> None:
-    faults = begun()
-    for number in range(200):
-        faults.observe(0, MESSAGES, changed("pub", told(one(f"fault-{number:04}"))), at(0))
-    assert (faults.status().waiting, faults.status().dropped) == (16, 84)
-    for second in range(1, 17):
-        faults.step(at(second))
-    assert faults.status().waiting == 0
-    (view,) = faults.views()
-    assert view.data is not None
-    assert "fault-0199" in view.data["PublicFaults"]
-
-
-def test_a_document_counts_once() -> None:
-    faults = begun()
-    pub = document("pub", told(one()))
-    read(faults, pub)
-    faults.send(told(one(assertion="recover")), at(10))
-    touched = replace(pub, annotations={"touched": "now"}, version="2")
-    faults.observe(0, MESSAGES, Changed(touched), at(20))
-    faults.observe(0, MESSAGES, Interrupted("why"), at(20))
-    read(faults, touched, seconds=30)
-    assert standing(faults) == {}
-    faults.observe(0, MESSAGES, Deleted("default", "pub"), at(100))
-    faults.observe(0, MESSAGES, Changed(pub), at(101))
-    assert standing(faults) == SEPARATED
-
-
-def test_documents_that_were_counted_are_not_counted_after_a_restart() -> None:
-    faults = begun()
-    told_1 = document("pub-1", told(one(), at_ms=at(0).wall_ms))
-    told_2 = document("pub-2", told(one("fault-0002", devices=(2,)), at_ms=at(0).wall_ms))
-    read(faults, told_1, told_2)
-    faults.send(told(one(assertion="recover"), at_ms=at(10).wall_ms), at(10))
-    state = kept(faults)
-    again = begun(kept=state, seconds=100)
-    assert standing(again).keys() == {"2"}, "before anything is read"
-    told_3 = document("pub-3", told(one("fault-0003", devices=(3,))))
-    read(again, told_1, told_3, seconds=100)
-    assert standing(again).keys() == {"2", "3"}
-    state = kept(again, state)
-    third = begun(kept=state, seconds=200)
-    read(third, told_1, told_2, told_3, seconds=200)
-    assert standing(third).keys() == {"2", "3"}
-    assert sum("pub-2" in text for text in kept(third, state).values()) == 1
-
-
-def test_of_several_documents_the_one_told_last_holds() -> None:
-    older = document("z", told(one(), at_ms=at(-4000).wall_ms))
-    newer = document("a", told(one(assertion="recover"), at_ms=at(-2000).wall_ms))
-    faults = begun()
-    read(faults, newer, older)
-    faults.step(at(6))
-    assert standing(faults) == {}
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["occur", "recover", "once"]),
-            st.sampled_from(["send", "a", "b"]),
-            st.integers(0, 8000),
-            st.booleans(),
-        ),
-        max_size=12,
-    )
-)
-@settings(deadline=None, max_examples=100)
-def test_whatever_way_it_comes_the_newest_holds(
-    history: list[tuple[str, str, int, bool]],
-) -> None:
-    """By gRPC or in one of two documents, with a restart after any of them, during which a document
-    may change."""
-    faults, state = begun(), dict[str, str]()
-    texts: dict[str, Document] = {}
-    clock_ms, stands = 0, False
-    for number, (assertion, way, pause_ms, restarts) in enumerate(history):
-        clock_ms += pause_ms
-        now = at(clock_ms / 1000)
-        message = told(one(assertion=assertion), at_ms=now.wall_ms, name=f"message-{number}")
-        faults.step(now)
-        if way == "send":
-            faults.send(message, now)
-        else:
-            texts[way] = document(way, message)
-            if not restarts:
-                faults.observe(0, MESSAGES, Changed(texts[way]), now)
-        stands = assertion == "occur" or (stands and assertion == "once")
-        state = kept(faults, state)
-        if restarts:
-            faults = begun(kept=state, seconds=clock_ms / 1000)
-            read(faults, *texts.values(), seconds=clock_ms / 1000)
-    faults.step(at(clock_ms / 1000 + 5))
-    assert bool(standing(faults)) == stands
-
-
-def test_a_follower_begins_where_the_leader_ended() -> None:
-    """It has read the documents, too, but not what was said over gRPC."""
-    leader, follower = begun(), PublicFaults()
-    follower.know(places("n1", "n2"))
-    follower.step(at(0))
-    first = document("pub-1", told(one()))
-    for part in (leader, follower):
-        read(part, first)
-    leader.send(told(one("fault-0002", devices=(1,))), at(1))
-    leader.send(told(one(assertion="recover")), at(10))
-    state = kept(leader)
-    late = document("pub-2", told(one("fault-0003", devices=(2,))))
-    follower.observe(0, MESSAGES, Changed(late), at(11))
-    assert standing(follower).keys() == {"0", "2"}
-    assert follower.views() == ()
-    assert list(follower.restore(state, at(20))) == []
-    assert follower.take_changed_nodes() == {"n1"}
-    assert standing(follower).keys() == {"1", "2"}
-    assert len(follower.views()) == 1
-    assert kept(follower, state).keys() >= state.keys()
-
-
-def test_what_upstream_has_left_is_taken_over() -> None:
-    left = {
-        "PublicFaults": '{"n1":[{"resource":"CCAE","devIds":[0],"faultId":"fault-0001","type":"NPU"'
-        ',"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123},'
-        '{"resource":"CCAE","devIds":[1,99],"faultId":"fault-0002","type":"NPU",'
-        '"faultCode":"900000009","level":"PreSeparateNPU","faultTime":1760000123},{}],'
-        '"ghost":[{"resource":"CCAE","devIds":[3],"faultId":"fault-0001","type":"NPU",'
-        '"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123}]}',
-        "FaultNum": '{"publicFaultNum":3}',
-    }
-    faults = PublicFaults(2)
-    faults.know(places("n1"))
-    faults.restore({}, at(0))
-    listed = Listed((Document("cluster-system", "statistic-fault-info", left),))
-    faults.observe(0, STATISTIC, listed, at(0))
-    assert faults.views() == (), "another store may know more"
-    assert "about" not in kept(faults)
-    faults.observe(1, STATISTIC, Listed(()), at(0))
-    faults.step(at(0))
-    assert standing(faults) == SEPARATED | {"1": ("900000009", "PreSeparateNPU")}
-    state = kept(faults)
-    faults.send(told(one(assertion="recover")), at(1))
-    assert faults.send(told(one("fault-0002", "recover", code="900000009")), at(1)).code == 0
-    assert faults.send(told(one("fault-0003", code="900000009")), at(1)).code == 409
-    assert standing(faults) == {}
-    again = begun(places("n1"), kept(faults, state), seconds=10)
-    again.observe(0, STATISTIC, listed, at(10))
-    assert standing(again) == {}, "it has a state of its own"
-
-
-def test_a_node_that_went_has_its_faults_for_a_day() -> None:
-    known = places("n1", "n2")
-    faults = begun(known)
-    faults.send(told(one()), at(0))
-    faults.step(at(1))
-    known.see_node("n1", None)
-    known.see_report("n1", None)
-    assert faults.next_due_ms() == 60_000
-    faults.step(at(60))
-    assert faults.status().away == {"n1": at(60).wall_ms}
-    state = kept(faults)
-    back = places("n1", "n2")
-    returned = begun(back, state, seconds=80_000)
-    assert returned.status().away == {}
-    assert standing(returned) == SEPARATED
-    gone = begun(known, state, seconds=80_000)
-    assert gone.status().standing == 1
-    gone.step(at(86_399 + 60))
-    assert gone.status().standing == 1
-    assert gone.step(at(86_460 + 60)) == {"n1"}
-    assert gone.status().standing == 0
-    assert gone.status().away == {}
-
-
-def test_a_bucket_that_cannot_be_read_is_told_and_the_others_count() -> None:
-    names = [f"n{number}" for number in range(1, 20)]
-    known = places(*names)
-    faults = begun(known)
-    for name in names:
-        faults.send(told(one(node=name)), at(0))
-    state = kept(faults)
-    damaged = next(bucket for bucket in sorted(state) if bucket != "about")
-    state[damaged] = state[damaged][:-5]
-    again = PublicFaults()
-    (problem,) = again.restore(state, at(1))
-    assert problem.startswith(damaged)
-    assert 0 < again.status().standing < len(names)
-
-
-def test_troubles_are_told_once_and_when_they_end(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    faults = begun()
-    caplog.clear()
-    for number in range(3):
-        bad = document("pub", told(one(code="999999999"), name=f"message-{number}"))
-        faults.observe(0, MESSAGES, Changed(bad), at(number))
-    faults.observe(0, MESSAGES, changed("pub", told(one())), at(5))
-    assert [record.getMessage() for record in caplog.records] == [
-        "public faults in default/pub: refused: faults[0].faultCode: '999999999' is refused, and "
-        "no other fault is left",
-        "public faults in default/pub: everything is taken again",
-    ]
-    assert faults.status().troubles == {}
+def test_it_is_what_the_daemon_asks_for() -> None:
+    faults = PublicFaults()
+    reader: Reader = faults
+    timed: Timed = faults
+    keeper: Keeper = faults
+    viewed: Viewed = faults
+    assert len(reader.inputs) == 3
+    assert timed.next_due_ms() == 500
+    assert keeper.name == "public-faults"
+    assert viewed.views() == ()
 
 
 def test_counts_do_not_grow_with_what_anybody_makes_up() -> None:
@@ -519,10 +271,3 @@ def test_counts_do_not_grow_with_what_anybody_makes_up() -> None:
         ("CCAE", "known"): 1,
     }
     assert len(faults.status().refused) == 100
-
-
-def test_a_document_without_its_key_is_told() -> None:
-    faults = begun()
-    data = {"publicfault": encode_public_fault(told(one()))["PublicFault"]}
-    read(faults, replace(document("pub", told(one())), data=data))
-    assert "the data key is missing" in faults.status().troubles["public faults in default/pub"]
