@@ -76,7 +76,7 @@ def entry_texts(value: str, document: str) -> dict[str, str]:
         return {}
     try:
         return {key: bytes(raw).decode() for key, raw in _raw_entries.decode(value).items()}
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise DocumentError(document, "$", f"is no object of entries: {error}") from None
 
 
@@ -159,7 +159,7 @@ def verify_value(
         return
     try:
         entries = reader.decode(value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise DocumentError(document, "$", f"a reader would refuse it: {error}") from None
     if len(entries) != nodes:
         raise DocumentError(document, "$", f"has {len(entries)} nodes and must have {nodes}")

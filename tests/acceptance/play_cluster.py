@@ -98,7 +98,7 @@ async def play(file: Path, place: Path, gate: asyncio.Lock) -> Result:
 
 def _grpc() -> tuple[tuple[str, ...], str | None]:
     """Options that make it serve gRPC, and where; nothing where it cannot."""
-    if "grpc_listen" not in AggregatorConfiguration.model_fields:
+    if "grpc" not in AggregatorConfiguration.model_fields:
         return (), None
     address = f"127.0.0.1:{free_ports(1)[0]}"
     return ("--grpc-listen", address, "--grpc-plaintext"), address

@@ -54,7 +54,11 @@ async def test_an_entry_of_another_release_keeps_no_other_from_being_published(
             assert shown[key]["UpdateTime"] == 1_760_000_401, "its readers have the other one"
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"x":1}', "null", "\u0000"])
+DEEP = "[" * 5000
+NONSENSE = ["{", "[]", '{"x":1}', "null", "\u0000", DEEP, f'{{"mindx-dl-deviceinfo-n1":{DEEP}']
+
+
+@pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
 async def test_a_document_that_is_nonsense_is_written_anew(text: str, tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 2**-8
 """How long a request takes that is answered: a binary fraction, sums of which stay exact."""
 
+_PODS = "api/v1/pods"
 _SUBRESOURCES = ("status", "binding", "eviction")
 _CLUSTER_WIDE = ("nodes", "namespaces")
 
@@ -87,7 +88,7 @@ class ApiServer:
         """What clients asked but for watches."""
         self._on_change = on_change
         self._without = without
-        self._version = 0
+        self._version = 100
         self._gone: list[tuple[int, Place, Object]] = []
         self._watches: list[_Watch] = []
 
@@ -124,7 +125,8 @@ class ApiServer:
                 return (200, found) if found is not None else _missing(place)
             case "POST", _, "binding":
                 spec = {"nodeName": content["target"]["name"]}
-                return self._patch(place, {"spec": spec}, by)
+                status, answer = self._patch(place, {"spec": spec}, by)
+                return (status, answer) if status != 200 else _status(201, "")
             case "POST", None, _:
                 return self._create(place, content, by)
             case "PUT", _, _:
@@ -154,6 +156,8 @@ class ApiServer:
         place = Place(place.resource, place.namespace, content["metadata"]["name"])
         if self._get(place) is not None:
             return _status(409, f"{place.name} already exists")
+        if place.resource == _PODS:
+            content = content | {"status": {"phase": "Pending"}}
         return 201, self._put(place, content, by)
 
     def _replace(self, place: Place, content: Object, by: str) -> tuple[int, Any]:
@@ -187,7 +191,7 @@ class ApiServer:
         gone = there | {"metadata": there["metadata"] | {"resourceVersion": str(self._version)}}
         self._gone.append((self._version, place, there))
         self._changed(Change(place, there, None, by), gone)
-        return 200, gone
+        return (200, gone) if place.resource == _PODS else _status(200, "")
 
     def _put(self, place: Place, content: Object, by: str) -> Object:
         """Keep it; what is the same as before keeps its version, and nobody hears of it."""

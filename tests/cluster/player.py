@@ -258,9 +258,8 @@ class Player:
 
     def _configuration(self) -> AggregatorConfiguration:
         told: dict[str, Any] = {"state_dir": self._place / "state"}
-        for key, value in (("grpc_listen", "127.0.0.1:8899"), ("grpc_plaintext", True)):
-            if key in AggregatorConfiguration.model_fields:
-                told[key] = value
+        if "grpc" in AggregatorConfiguration.model_fields:
+            told["grpc"] = {"listen": "127.0.0.1:8899", "plaintext": True}
         return AggregatorConfiguration(**(told | self.configuration))
 
     async def end(self) -> None:
