@@ -371,13 +371,13 @@ class Aggregator:
         )
 
 
-def run(configuration: AggregatorConfiguration) -> None:
+def run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
     """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
     set_up_logging()
-    asyncio.run(_run(configuration))
+    asyncio.run(_run(configuration, parts))
 
 
-async def _run(configuration: AggregatorConfiguration) -> None:
+async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part]) -> None:
     from stores.address import open_store
 
     urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
@@ -398,6 +398,7 @@ async def _run(configuration: AggregatorConfiguration) -> None:
         history=history,
         touch_period_seconds=configuration.touch_period_seconds,
         publish_lost=configuration.liveness.publish,
+        parts=parts,
         lead=leadership(
             publish.values() if configuration.leader.elect else (),
             identity.name,

@@ -66,7 +66,7 @@ class Authored(Generic[W]):
         self.version: str | None = None
         """Of the document that was seen last, empty for none; ``None`` while nobody knows."""
         self.is_input = False
-        """Whether others may change it, because that is read: then no number of changes stops us."""
+        """Whether others may change it, because that is read: no number of changes stops us."""
         self.fenced = True
         """Whether nobody who led before can write the document any more."""
         self.error: str | None = None

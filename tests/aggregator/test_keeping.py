@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,93 +12,18 @@ from aggregator.daemon import Aggregator
 from aggregator.keeping import KEY, LARGEST_BYTES, Keeping
 from aggregator.leading import Always, Leadership, leadership
 from aggregator.moment import Moment, system_clock
-from aggregator.part import View
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.stalls import Stalls
-from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
+from stores.base import Changed, Deleted, Document, Selection
 from stores.directory import DirectoryStore
+from tests.aggregator.counting import SYSTEM, VIEW, Counter
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
     from pathlib import Path
 
-SYSTEM = "cluster-system"
-INPUT = Selection(namespace=SYSTEM, label=("count", "me"))
-VIEW = Selection(namespace=SYSTEM, name="total")
 STATE = Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, "counts"))
-
-
-class Counter:
-    """Counts how often each document was written, keeps that, and shows it.
-
-    An operator who takes a name out of what is shown sets it to nothing.
-    """
-
-    name = "counts"
-    inputs = (INPUT, VIEW)
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.seen: dict[str, str] = {}
-        self.changed: set[str] = set()
-        self.led: list[bool] = []
-        self.order: list[str] = []
-        self.woken: Callable[[], None] = lambda: None
-
-    def observe(
-        self, source: int, selection: Selection, event: WatchEvent, now: Moment
-    ) -> frozenset[str]:
-        self.order.append("observe")
-        if selection == VIEW:
-            self._operator(event)
-            return frozenset()
-        documents: tuple[Document, ...] = ()
-        if isinstance(event, Listed):
-            documents = event.documents
-        elif isinstance(event, Changed):
-            documents = (event.document,)
-        for one in documents:
-            if self.seen.get(one.name) != one.version:
-                self.seen[one.name] = one.version
-                self.count(one.name)
-        return frozenset()
-
-    def _operator(self, event: WatchEvent) -> None:
-        if isinstance(event, Changed):
-            for gone in self.counts.keys() - event.document.data.keys():
-                if event.document.data.get("by") == "operator":
-                    del self.counts[gone]
-                    self.changed.add(gone)
-
-    def count(self, name: str) -> None:
-        self.counts[name] = self.counts.get(name, 0) + 1
-        self.changed.add(name)
-
-    def take_changed(self) -> frozenset[str]:
-        changed, self.changed = frozenset(self.changed), set()
-        return changed
-
-    def text(self, bucket: str) -> str | None:
-        count = self.counts.get(bucket)
-        return None if count is None else json.dumps(count)
-
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
-        self.order.append("restore")
-        problems = []
-        for bucket, text in texts.items():
-            try:
-                self.counts[bucket] = max(int(text), self.counts.get(bucket, 0))
-            except ValueError:
-                problems.append(f"{bucket} is no number")
-        return problems
-
-    def views(self) -> tuple[View, ...]:
-        data = {name: str(count) for name, count in sorted(self.counts.items())}
-        return (View(SYSTEM, "total", data or None, {"shows": "counts"}),)
-
-    async def leads(self, leading: bool) -> None:
-        self.led.append(leading)
 
 
 @contextlib.asynccontextmanager
