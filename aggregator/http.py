@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator import history_page, metrics, openapi, stream
-from aggregator.openapi import Documents, Faults, Liveness, Nodes
+from aggregator.openapi import Documents, Faults, Leader, Liveness, Nodes
 from service import pages
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def application(
             "/api/v1/faults": showing(
                 lambda now: Faults(now.at_ms, now.faults, now.switch_faults, now.server_faults)
             ),
-            "/api/v1/leader": showing(lambda now: {"leader": now.leader, "kept": now.kept}),
+            "/api/v1/leader": showing(lambda now: Leader(now.at_ms, now.leader, now.kept)),
             "/api/v1/documents": showing(
                 lambda now: Documents(now.at_ms, now.sources, now.documents)
             ),

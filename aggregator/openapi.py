@@ -10,9 +10,11 @@ from aggregator import history_page, stream
 from aggregator.changes import Change
 from aggregator.explanation import Explanation
 from aggregator.history_file import Page
+from aggregator.keeping import KeptStatus
 from aggregator.status import (
     DocumentStatus,
     FaultStatus,
+    LeaderStatus,
     LivenessStatus,
     NodeStatus,
     ServerFaultStatus,
@@ -52,6 +54,14 @@ class Documents(msgspec.Struct, frozen=True):
     at_ms: int
     stores: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Which of several aggregators writes, and the state that the next one will find."""
+
+    at_ms: int
+    leader: LeaderStatus
+    kept: tuple[KeptStatus, ...]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -94,6 +104,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/liveness", "Who fell silent", Liveness),
     Operation("/api/v1/faults", "Every fault that holds", Faults),
     Operation("/api/v1/documents", "What is read, and what is published", Documents),
+    Operation("/api/v1/leader", "Which of several aggregators writes", Leader),
     Operation(
         history_page.PATH,
         "What happened to faults, newest last",

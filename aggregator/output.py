@@ -65,6 +65,8 @@ class Authored(Generic[W]):
         """Writes that the store refused because they were computed from an older document."""
         self.version: str | None = None
         """Of the document that was seen last, empty for none; ``None`` while nobody knows."""
+        self.is_input = False
+        """Whether others may change it, because that is read: no number of changes stops us."""
         self.fenced = True
         """Whether nobody who led before can write the document any more."""
         self.error: str | None = None
@@ -183,7 +185,7 @@ class Authored(Generic[W]):
         self.foreign_total += 1
         self._foreign_at.append(now.steady_ms)
         recent = [at for at in self._foreign_at if now.steady_ms - at <= FOREIGN_WITHIN_MS]
-        if len(recent) > FOREIGN_WRITES:
+        if len(recent) > FOREIGN_WRITES and not self.is_input:
             self.conflict = True
 
     def _is_late(self, now: Moment) -> bool:

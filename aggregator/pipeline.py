@@ -182,7 +182,7 @@ class Pipeline:
     def step(self, now: Moment) -> frozenset[str]:
         """Bring the documents up to date; returns the names of those that changed."""
         self._settle()
-        self._dirty |= self.processing.step(now)
+        self._dirty |= self.processing.advance(now)
         changed: set[str] = set()
         nodes: set[str] = set()
         for lane in self.lanes:
@@ -269,7 +269,9 @@ class Pipeline:
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``step`` wants to be called without an event."""
-        return earliest(self.processing.next_due_ms(), *(lane.next_due_ms() for lane in self.lanes))
+        return earliest(
+            self.processing.next_advance_ms(), *(lane.next_due_ms() for lane in self.lanes)
+        )
 
     def value(self, name: str) -> Value:
         """What a document must say now."""

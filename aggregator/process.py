@@ -21,21 +21,24 @@ from service.pages import serving
 from service.tasks import leaves, on_stop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aggregator.config import AggregatorConfiguration
     from aggregator.daemon import Serve
+    from aggregator.part import Part
 
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 2.0
 
 
-def run(configuration: AggregatorConfiguration) -> None:
+def run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
     """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
     set_up_logging()
-    asyncio.run(_run(configuration))
+    asyncio.run(_run(configuration, parts))
 
 
-async def _run(configuration: AggregatorConfiguration) -> None:
+async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
     from stores.address import open_store
 
     urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
@@ -63,6 +66,7 @@ async def _run(configuration: AggregatorConfiguration) -> None:
             configuration.leader.lease_seconds,
             system_clock,
         ),
+        parts=parts,
         serve=_serving(configuration),
         table_file=configuration.public_faults.table_file,
     )

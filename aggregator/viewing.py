@@ -140,7 +140,9 @@ class Views:
                 url = self._desk.store.url
                 run = shown.writing.run()
                 self._tasks.append(tasks.create_task(run, name=f"show {view.name} in {url}"))
-                if not any(_is_selected(view, selection) for selection in self._inputs):
+                if any(_is_selected(view, selection) for selection in self._inputs):
+                    shown.output.is_input = True
+                else:
                     watch = shown.watch()
                     self._tasks.append(tasks.create_task(watch, name=f"watch {view.name} in {url}"))
             elif shown.showing.view != view:

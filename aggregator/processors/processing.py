@@ -50,7 +50,7 @@ class PublicFaults(Protocol):
 class Processing:
     """The chains with everything that they remember.
 
-    It is a ``Reader``, a ``Keeper``, a ``Viewed`` and a ``Timed``; the pipeline calls ``step``.
+    It is a ``Reader``, a ``Keeper`` and a ``Viewed``; ``advance`` is called by the pipeline.
     ``facts`` says what is known of a node besides its documents and ``lost``.
     """
 
@@ -168,7 +168,7 @@ class Processing:
 
     # What time alone does.
 
-    def step(self, now: Moment) -> frozenset[str]:
+    def advance(self, now: Moment) -> frozenset[str]:
         """Do what is due; returns nodes to be judged again."""
         due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
         for key in due:
@@ -204,8 +204,8 @@ class Processing:
             prune_ms = max(now.steady_ms, pruned_ms + _PRUNE_MS)
             self._separation_due_ms = earliest(self._separation_due_ms, prune_ms)
 
-    def next_due_ms(self) -> int | None:
-        """Steady time at which ``step`` wants to be called."""
+    def next_advance_ms(self) -> int | None:
+        """Steady time at which ``advance`` wants to be called."""
         return earliest(self._separation_due_ms, min(self._due.values(), default=None))
 
     # What operators say.

@@ -84,7 +84,7 @@ def _kept(text: str) -> None:
     processing = _processing()
     problems = list(processing.restore({"00": text, "01": _KEPT[0], "policy": text}, NOW))
     assert "n1" in processing.nodes
-    processing.step(Moment(NOW.wall_ms + 60_000, NOW.steady_ms + 60_000))
+    processing.advance(Moment(NOW.wall_ms + 60_000, NOW.steady_ms + 60_000))
     for bucket in processing.take_changed():
         processing.text(bucket)
     if len(problems) > 1:

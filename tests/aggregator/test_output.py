@@ -193,3 +193,63 @@ def test_our_touch_of_a_foreign_write_is_no_second_one() -> None:
     assert not output.must_write(value, moment(1.2))
     assert output.settled
     assert output.foreign_total == 1
+
+
+def test_a_write_replaces_what_was_seen_last() -> None:
+    output, value = written()
+    assert output.version == "10"
+    output.shows(document("one", "12"))  # a touch
+    assert output.version == "12"
+    output.written("13", Value("two", 1, 2))
+    output.shows(document("one", "12"))  # late
+    output.shows(document("one", "10"))  # later still
+    assert output.version == "13"
+    output.shows(Shown.NOTHING)
+    assert output.version == ""
+    assert output.must_write(value, moment(1))
+
+
+def test_what_was_replaced_is_no_foreign_write_when_it_is_shown_late() -> None:
+    output, value = written()
+    output.sees(document("mine", "11"))
+    assert output.must_write(value, moment(1))
+    output.written("12", value)
+    assert output.foreign_total == 1
+    output.shows(document("mine", "11"))
+    assert not output.must_write(value, moment(1.1))
+    output.shows(document("one", "12"))
+    assert not output.must_write(value, moment(1.2))
+    assert output.foreign_total == 1
+
+
+def test_one_change_that_was_told_and_read_is_one() -> None:
+    output, value = written()
+    output.shows(Shown.NOTHING)  # as a watch shows a document without its label
+    assert output.must_write(value, moment(1))
+    output.sees(document("one", "11", {}))
+    assert output.must_write(value, moment(1))
+    assert output.foreign_total == 1
+    output.written("12", value)
+    output.shows(document("theirs", "13"))
+    assert output.must_write(value, moment(2))
+    output.sees(document("theirs again", "14"))
+    assert output.must_write(value, moment(2))
+    assert output.foreign_total == 3
+
+
+def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
+    output, value = written()
+    output.begin(moment(10), fence=True)
+    assert not output.fenced
+    output.sees(document("one", "20"))
+    assert not output.must_write(value, moment(10))
+    output.shows(document("older", "19"))  # the watch is behind what was listed
+    assert not output.must_write(value, moment(10.5))
+    output.shows(document("one", "20"))
+    assert not output.must_write(value, moment(10.6))
+    output.shows(document("theirs", "21"))
+    assert not output.must_write(value, moment(11))
+    assert output.must_write(value, moment(13.1))
+    assert output.foreign_total == 1
+    output.written("22", value)
+    assert output.fenced

@@ -21,11 +21,12 @@ DEVICE_PLUGIN = "system:serviceaccount:kube-system:ascend-device-plugin-sa-910"
 
 
 def _apply(plane: ControlPlane, folder: str) -> list[dict[str, Any]]:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}}
-    items = [namespace, *build(folder)]
+    for name in ("mindx-dl", "cluster-system"):
+        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    items = build(folder)
     for item in items:
         plane.apply(item)
-    return items[1:]
+    return items
 
 
 def _may(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "") -> bool:

@@ -22,7 +22,8 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
-        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for name in (NAMESPACE, "cluster-system"):
+            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for item in build("overlays/node-info-only"):
             plane.apply(item)
         yield plane

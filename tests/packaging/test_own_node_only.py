@@ -32,7 +32,8 @@ DOCUMENTS = [
 def restricted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server with the base and the component; other tests must not meet its policy."""
     with ControlPlane(tmp_path_factory.mktemp("restricted")) as plane:
-        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
+        for name in ("mindx-dl", "cluster-system"):
+            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for item in [*build("base"), *build("components/own-node-only")]:
             plane.apply(item)
         yield plane

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMESPACE = "mindx-dl"
+SYSTEM = "cluster-system"
 MANIFESTS = "overlays/with-heartbeat-annotations"
 AGENT, AGGREGATOR = "npu-vigil-agent", "npu-vigil-aggregator"
 
@@ -53,7 +54,8 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
-        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for namespace in (NAMESPACE, SYSTEM):
+            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for item in build(MANIFESTS):
             plane.apply(item)
         pod_groups.install(plane)
@@ -73,12 +75,13 @@ def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
-    """An aggregator with the rights of the manifests, running; its log."""
+    """An aggregator with the rights of the manifests, and a part that keeps and shows; its log."""
     log = tmp_path / "aggregator.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "vigil", "aggregator", "--store", "kubernetes:"),
+                *(sys.executable, "-m", "tests.aggregator.counting", "aggregator"),
+                *("--store", "kubernetes:"),
                 *("--kubeconfig", str(plane.service_account(NAMESPACE, AGGREGATOR))),
                 *("--state-dir", str(tmp_path / "aggregator"), "--touch-period-seconds", "1"),
             ],
@@ -128,6 +131,37 @@ def asked(plane: ControlPlane, account: str) -> set[Right]:
     return used
 
 
+def _make_views(plane: ControlPlane, node: Node) -> None:
+    """The aggregator's part keeps and shows something, and then nothing any more."""
+    views = f"/api/v1/namespaces/{SYSTEM}/configmaps"
+    state = f"/api/v1/namespaces/{NAMESPACE}/configmaps/npu-vigil-state-counts-one"
+    metadata = {"name": "one", "namespace": SYSTEM, "labels": {"count": "me"}}
+    plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    def shown() -> object:
+        status, answer = plane.ask("GET", f"{views}/total")
+        return answer.get("data") if status == 200 else None
+
+    node.wait(lambda: shown() == {"one": "1"}, "the view is there")
+    node.wait(lambda: plane.ask("GET", state)[0] == 200, "the state is kept")
+    plane.request("PATCH", f"{views}/total", {"data": {"one": "9"}})
+    node.wait(lambda: shown() == {"one": "1"}, "the view is repaired")
+    plane.request("DELETE", f"{views}/one")
+    node.wait(lambda: shown() is None, "the view is gone")
+    node.wait(lambda: plane.ask("GET", state)[0] == 404, "the state is gone")
+
+
+def _take_the_label_away(plane: ControlPlane, node: Node) -> None:
+    """So the aggregator takes the document for deleted, until its write is refused."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/cluster-info-device-0"
+    label = "mx-consumer-volcano"
+    plane.request("PATCH", path, {"metadata": {"labels": {label: None}}})
+    node.wait(
+        lambda: label in plane.request("GET", path)["metadata"].get("labels", {}),
+        "the label is there again",
+    )
+
+
 @pytest.mark.apiserver
 @pytest.mark.timeout(120)
 def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggregator: Path) -> None:
@@ -173,6 +207,8 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     beats = plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["annotations"]
     assert beats["noded/heartbeat-interval"] == "1"
     assert abs(int(beats["noded/heartbeat"]) - time.time()) < 10
+    _make_views(plane, node)
+    _take_the_label_away(plane, node)
     for account, log in ((AGENT, node.log), (AGGREGATOR, aggregator)):
         may = granted(account)
         # What is granted everywhere may be used in one namespace.

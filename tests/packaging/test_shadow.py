@@ -30,7 +30,8 @@ def plane(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ControlPla
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
-        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for name in (NAMESPACE, "cluster-system"):
+            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for item in build(request.param):
             plane.apply(item)
         yield plane

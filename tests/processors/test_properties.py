@@ -205,7 +205,7 @@ class Life:
             at += later_s
             last[node] = record
             now = moment(at)
-            self.processing.step(now)
+            self.processing.advance(now)
             shown.append(
                 {name: self.processing.device(name, last[name], None, now) for name in last}
             )

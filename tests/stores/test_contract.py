@@ -116,6 +116,17 @@ async def test_the_expected_version_of_a_deleted_document_is_a_conflict(store: S
     assert await store.get("mindx-dl", "one") is None
 
 
+async def test_a_delete_of_another_version_is_a_conflict(store: Store) -> None:
+    first = await store.put(a_document(text="1"))
+    second = await store.put(a_document(text="2"))
+    with pytest.raises(StoreConflict):
+        await store.delete("mindx-dl", "one", expected=first)
+    assert await store.get("mindx-dl", "one") is not None
+    await store.delete("mindx-dl", "one", expected=second)
+    assert await store.get("mindx-dl", "one") is None
+    await store.delete("mindx-dl", "one", expected=second)
+
+
 async def test_delete_twice_is_no_error(store: Store) -> None:
     await store.put(a_document())
     await store.delete("mindx-dl", "one")
