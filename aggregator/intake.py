@@ -70,11 +70,10 @@ class Inbox(Generic[R]):
     def take(self, node: str, document: Document, now_ms: int) -> bool:
         """Take in a node's document; whether that changed anything.
 
-        One that has nothing for this kind says nothing: what was known stays (``spec/clusterd.md``
-        1.5).
+        Of one that has nothing for this kind see ``Feed``.
         """
         texts = self.kind.texts(document)
-        if self.kind.optional and texts.count(None) == len(texts):
+        if self._is_silent(document):
             return False
         known = self.reports.get(node)
         if known is not None and known.texts == texts:
@@ -106,8 +105,19 @@ class Inbox(Generic[R]):
         )
         return True
 
+    def _is_silent(self, document: Document) -> bool:
+        return self.kind.optional and all(text is None for text in self.kind.texts(document))
+
+    def ended(self, node: str, document: Document) -> bool:
+        """Whether a document that has nothing for this kind ends what an earlier one said."""
+        return self._is_silent(document) and self.forget(node)
+
+    def knows(self, node: str) -> bool:
+        """Whether the node's newest document that says something of this kind is here."""
+        return node in self.reports or node in self.rejected
+
     def forget(self, node: str) -> bool:
-        """The node's document was deleted; whether it was known."""
+        """The node's document was deleted, or says nothing any more; whether it was known."""
         report = self.reports.pop(node, None)
         rejected = self.rejected.pop(node, None)
         return report is not None or rejected is not None
@@ -165,7 +175,24 @@ class Feed:
             return frozenset()
         self.present.add(node)
         changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
+        if not self._is_refused(node):
+            changed += [inbox.ended(node, document) for inbox in self.inboxes]
         return frozenset({node}) if any(changed) else frozenset()
+
+    def _is_refused(self, node: str) -> bool:
+        return any(node in inbox.rejected for inbox in self.inboxes)
+
+    def tells(self, kind: Kind[Any], node: str) -> bool:
+        """Whether the node has a document that says something of this kind, even one that is
+        refused. A good document without the key of an optional kind ends what an earlier one said
+        of it (upstream keeps that for ever, ``spec/clusterd.md`` 1.5); a bad one ends nothing.
+        """
+        if node not in self.present:
+            return False
+        mine = (inbox for inbox in self.inboxes if inbox.kind is kind)
+        return (
+            not kind.optional or any(inbox.knows(node) for inbox in mine) or self._is_refused(node)
+        )
 
     def _forget(self, node: str) -> frozenset[str]:
         if node not in self.present:

@@ -238,8 +238,8 @@ class Pipeline:
                 self._dirty |= lane.entries.keys() | self.processing.nodes
 
     def _is_present(self, lane: Lane[Any], node: str) -> bool:
-        """Whether the node has a document, even one that is refused or silent about the kind."""
-        return any(node in feed.present for feed in self._feeds[lane.kind.name])
+        """Whether a document of the node says something of the kind, even one that is refused."""
+        return any(feed.tells(lane.kind, node) for feed in self._feeds[lane.kind.name])
 
     def _was_deleted(self, lane: Lane[Any], node: str) -> bool:
         """Whether a document went since the last step: what it said does not hold any more, even

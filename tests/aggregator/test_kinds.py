@@ -143,12 +143,19 @@ def test_e33_a_null_among_devices_is_dropped_and_poisons_nobody() -> None:
     assert world.servers()["n1"]["FaultDevList"] is None
 
 
-def test_a_switch_that_is_not_mentioned_any_more_stays_as_it_was() -> None:
+def test_a_switch_that_is_not_mentioned_any_more_is_healthy_first_and_gone_later() -> None:
     world = World(with_switch("n1", "Separate", "UnHealthy"))
-    assert world.put(report("n1", healthy(T0 + 1))) == frozenset()
+    again = World(report("n1", healthy()), outputs=dict(world.outputs))
+    assert again.switches()["n1"]["NodeStatus"] == "Healthy"
+    assert world.put(report("n1", {"DeviceInfoCfg": "{"})) == frozenset()
+    assert world.switches()["n1"]["NodeStatus"] == "UnHealthy", "a bad document ends nothing"
+    assert world.put(report("n1", healthy(T0 + 1))) == {SWITCHES}
+    assert world.switches()["n1"]["NodeStatus"] == "Healthy"
+    world.step(50)
+    world.step(100)
+    assert world.outputs[SWITCHES].data == {SWITCHES: ""}
+    assert world.put(with_switch("n1", "Separate", "UnHealthy")) == {SWITCHES}
     assert world.switches()["n1"]["NodeStatus"] == "UnHealthy"
-    again = World(report("n1", healthy()), outputs=world.outputs)
-    assert again.switches()["n1"]["NodeStatus"] == "UnHealthy"
 
 
 def test_the_switch_of_a_deleted_node_is_healthy_first_and_gone_a_touch_period_later() -> None:

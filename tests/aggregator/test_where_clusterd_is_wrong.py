@@ -144,15 +144,40 @@ async def test_a_public_fault_of_no_node_lands_nowhere(
         assert world.unhealthy("n1") == "Ascend910-1"
 
 
-@pytest.mark.xfail(reason="a switch fault stays when its key disappears")
 async def test_a_switch_fault_does_not_outlive_its_key(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()
         switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
         await world.device("n1", config() | switch, SOON)
+        # A bad document says nothing, not that there is no switch.
+        for bad in ({}, {"DeviceInfoCfg": "{"}, config(CheckCode="x")):
+            await world.device("n1", bad, SOON)
+            assert len(switch_of(world)["FaultCode"]) == 1
         await world.device("n1", config(update_time=1_760_000_060), SOON)
-        shown = json.loads(world.outputs[SWITCH][SWITCH])
-        assert shown.get("mindx-dl-switchinfo-n1", {}).get("FaultCode", []) == []
+        assert switch_of(world)["FaultCode"] == []
+        assert switch_of(world)["NodeStatus"] == "Healthy"
+        await world.pass_time(50)
+        assert world.outputs[SWITCH][SWITCH] == ""
+        await world.device("n1", config() | switch, SOON)
+        assert len(switch_of(world)["FaultCode"]) == 1
+
+
+async def test_a_switch_key_that_went_while_nobody_looked(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
+        await world.device("n1", config() | switch, SOON)
+        await world.end()
+        await world.device("n1", config(update_time=1_760_000_060))
+        world.start()
+        await world.pass_time(1)
+        assert switch_of(world)["FaultCode"] == []
+
+
+def switch_of(world: Cluster) -> dict[str, Any]:
+    """What is published of the switch of n1."""
+    found: dict[str, Any] = json.loads(world.outputs[SWITCH][SWITCH])["mindx-dl-switchinfo-n1"]
+    return found
 
 
 async def test_a_switch_fault_does_not_outlive_its_document(tmp_path: Path) -> None:
