@@ -49,7 +49,7 @@ def aggregator(
 
     end_at_a_signal()
     from aggregator.config import load_aggregator
-    from aggregator.daemon import run
+    from aggregator.process import run
 
     options = {
         "store": store or None,

@@ -96,8 +96,8 @@ class Counter:
 
 
 if __name__ == "__main__":
-    from aggregator import daemon
+    from aggregator import process
     from vigil.main import main
 
-    daemon.run = partial(daemon.run, parts=[Counter()])
+    process.run = partial(process.run, parts=[Counter()])
     main()

@@ -1,0 +1,91 @@
+"""The process of the cluster daemon: opens the stores, serves the pages, ends when told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from aggregator.daemon import Aggregator
+from aggregator.history import History
+from aggregator.http import application
+from aggregator.identity import Identity
+from aggregator.leading import leadership
+from aggregator.moment import system_clock
+from contract.errors import VigilError
+from service.log import set_up_logging
+from service.pages import serving
+from service.tasks import leaves, on_stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.config import AggregatorConfiguration
+    from aggregator.part import Part
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 2.0
+
+
+def run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
+    """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
+    set_up_logging()
+    asyncio.run(_run(configuration, parts))
+
+
+async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part]) -> None:
+    from stores.address import open_store
+
+    urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
+    stores = {
+        url: open_store(url, configuration.kubeconfig, mqtt=configuration.mqtt) for url in urls
+    }
+    channels = {
+        url: channel
+        for url in configuration.read_urls
+        if (channel := stores[url].channel) is not None
+    }
+    identity = Identity(configuration.state_dir)
+    publish = {url: stores[url] for url in configuration.publish_urls}
+    history = History(configuration.state_dir, channels, system_clock) if channels else None
+    aggregator = Aggregator(
+        {url: stores[url] for url in configuration.read_urls},
+        publish,
+        history=history,
+        touch_period_seconds=configuration.touch_period_seconds,
+        publish_lost=configuration.liveness.publish,
+        parts=parts,
+        lead=leadership(
+            publish.values() if configuration.leader.elect else (),
+            identity.name,
+            configuration.leader.lease_seconds,
+            system_clock,
+        ),
+    )
+    try:
+        pages = application(aggregator.health, aggregator.status, history)
+        async with serving(pages, configuration.listen, configuration.state_dir):
+            await _until_told(aggregator)
+    finally:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                for store in stores.values():
+                    await store.close()
+        identity.close()
+
+
+async def _until_told(aggregator: Aggregator) -> None:
+    """Run until a signal; an error of a root task is raised as itself."""
+    task = asyncio.ensure_future(aggregator.run())
+    on_stop(task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        _log.info("told to stop")
+    except BaseExceptionGroup as group:
+        for error in leaves(group):
+            if isinstance(error, VigilError):
+                raise error from group
+        raise
