@@ -88,7 +88,7 @@ class Site:
         page: dict[str, Any] = self.aggregator.ask("/api/v1/history?after=0&limit=10000")[1]
         assert not page["more"]
         assert not any(one.get("lost") for one in page["events"])
-        return Counter(_change(one["event"]) for one in page["events"])
+        return Counter(_change(one["event"]) for one in page["events"] if "event" in one)
 
     def journaled(self) -> Counter[str]:
         """The same of the node's journal."""
