@@ -21,7 +21,7 @@ from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster
 from tests.parts import pod_groups, pods
 from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import build
+from tests.parts.kustomize import apply, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,10 +54,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
-        for namespace in (NAMESPACE, SYSTEM):
-            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        for item in build(MANIFESTS):
-            plane.apply(item)
+        apply(plane, MANIFESTS)
         pod_groups.install(plane)
         yield plane
 
