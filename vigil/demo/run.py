@@ -19,7 +19,8 @@ from contract.fault_configuration import (
 from contract.names import device_info_name
 from stores.base import Selection
 from vigil.demo.expected import Expected
-from vigil.demo.steps import Isolate, Judge, Release
+from vigil.demo.operator import PUBLIC_FAULT_NAME
+from vigil.demo.steps import Isolate, Judge, Release, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,9 +128,7 @@ class Player:
             step=step,
             at_seconds=begun - started,
             device_info_ms=None if step.unchanged else device.milliseconds_since(begun),
-            cluster_info_ms=None
-            if step.unchanged or step.storage
-            else cluster.milliseconds_since(begun),
+            cluster_info_ms=None if step.unchanged else cluster.milliseconds_since(begun),
             problems=tuple(problems),
         )
 
@@ -142,6 +141,8 @@ class Player:
             case Release(role, chip):
                 document = device_info_name(self._fleet.node(role).name)
                 await self._operator.release(document, chip)
+            case Tell(role):
+                await self._operator.tell(action, self._fleet.node(role).name)
             case _:
                 await self._fleet.act(action)
 
@@ -172,8 +173,8 @@ class Player:
             of(role).part(part, level)
         for (role, port), level in step.ports.items():
             of(role).port(port, level)
-        for (role, code), stands in step.storage.items():
-            of(role).storage(code, stands=stands)
+        for (role, of_chip, code), level in step.public.items():
+            of(role).public(of_chip, code, level)
         if step.lost is not None:
             of(step.lost).lost = True
         if step.back is not None:
@@ -250,6 +251,7 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
     ]
     ours = {f"mindx-dl-{kind}info-{node}" for node in nodes for kind in ("device", "node")}
     ours |= {f"npu-vigil-dpc-fault-{node}" for node in nodes}
+    ours.add(PUBLIC_FAULT_NAME)
     foreign = sorted({d.name for d in (*reports, *messages)} - ours) or [
         d.name for d in cluster if any(value for value in d.data.values())
     ]
