@@ -16,7 +16,7 @@ from contract.fault_configuration import (
     NODE_FAULT_CONFIG_NAME,
     NODE_FAULT_CONFIG_NAMESPACE,
 )
-from contract.names import device_info_name
+from contract.names import STATE_NAMESPACE, STATE_PREFIX, device_info_name
 from stores.base import Selection
 from vigil.demo.expected import Expected
 from vigil.demo.operator import PUBLIC_FAULT_NAME
@@ -35,6 +35,7 @@ _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
     (NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME),
 )
+_STATISTIC = ("cluster-system", "statistic-fault-info")
 _LABELS = ("mx-consumer-cim", "mx-consumer-volcano", "mc-consumer-publicfault")
 _PATIENCE_SECONDS = 10.0
 _STEADY_SECONDS = 0.4
@@ -255,7 +256,7 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
     foreign = sorted({d.name for d in (*reports, *messages)} - ours) or [
         d.name for d in cluster if any(value for value in d.data.values())
     ]
-    for namespace, name in _CONFIGURATIONS:
+    for namespace, name in (*_CONFIGURATIONS, _STATISTIC):
         if await store.get(namespace, name) is not None:
             foreign.append(name)
     if foreign:
@@ -270,8 +271,11 @@ async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
     """Remove what the demo left in a store that was empty before: documents and heartbeats."""
     for node in nodes:
         await store.forget_beat(node)
-    for namespace, name in _CONFIGURATIONS:
+    for namespace, name in (*_CONFIGURATIONS, _STATISTIC):
         await store.delete(namespace, name)
+    for document in await store.list(Selection(namespace=STATE_NAMESPACE)):
+        if document.name.startswith(STATE_PREFIX):
+            await store.delete(document.namespace, document.name)
     for label in _LABELS:
         for document in await store.list(Selection(label=(label, "true"))):
             await store.delete(document.namespace, document.name)
