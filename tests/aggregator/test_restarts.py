@@ -16,17 +16,15 @@ from contract.names import (
     STATE_NAMESPACE,
     STATE_PREFIX,
 )
-from stores.address import open_store
 from stores.base import Document, Selection
 from tests.aggregator.daemon import values
 from tests.aggregator.nodes import healthy, published, report, unhealthy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from stores.base import Store
-    from tests.aggregator.conftest import Make
     from tests.aggregator.daemon import Daemon
     from tests.parts.broker import Broker
 
@@ -40,18 +38,11 @@ release: {fault_free_hours: 48}
 
 
 @pytest.fixture(params=["mqtt", "directory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, None]:
     if request.param == "directory":
-        return f"directory:{tmp_path / 'store'}"
+        return f"directory:{tmp_path / 'store'}", None
     broker: Broker = request.getfixturevalue("broker")
-    return broker.url
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
-    opened = open_store(url)
-    yield opened
-    await opened.close()
+    return broker.url, None
 
 
 def message(assertion: str) -> Document:
@@ -95,7 +86,7 @@ async def until(daemon: Daemon, reached: Callable[[], Awaitable[bool]], what: st
 
 
 async def test_public_faults_and_separated_chips_survive_a_kill(
-    url: str, store: Store, make: Make
+    store: Store, daemon: Daemon
 ) -> None:
     async def shown(chips: str) -> bool:
         value = (await values(store)).get("cluster-info-device-0", "")
@@ -120,7 +111,6 @@ async def test_public_faults_and_separated_chips_survive_a_kill(
     await store.put(Document(SYSTEM, "clusterd-config-cm", policy))
     await store.put(separated("Ascend910-5"))
     await store.put(report("n1", healthy()))
-    daemon = make(url, None, "--touch-period-seconds", "1")
     daemon.start()
     await store.put(message("occur"))
     await until(daemon, partial(shown, "Ascend910-2,Ascend910-5"), "both are shown")
