@@ -4,7 +4,7 @@ Only the leader writes. A Lease is renewed every third of its duration; who sees
 all of it, by a steady clock of his own, takes it. The holder counts from before it asked to renew
 and stops a fifth of the duration earlier, so it has stopped before anybody else begins. A process
 that was paused finds that out from its clock before it writes; what it had under way is refused by
-the version it was computed from (``docs/decisions/009-who-leads.md``).
+the version it was computed from (``docs/decisions/010-who-leads.md``).
 """
 
 from __future__ import annotations

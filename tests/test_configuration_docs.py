@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from agent.config import AgentConfiguration
 from aggregator.config import AggregatorConfiguration
+from aggregator.openapi import OPERATIONS
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 
@@ -84,3 +85,11 @@ def test_every_option_has_its_row(
         assert told.startswith(written(default)), f"{key}: {told}, not {default}"
         assert told, key
         assert meaning, key
+
+
+def test_every_page_of_the_aggregator_is_there() -> None:
+    below = DOCS.read_text(encoding="utf-8").split("\n## `vigil aggregator`\n")[1]
+    table = below.split("| path | answer |")[1].split("\n\n")[0]
+    told = {path.partition("?")[0] for path in re.findall(r"`(/[^`]*)`", table)}
+    pages = {one.path.replace("{", "<").replace("}", ">") for one in OPERATIONS}
+    assert pages <= told, pages - told

@@ -13,7 +13,7 @@ def aggregator(
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="kubernetes: (default) or directory:PATH; read from each that is given.",
+            help="kubernetes: (default), directory:PATH or mqtt[s]://HOST; read from each given.",
         ),
     ] = None,
     publish: Annotated[
@@ -26,7 +26,7 @@ def aggregator(
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where it listens is noted; default /var/lib/npu-vigil-aggregator."
+            metavar="DIR", help="Its history and its name; default /var/lib/npu-vigil-aggregator."
         ),
     ] = None,
     listen: Annotated[

@@ -37,6 +37,7 @@ from tests.acceptance.installed import install
 from tests.acceptance.noded import RecordedServer
 from tests.acceptance.places import Cluster, Folder
 from tests.acceptance.recorded import RecordedNode, make_hardware
+from tests.acceptance.results import Result, status_of, tell
 from tests.compatibility import unlisted
 from tests.parts.controlplane import ControlPlane
 from tests.replay.beside import missing_events
@@ -57,22 +58,6 @@ if TYPE_CHECKING:
 _NODE = "node-1"
 _RECORDINGS = VECTORS / "device-plugin" / "recordings"
 _OF_NODED = VECTORS / "noded" / "recordings"
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of one recording. ``problem`` says why it could not be played to its end."""
-
-    name: str
-    known: int = 0
-    unknown: tuple[Difference, ...] = ()
-    problem: str | None = None
-    surprises: tuple[str, ...] = ()
-
-    @property
-    def is_well(self) -> bool:
-        """Whether nothing is to be looked at."""
-        return self.problem is None and not self.unknown and not self.surprises
 
 
 @dataclass(frozen=True)
@@ -242,27 +227,10 @@ async def play_all(
     async def one(file: Path) -> Result:
         async with seats:
             result = await play(file, place / file.stem, vigil, libraries, gate, told)
-        _print(result)
+        tell(result)
         return result
 
     return await asyncio.gather(*map(one, files))
-
-
-def _print(result: Result) -> None:
-    if result.problem is not None:
-        _say(f"{result.name}: NOT PLAYED: {result.problem}")
-        return
-    known = f", {result.known} known differences" if result.known else ""
-    _say(f"{result.name}: {'as expected' if result.is_well else 'DIFFERS'}{known}")
-    for one in result.unknown:
-        _say(f"    {one.path}: upstream {one.upstream}, ours {one.ours}")
-    for surprise in result.surprises:
-        _say(f"    {surprise}")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def main() -> int:
@@ -295,9 +263,7 @@ def main() -> int:
                 Told(told.api_server, told.speed, told.bmc),
             )
         )
-    well = sum(result.is_well for result in results)
-    _say(f"{well} of {len(results)} as expected")
-    return 0 if well == len(results) else 1
+    return status_of(results)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,11 @@ import json
 import sys
 import tempfile
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aggregator.config import AggregatorConfiguration
 from stores.address import open_store
+from tests.acceptance.results import Result, status_of, tell
 from tests.aggregator.daemon import Daemon
 from tests.cluster import recorded
 from tests.cluster.comparison import compared
@@ -38,24 +37,8 @@ from tests.vectors import VECTORS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.compatibility import Difference
 
 _RECORDINGS = VECTORS / "clusterd"
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of one recording. ``problem`` says why it could not be played to its end."""
-
-    name: str
-    known: int = 0
-    unknown: tuple[Difference, ...] = ()
-    problem: str | None = None
-
-    @property
-    def is_well(self) -> bool:
-        """Whether nothing is to be looked at."""
-        return self.problem is None and not self.unknown
 
 
 def _files(names: Sequence[str]) -> list[Path]:
@@ -77,7 +60,8 @@ async def play(file: Path, place: Path, gate: asyncio.Lock) -> Result:
         async with gate:
             await asyncio.to_thread(ends.enter_context, plane)
         store = open_store("kubernetes:", plane.kubeconfig)
-        options, address = _grpc()
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        options = ("--grpc-listen", address, "--grpc-plaintext")
         kubernetes = ("--store", "kubernetes:", "--kubeconfig", str(plane.kubeconfig))
         daemon = Daemon(place / "aggregator", *kubernetes, *options)
         ends.callback(daemon.stop)
@@ -96,14 +80,6 @@ async def play(file: Path, place: Path, gate: asyncio.Lock) -> Result:
     return Result(file.stem, known, tuple(dict.fromkeys(unknown)))
 
 
-def _grpc() -> tuple[tuple[str, ...], str | None]:
-    """Options that make it serve gRPC, and where; nothing where it cannot."""
-    if "grpc" not in AggregatorConfiguration.model_fields:
-        return (), None
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    return ("--grpc-listen", address, "--grpc-plaintext"), address
-
-
 async def play_all(files: Sequence[Path], place: Path, at_once: int) -> list[Result]:
     """Play ``files``, some at a time, and print what came of each as it ends."""
     seats, gate = asyncio.Semaphore(at_once), asyncio.Lock()
@@ -111,25 +87,10 @@ async def play_all(files: Sequence[Path], place: Path, at_once: int) -> list[Res
     async def one(file: Path) -> Result:
         async with seats:
             result = await play(file, place / file.stem, gate)
-        _print(result)
+        tell(result)
         return result
 
     return await asyncio.gather(*map(one, files))
-
-
-def _print(result: Result) -> None:
-    if result.problem is not None:
-        _say(f"{result.name}: NOT PLAYED: {result.problem}")
-        return
-    known = f", {result.known} known differences" if result.known else ""
-    _say(f"{result.name}: {'as expected' if result.is_well else 'DIFFERS'}{known}")
-    for one in result.unknown:
-        _say(f"    {one.path}: upstream {one.upstream}, ours {one.ours}")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def main() -> int:
@@ -149,9 +110,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="npu-vigil-play-") as temporary:
         place = told.keep or Path(temporary)
         results = asyncio.run(play_all(files, place, told.at_once))
-    well = sum(result.is_well for result in results)
-    _say(f"{well} of {len(results)} as expected")
-    return 0 if well == len(results) else 1
+    return status_of(results)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.shards import FILL
-from stores.address import open_store
 from tests.aggregator.daemon import OUTPUTS, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from stores.base import Store
     from tests.aggregator.conftest import Make
     from tests.parts.controlplane import ControlPlane
@@ -24,10 +21,8 @@ pytestmark = pytest.mark.apiserver
 
 
 @pytest.fixture
-async def store(control_plane: ControlPlane) -> AsyncIterator[Store]:
-    opened = open_store("kubernetes:", control_plane.kubeconfig)
-    yield opened
-    await opened.close()
+def kind() -> str:
+    return "kubernetes"
 
 
 async def test_an_outage_loses_nothing(

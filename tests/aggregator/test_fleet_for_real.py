@@ -14,15 +14,12 @@ import pytest
 
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from contract.node_info import FaultDevice
-from stores.address import open_store
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, node_report, report, unhealthy
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from stores.base import Document, Store
     from tests.aggregator.conftest import Make
     from tests.parts.controlplane import ControlPlane
@@ -34,10 +31,8 @@ NODES = [f"node-{number:03}" for number in range(100)]
 
 
 @pytest.fixture
-async def store(control_plane: ControlPlane) -> AsyncIterator[Store]:
-    opened = open_store("kubernetes:", control_plane.kubeconfig)
-    yield opened
-    await opened.close()
+def kind() -> str:
+    return "kubernetes"
 
 
 @pytest.fixture

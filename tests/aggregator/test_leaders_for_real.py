@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.names import LEADER_LEASE
-from stores.address import open_store
 from tests.aggregator.daemon import OUTPUTS, Daemon
 from tests.aggregator.leaders import LEASE_SECONDS, judge, leads, numbered, role, states
 from tests.parts.controlplane import LEASES
@@ -33,10 +32,8 @@ NODES = [f"node-{number:02}" for number in range(25)]
 
 
 @pytest.fixture
-async def store(control_plane: ControlPlane) -> AsyncIterator[Store]:
-    opened = open_store("kubernetes:", control_plane.kubeconfig)
-    yield opened
-    await opened.close()
+def kind() -> str:
+    return "kubernetes"
 
 
 @pytest.fixture

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 
 from contract.configuration import Mqtt
 from contract.errors import StoreForbidden, StoreUnavailable
+from contract.wire import pubfault_pb2
 from stores.address import open_store
 from stores.base import Document
 from tests.parts.processes import Running, free_ports, program
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 FAULT = "80E01801"
+PUBLIC_FAULT = "220001001"
 
 
 def make(place: Path, *what: str) -> subprocess.CompletedProcess[str]:
@@ -107,9 +111,35 @@ def server(tmp_path: Path, built: Path, pki: Path, url: str) -> Iterator[Server]
 
 
 @pytest.fixture
-def aggregator(tmp_path: Path, pki: Path, url: str) -> Iterator[Running]:
-    """An aggregator with the shipped configuration."""
+def clients(tmp_path: Path) -> Path:
+    """Certificates for gRPC, by an authority of their own."""
+    place = tmp_path / "grpc"
+    for what in ("authority",), ("grpc", "127.0.0.1"), ("client", "ccae"):
+        assert make(place, *what).returncode == 0
+    return place
+
+
+@pytest.fixture
+def grpc_port() -> int:
+    (port,) = free_ports(1)
+    return port
+
+
+@pytest.fixture
+def aggregator(
+    tmp_path: Path, pki: Path, url: str, clients: Path, grpc_port: int
+) -> Iterator[Running]:
+    """An aggregator with the shipped configuration, and that of the gRPC services behind it."""
     file = shipped("aggregator-mqtt.toml", tmp_path, pki, url, "npu-vigil-aggregator")
+    text = (SYSTEMD / "aggregator-grpc.toml").read_text()
+    for there, here in (
+        ("/etc/npu-vigil/pki/grpc-authority", clients / "authority"),
+        ("/etc/npu-vigil/pki", clients),
+        ("/run/credentials/npu-vigil-aggregator.service", clients),
+        ("0.0.0.0:8899", f"127.0.0.1:{grpc_port}"),
+    ):
+        text = text.replace(there, str(here))
+    file.write_text(file.read_text() + text)
     running = Running(
         [sys.executable, "-m", "vigil", "aggregator", "--config", file], tmp_path / "aggregator.log"
     )
@@ -117,8 +147,31 @@ def aggregator(tmp_path: Path, pki: Path, url: str) -> Iterator[Running]:
     running.stop()
 
 
+def told_over_grpc(port: int, clients: Path, shows: str | None) -> tuple[int, str]:
+    """Send a public fault of chip 6; the answer. ``shows`` names the client's certificate."""
+    now_ms = time.time_ns() // 1_000_000
+    influence = [pubfault_pb2.PubFaultInfo(nodeName="node-1", deviceIds=[6])]
+    fault = pubfault_pb2.Fault(faultId="link-to-6", faultType="NPU", faultCode=PUBLIC_FAULT)
+    fault.faultTime, fault.assertion = now_ms, "occur"
+    fault.influence.extend(influence)
+    message = pubfault_pb2.PublicFaultRequest(
+        id="message-of-ccae", timestamp=now_ms, version="1.0", resource="CCAE", faults=[fault]
+    )
+    files = [clients / "authority.crt"]
+    files += [] if shows is None else [clients / f"{shows}.key", clients / f"{shows}.crt"]
+    credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
+    with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+        call = channel.unary_unary(
+            "/PubFault/SendPublicFault",
+            request_serializer=pubfault_pb2.PublicFaultRequest.SerializeToString,
+            response_deserializer=pubfault_pb2.RespStatus.FromString,
+        )
+        answer = call(message, timeout=10)
+    return answer.code, answer.info
+
+
 def test_a_fault_on_a_server_reaches_the_readers(
-    server: Server, aggregator: Running, tmp_path: Path, url: str
+    server: Server, aggregator: Running, tmp_path: Path, url: str, clients: Path, grpc_port: int
 ) -> None:
     scanned = server.scan()
     assert scanned.problems() <= {"kernel-log"}, "before the agent runs"
@@ -133,6 +186,10 @@ def test_a_fault_on_a_server_reaches_the_readers(
 
     server.wait(told, "the fault is in the directory", 20)
     assert server.scan().problems() <= {"kernel-log"}, "beside the agent"
+    assert told_over_grpc(grpc_port, clients, "ccae")[0] == 0
+    server.wait(lambda: PUBLIC_FAULT in cluster.read_text(), "the public fault is there, too", 20)
+    with pytest.raises(grpc.RpcError):
+        told_over_grpc(grpc_port, clients, None)
     assert aggregator.status is None
 
 

@@ -10,7 +10,7 @@ import yaml
 from aggregator.config import load_aggregator
 from aggregator.grpc.endpoint import TlsFiles, endpoint_of
 from tests.parts.controlplane import path_of
-from tests.parts.kustomize import MANIFESTS, build
+from tests.parts.kustomize import MANIFESTS, build, take_back
 from tests.test_configuration_docs import flags
 from vigil.aggregator import aggregator
 
@@ -101,7 +101,6 @@ def test_over_tls_the_files_are_where_the_secret_is(over_tls: list[dict[str, Any
 def test_the_api_server_takes_the_objects_over_tls(
     control_plane: ControlPlane, over_tls: list[dict[str, Any]]
 ) -> None:
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
     try:
         for item in over_tls:
             control_plane.apply(item)
@@ -111,5 +110,4 @@ def test_the_api_server_takes_the_objects_over_tls(
         volumes = {one["name"]: one for one in deployment["spec"]["template"]["spec"]["volumes"]}
         assert volumes["grpc"]["secret"]["defaultMode"] == 0o440
     finally:
-        for item in over_tls:
-            control_plane.ask("DELETE", path_of(item))
+        take_back(control_plane, over_tls)

@@ -111,8 +111,8 @@ def is_of_packages(line: str) -> bool:
 @pytest.mark.timeout(120)
 def test_the_guide_can_be_followed_line_by_line(machine: Machine, built: Path) -> None:
     steps = blocks()
-    assert [heading[:2] for heading in steps] == ["1.", "2.", "3.", "4.", "5.", "6.", "Wi"]
-    program_, certificates, broker, aggregator, agent, works, directory = steps.values()
+    assert [heading[:2] for heading in steps] == ["1.", "2.", "3.", "4.", "5.", "6.", "Cl", "Wi"]
+    program_, certificates, broker, aggregator, agent, works, clients, directory = steps.values()
     lines = program_[0].splitlines()
     assert sum(map(is_of_packages, lines)) == 3
     machine.do("\n".join(line for line in lines if not is_of_packages(line)))
@@ -149,6 +149,8 @@ def test_the_guide_can_be_followed_line_by_line(machine: Machine, built: Path) -
     rehearsal = works[1].replace("sleep 5", wait.format("UpdateTime", f"-s {stored}"))
     said = machine.do(rehearsal.replace("sleep 1\n", wait.format("80E01801", stored) + "\n"))
     assert "all well" in said
+    said = machine.do(clients[0].replace(" grpc broker.example", " grpc localhost"))
+    assert "aggregator.toml: ok (aggregator)" in said
     before, scan, after = directory[0].partition("vigil scan")
     machine.do(before)
     machine.settle()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.parts.controlplane import path_of
-from tests.parts.kustomize import MANIFESTS, build
+from tests.parts.kustomize import MANIFESTS, apply, build, take_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,15 +18,6 @@ OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays
 WRITING = ["base", *(overlay for overlay in OVERLAYS if overlay != "overlays/shadow")]
 AGENT = "system:serviceaccount:mindx-dl:npu-vigil-agent"
 DEVICE_PLUGIN = "system:serviceaccount:kube-system:ascend-device-plugin-sa-910"
-
-
-def _apply(plane: ControlPlane, folder: str) -> list[dict[str, Any]]:
-    for name in ("mindx-dl", "cluster-system"):
-        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    items = build(folder)
-    for item in items:
-        plane.apply(item)
-    return items
 
 
 def _may(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "") -> bool:
@@ -53,10 +44,24 @@ def applied(
     control_plane: ControlPlane, request: pytest.FixtureRequest
 ) -> Iterator[list[dict[str, Any]]]:
     """The objects of one folder, applied; they are deleted afterwards."""
-    items = _apply(control_plane, request.param)
+    items = apply(control_plane, request.param)
     yield items
-    for item in items:
-        control_plane.ask("DELETE", path_of(item))
+    take_back(control_plane, items)
+
+
+@pytest.mark.parametrize("folder", ["base", *OVERLAYS])
+def test_namespaces_are_applied_before_what_is_in_them(folder: str) -> None:
+    """And can be told from the rest by a label, so that they stay when NPU Vigil goes."""
+    there = {"kube-system"}
+    for item in build(folder):
+        metadata = item["metadata"]
+        if item["kind"] == "Namespace":
+            there.add(metadata["name"])
+        assert metadata.get("namespace", "kube-system") in there
+        assert ("kubernetes.io/metadata.name" in metadata.get("labels", {})) == (
+            item["kind"] == "Namespace"
+        )
+    assert there == {"kube-system", "mindx-dl", "cluster-system"}
 
 
 @pytest.mark.apiserver

@@ -10,7 +10,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
 from tests.packaging.test_rights import AGENT, NAMESPACE, Granted, asked
 from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import build
+from tests.parts.kustomize import apply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
-        for name in (NAMESPACE, "cluster-system"):
-            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for item in build("overlays/node-info-only"):
-            plane.apply(item)
+        apply(plane, "overlays/node-info-only")
         yield plane
 
 

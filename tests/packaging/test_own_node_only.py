@@ -13,7 +13,7 @@ from contract.errors import StoreRefused
 from stores.address import open_store
 from stores.base import Document, Event, Involved
 from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import build
+from tests.parts.kustomize import apply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,10 +32,8 @@ DOCUMENTS = [
 def restricted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server with the base and the component; other tests must not meet its policy."""
     with ControlPlane(tmp_path_factory.mktemp("restricted")) as plane:
-        for name in ("mindx-dl", "cluster-system"):
-            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for item in [*build("base"), *build("components/own-node-only")]:
-            plane.apply(item)
+        apply(plane, "base")
+        apply(plane, "components/own-node-only")
         yield plane
 
 

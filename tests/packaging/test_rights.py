@@ -6,8 +6,7 @@ asked for what. Nothing may be refused, and nothing may be granted that nobody a
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
+import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,15 +15,15 @@ import pytest
 
 from contract.fault_configuration import CONFIG_MAPS
 from dcmi_shim.emulator.bmc import BmcAlarm
-from stores.address import open_store
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster
 from tests.parts import pod_groups, pods
 from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import build
+from tests.parts.kustomize import apply, build
+from tests.parts.processes import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 NAMESPACE = "mindx-dl"
@@ -54,10 +53,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
-        for namespace in (NAMESPACE, SYSTEM):
-            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        for item in build(MANIFESTS):
-            plane.apply(item)
+        apply(plane, MANIFESTS)
         pod_groups.install(plane)
         yield plane
 
@@ -75,22 +71,19 @@ def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
-    """An aggregator with the rights of the manifests, and a part that keeps and shows; its log."""
+    """An aggregator with the rights of the manifests; its log."""
+    _separate(plane)
     log = tmp_path / "aggregator.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.aggregator.counting", "aggregator"),
-                *("--store", "kubernetes:"),
-                *("--kubeconfig", str(plane.service_account(NAMESPACE, AGGREGATOR))),
-                *("--state-dir", str(tmp_path / "aggregator"), "--touch-period-seconds", "1"),
-            ],
-            stdout=output,
-            stderr=output,
-        )
+    running = Running(
+        [
+            *(sys.executable, "-m", "vigil", "aggregator", "--store", "kubernetes:"),
+            *("--kubeconfig", plane.service_account(NAMESPACE, AGGREGATOR)),
+            *("--state-dir", tmp_path / "aggregator", "--touch-period-seconds", "1"),
+        ],
+        log,
+    )
     yield log
-    process.terminate()
-    process.wait(10)
+    running.stop()
 
 
 def granted(account: str, folder: str = MANIFESTS) -> set[Right]:
@@ -131,24 +124,80 @@ def asked(plane: ControlPlane, account: str) -> set[Right]:
     return used
 
 
-def _make_views(plane: ControlPlane, node: Node) -> None:
-    """The aggregator's part keeps and shows something, and then nothing any more."""
-    views = f"/api/v1/namespaces/{SYSTEM}/configmaps"
-    state = f"/api/v1/namespaces/{NAMESPACE}/configmaps/npu-vigil-state-counts-one"
-    metadata = {"name": "one", "namespace": SYSTEM, "labels": {"count": "me"}}
-    plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+def _put(
+    plane: ControlPlane, namespace: str, name: str, data: dict[str, str], **labels: str
+) -> str:
+    """Apply a ConfigMap; its path."""
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
 
-    def shown() -> object:
-        status, answer = plane.ask("GET", f"{views}/total")
-        return answer.get("data") if status == 200 else None
 
-    node.wait(lambda: shown() == {"one": "1"}, "the view is there")
-    node.wait(lambda: plane.ask("GET", state)[0] == 200, "the state is kept")
-    plane.request("PATCH", f"{views}/total", {"data": {"one": "9"}})
-    node.wait(lambda: shown() == {"one": "1"}, "the view is repaired")
-    plane.request("DELETE", f"{views}/one")
-    node.wait(lambda: shown() is None, "the view is gone")
-    node.wait(lambda: plane.ask("GET", state)[0] == 404, "the state is gone")
+def _tell(plane: ControlPlane, assertion: str) -> None:
+    """A public fault of chip 5 in a namespace of somebody else's."""
+    now_ms = time.time_ns() // 1_000_000
+    influence = [{"nodeName": "node-1", "deviceIds": [5]}]
+    fault: dict[str, object] = {
+        "faultId": "link-to-5",
+        "faultType": "NPU",
+        "faultCode": "220001001",
+    }
+    fault |= {"faultTime": now_ms, "assertion": assertion, "influence": influence}
+    message: dict[str, object] = {"id": f"message-{now_ms}", "timestamp": now_ms, "version": "1.0"}
+    message |= {"resource": "CCAE", "faults": [fault]}
+    data = {"PublicFault": json.dumps(message)}
+    _put(plane, "default", "from-the-network", data, **{"mc-consumer-publicfault": "true"})
+
+
+def _separate(plane: ControlPlane) -> None:
+    """A chip that ClusterD has separated, before the aggregator begins."""
+    policy = "enabled: true\nseparate: {fault_window_hours: 24, fault_threshold: 3}\n"
+    policy += "release: {fault_free_hours: 48}\n"
+    _put(plane, SYSTEM, "clusterd-config-cm", {"manually_separate_policy.conf": policy})
+    why: dict[str, object] = {"FaultCode": "80E01801", "FaultLevel": "ManuallySeparateNPU"}
+    why |= {"LastSeparateTime": time.time_ns() // 1_000_000}
+    separated = {"Total": ["Ascend910-6"], "Detail": {"Ascend910-6": [why]}}
+    _put(plane, SYSTEM, "clusterd-manual-info-cm", {"node-1": json.dumps(separated)})
+
+
+def _public_faults(plane: ControlPlane, node: Node, cluster: Callable[[str], str]) -> None:
+    """One comes, is shown, is repaired where somebody else wrote, and goes."""
+    view = f"/api/v1/namespaces/{SYSTEM}/configmaps/statistic-fault-info"
+
+    def told() -> bool:
+        status, answer = plane.ask("GET", view)
+        return status == 200 and "link-to-5" in answer["data"].get("PublicFaults", "")
+
+    _tell(plane, "occur")
+    node.wait(lambda: "220001001" in cluster("cluster-info-device-0"), "it is in the cluster")
+    node.wait(told, "it is in the statistic")
+    plane.request("PATCH", view, {"data": {"PublicFaults": "{}"}})
+    node.wait(told, "the statistic is repaired")
+    _tell(plane, "recover")
+    node.wait(lambda: "220001001" not in cluster("cluster-info-device-0"), "it is gone", 15)
+    node.wait(lambda: not told(), "it is gone from the statistic")
+
+
+def _release(plane: ControlPlane, node: Node, cluster: Callable[[str], str]) -> None:
+    """The operator releases the chip that was separated."""
+    view = f"/api/v1/namespaces/{SYSTEM}/configmaps/clusterd-manual-info-cm"
+    assert "ManuallySeparateNPU" in cluster("cluster-info-device-0")
+    plane.request("PATCH", view, {"data": {"node-1": '{"Total":[],"Detail":{}}'}})
+    node.wait(lambda: "ManuallySep" not in cluster("cluster-info-device-0"), "it is released")
+    node.wait(lambda: plane.ask("GET", view)[0] == 404, "the view is gone")
+
+
+def _relation_fault(plane: ControlPlane, node: Node) -> None:
+    """A link goes down, and what makes that serious follows."""
+
+    def labels() -> dict[str, str]:
+        pod = plane.request("GET", "/api/v1/namespaces/default/pods/train-0")
+        found: dict[str, str] = pod["metadata"].get("labels", {})
+        return found
+
+    node.emulator.link(0, up=False)
+    node.emulator.occur(0, "8C1F860B")
+    node.wait(lambda: labels().get("fault-type") == "Separate", "the pod has the label", 15)
 
 
 def _take_the_label_away(plane: ControlPlane, node: Node) -> None:
@@ -173,18 +222,11 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     def cluster(name: str) -> str:
         return read(name, name) or ""
 
-    async def label() -> None:
-        """As a relation fault does."""
-        store = open_store("kubernetes:", plane.service_account(NAMESPACE, AGGREGATOR))
-        assert store.cluster is not None
-        await store.cluster.label_pod("default", "train", {"fault-type": "Separate"})
-        await store.close()
-
     def server() -> str | None:
         return read("mindx-dl-nodeinfo-node-1", "NodeInfo")
 
-    pods.make(plane, "train", "node-1", "Ascend910-0")
-    asyncio.run(label())
+    job = pods.owned_by("11111111-1111-1111-1111-111111111111", "train")
+    pods.make(plane, "train-0", "node-1", "Ascend910-0", owner=job)
     for config_map in CONFIG_MAPS:
         metadata = {"name": config_map.name, "namespace": config_map.namespace}
         data = dict.fromkeys(config_map.documents, "is no JSON")
@@ -207,7 +249,9 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     beats = plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["annotations"]
     assert beats["noded/heartbeat-interval"] == "1"
     assert abs(int(beats["noded/heartbeat"]) - time.time()) < 10
-    _make_views(plane, node)
+    _public_faults(plane, node, cluster)
+    _release(plane, node, cluster)
+    _relation_fault(plane, node)
     _take_the_label_away(plane, node)
     for account, log in ((AGENT, node.log), (AGGREGATOR, aggregator)):
         may = granted(account)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.end_to_end.node import Node
-from tests.packaging.test_rights import AGENT, NAMESPACE, Granted, asked, granted
+from tests.packaging.test_rights import AGENT, Granted, asked, granted
 from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import build
+from tests.parts.kustomize import apply
 from tests.replay.player import recorded
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ def plane(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ControlPla
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
-        for name in (NAMESPACE, "cluster-system"):
-            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for item in build(request.param):
-            plane.apply(item)
+        apply(plane, request.param)
         yield plane
 
 

@@ -6,12 +6,17 @@ import hashlib
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.parts.controlplane import assets
+from tests.parts.controlplane import assets, path_of
 from tests.parts.processes import program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.parts.controlplane import ControlPlane
 
 _MODULE = Path(__file__).parent.parent / "kustomize"
 MANIFESTS = Path(__file__).parent.parent.parent / "daemonset"
@@ -29,3 +34,18 @@ def build(folder: str) -> list[dict[str, Any]]:
     )
     assert result.returncode == 0, result.stderr
     return [item for item in yaml.safe_load_all(result.stdout) if item is not None]
+
+
+def apply(plane: ControlPlane, folder: str) -> list[dict[str, Any]]:
+    """Apply the objects of ``daemonset/<folder>`` in their order, as kubectl does; returns them."""
+    items = build(folder)
+    for item in items:
+        plane.apply(item)
+    return items
+
+
+def take_back(plane: ControlPlane, items: Iterable[dict[str, Any]]) -> None:
+    """Delete applied objects but for namespaces, which no controller here would end."""
+    for item in items:
+        if item["kind"] != "Namespace":
+            plane.ask("DELETE", path_of(item))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vigil.demo.reader import ChipsView, NodeView
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.demo.steps import Levels
+
+_Name = TypeVar("_Name")
 
 _STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
 
@@ -23,7 +25,7 @@ class Expected:
         self._faults: dict[int, tuple[Levels, ...]] = {}
         self._parts: dict[str, str] = {}
         self._ports: dict[str, str] = {}
-        self._storage: frozenset[str] = frozenset()
+        self._public: dict[tuple[int | None, str], str] = {}
         self.lost = False
 
     def chip(self, chip: int, codes: Levels) -> None:
@@ -42,9 +44,9 @@ class Expected:
         """From now on a switch fault has this level, or is over."""
         _set(self._ports, port, level)
 
-    def storage(self, code: str, *, stands: bool) -> None:
-        """From now on a fault of storage stands, or is over."""
-        self._storage = self._storage | {code} if stands else self._storage - {code}
+    def public(self, chip: int | None, code: str, level: str | None) -> None:
+        """From now on a public fault of a chip, or of all, has this level, or is over."""
+        _set(self._public, (chip, code), level)
 
     def differences(self, seen: NodeView | None, *, in_cluster: bool) -> list[str]:
         """What is wrong with ``seen``, in words; nothing when it is one of the right states."""
@@ -59,18 +61,27 @@ class Expected:
             status = "UnHealthy"
         chips = tuple(self._faults)
         for codes in itertools.product(*self._faults.values()):
-            view = ChipsView.expected(self._chips, dict(zip(chips, codes, strict=True)))
+            own = dict(zip(chips, codes, strict=True))
             yield NodeView(
-                view.merged() if in_cluster else view,
+                ChipsView.expected(self._chips, self._with_public(own)).merged()
+                if in_cluster
+                else ChipsView.expected(self._chips, own),
                 status,
                 self._parts,
                 _worst(self._ports),
                 self._ports,
-                frozenset() if in_cluster else self._storage,
+                frozenset() if in_cluster else frozenset(code for _, code in self._public),
             )
 
+    def _with_public(self, own: dict[int, Levels]) -> dict[int, Levels]:
+        told = {chip: dict(codes) for chip, codes in own.items()}
+        for (one, code), level in self._public.items():
+            for chip in self._chips if one is None else (one,):
+                told.setdefault(chip, {})[code] = level
+        return told
 
-def _set(levels: dict[str, str], name: str, level: str | None) -> None:
+
+def _set(levels: dict[_Name, str], name: _Name, level: str | None) -> None:
     if level is None:
         levels.pop(name, None)
     else:
@@ -91,7 +102,7 @@ def _words(seen: NodeView, wanted: NodeView, chips: range) -> Iterator[str]:
         ("parts of the server", seen.parts, wanted.parts),
         ("switch status", seen.switch_status, wanted.switch_status),
         ("switch faults", seen.ports, wanted.ports),
-        ("faults of storage", sorted(seen.storage), sorted(wanted.storage)),
+        ("public faults", sorted(seen.public), sorted(wanted.public)),
     ):
         if one != other:
             yield f"says {what}: {one}, expected {other}"

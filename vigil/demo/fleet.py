@@ -176,6 +176,8 @@ class Fleet:
             "aggregator",
             "--state-dir",
             str(self._made("aggregator")),
+            # It is the only one, and an election would leave a Lease behind.
+            more={"VIGIL_LEADER_ELECT": "false"},
         )
         for node in self.nodes:
             await self.start_agent(node)

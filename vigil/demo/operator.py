@@ -1,8 +1,9 @@
-"""What the operator of the demo's cluster does: policies, and chips that are released."""
+"""What the operator of the demo's cluster does: policies, public faults, releases of chips."""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
-    from vigil.demo.steps import Isolate, Judge
+    from vigil.demo.steps import Isolate, Judge, Tell
 
 _ISOLATED = "ManuallySeparateNPU"
 _DAY_SECONDS = 86_400
+PUBLIC_FAULT_NAME = "npu-vigil-demo-public-fault"
 
 
 def customization(speed: float, policy: Isolate | None = None) -> str:
@@ -81,6 +83,28 @@ class Operator:
         data = {NODE_CONFIGURATION_KEY: text}
         document = Document(NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, data)
         await self._store.put(document)
+
+    async def tell(self, news: Tell, node: str) -> None:
+        """Write the message that a program which watches the network would."""
+        now_ms = time.time_ns() // 1_000_000
+        fault = {
+            "faultId": f"npu-vigil-demo-{news.chip}",
+            "faultType": "NPU",
+            "faultCode": news.code,
+            "faultTime": now_ms,
+            "assertion": "occur" if news.stands else "recover",
+            "influence": [{"nodeName": node, "deviceIds": [news.chip]}],
+        }
+        message = {
+            "id": f"npu-vigil-demo-{now_ms}",
+            "timestamp": now_ms,
+            "version": "1.0",
+            "resource": "CCAE",
+            "faults": [fault],
+        }
+        data = {"PublicFault": json.dumps(message)}
+        labels = {"mc-consumer-publicfault": "true"}
+        await self._store.put(Document("mindx-dl", PUBLIC_FAULT_NAME, data, labels))
 
     async def release(self, document: str, chip: int) -> None:
         """Take a chip's name out of the isolated ones, as ``kubectl edit`` would."""

@@ -75,8 +75,8 @@ class NodeView:
     """Everything that is said about one node.
 
     ``parts``: part of the server (``Fan 3``) to its level. ``ports``: switch fault (code, switch
-    chip and port, joined by ``_``) to its level. ``storage``: codes of public faults that stand,
-    which only nodes tell of.
+    chip and port, joined by ``_``) to its level. ``public``: codes of public faults that stand
+    by the messages about them; the aggregator tells of them among the faults of chips.
     """
 
     chips: ChipsView
@@ -84,7 +84,7 @@ class NodeView:
     parts: dict[str, str] = field(default_factory=dict)
     switch_status: str = _HEALTHY
     ports: dict[str, str] = field(default_factory=dict)
-    storage: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
 
 
 def _ids(names: str) -> frozenset[int]:

@@ -16,10 +16,11 @@ from contract.fault_configuration import (
     NODE_FAULT_CONFIG_NAME,
     NODE_FAULT_CONFIG_NAMESPACE,
 )
-from contract.names import device_info_name
+from contract.names import STATE_NAMESPACE, STATE_PREFIX, device_info_name
 from stores.base import Selection
 from vigil.demo.expected import Expected
-from vigil.demo.steps import Isolate, Judge, Release
+from vigil.demo.operator import PUBLIC_FAULT_NAME
+from vigil.demo.steps import Isolate, Judge, Release, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
     (NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME),
 )
+_STATISTIC = ("cluster-system", "statistic-fault-info")
 _LABELS = ("mx-consumer-cim", "mx-consumer-volcano", "mc-consumer-publicfault")
 _PATIENCE_SECONDS = 10.0
 _STEADY_SECONDS = 0.4
@@ -127,9 +129,7 @@ class Player:
             step=step,
             at_seconds=begun - started,
             device_info_ms=None if step.unchanged else device.milliseconds_since(begun),
-            cluster_info_ms=None
-            if step.unchanged or step.storage
-            else cluster.milliseconds_since(begun),
+            cluster_info_ms=None if step.unchanged else cluster.milliseconds_since(begun),
             problems=tuple(problems),
         )
 
@@ -142,6 +142,8 @@ class Player:
             case Release(role, chip):
                 document = device_info_name(self._fleet.node(role).name)
                 await self._operator.release(document, chip)
+            case Tell(role):
+                await self._operator.tell(action, self._fleet.node(role).name)
             case _:
                 await self._fleet.act(action)
 
@@ -172,8 +174,8 @@ class Player:
             of(role).part(part, level)
         for (role, port), level in step.ports.items():
             of(role).port(port, level)
-        for (role, code), stands in step.storage.items():
-            of(role).storage(code, stands=stands)
+        for (role, of_chip, code), level in step.public.items():
+            of(role).public(of_chip, code, level)
         if step.lost is not None:
             of(step.lost).lost = True
         if step.back is not None:
@@ -250,10 +252,11 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
     ]
     ours = {f"mindx-dl-{kind}info-{node}" for node in nodes for kind in ("device", "node")}
     ours |= {f"npu-vigil-dpc-fault-{node}" for node in nodes}
+    ours.add(PUBLIC_FAULT_NAME)
     foreign = sorted({d.name for d in (*reports, *messages)} - ours) or [
         d.name for d in cluster if any(value for value in d.data.values())
     ]
-    for namespace, name in _CONFIGURATIONS:
+    for namespace, name in (*_CONFIGURATIONS, _STATISTIC):
         if await store.get(namespace, name) is not None:
             foreign.append(name)
     if foreign:
@@ -268,8 +271,11 @@ async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
     """Remove what the demo left in a store that was empty before: documents and heartbeats."""
     for node in nodes:
         await store.forget_beat(node)
-    for namespace, name in _CONFIGURATIONS:
+    for namespace, name in (*_CONFIGURATIONS, _STATISTIC):
         await store.delete(namespace, name)
+    for document in await store.list(Selection(namespace=STATE_NAMESPACE)):
+        if document.name.startswith(STATE_PREFIX):
+            await store.delete(document.namespace, document.name)
     for label in _LABELS:
         for document in await store.list(Selection(label=(label, "true"))):
             await store.delete(document.namespace, document.name)

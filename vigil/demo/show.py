@@ -27,8 +27,6 @@ def arrival_line(result: Result) -> str:
     if result.step.unchanged:
         return f"documents keep their state: {verdict}"
     at_nodes = f"at the nodes after {_milliseconds(result.device_info_ms) or 'never'}"
-    if result.step.storage:
-        return f"{at_nodes}, cluster-info keeps its state: {verdict}"
     return (
         f"{at_nodes}, "
         f"in cluster-info after {_milliseconds(result.cluster_info_ms) or 'never'}: {verdict}"
@@ -113,9 +111,7 @@ def live(
             result.step.title,
             result.step.meaning,
             "unchanged" if result.step.unchanged else _milliseconds(result.device_info_ms),
-            "unchanged"
-            if result.step.unchanged or result.step.storage
-            else _milliseconds(result.cluster_info_ms),
+            "unchanged" if result.step.unchanged else _milliseconds(result.cluster_info_ms),
             verdict,
         )
     return Group(chips, story)

@@ -164,7 +164,17 @@ class Release:
     chip: int
 
 
-Deed: TypeAlias = Isolate | Judge | Release
+@dataclass(frozen=True)
+class Tell:
+    """The operator tells of a public fault of a chip, or that it is over."""
+
+    role: int
+    chip: int
+    code: str
+    stands: bool
+
+
+Deed: TypeAlias = Isolate | Judge | Release | Tell
 """What the operator does."""
 
 Action: TypeAlias = (
@@ -196,8 +206,9 @@ class Step:
 
     ``soon`` is what time alone makes of a chip: from here on either is right, until a later step
     expects it. ``parts`` and ``ports`` are levels of the server's parts and of switch ports, by
-    role and name; ``None`` where one is well again. ``storage`` says by role and code whether a
-    fault of storage stands, which only the nodes tell of: cluster-info must stay as it is. ``lost``
+    role and name; ``None`` where one is well again. ``public`` are levels of public faults by role,
+    chip (``None``: every one of the node) and code: told in messages, and in cluster-info only with
+    a level; ``None`` where one is over. ``lost``
     is the node that must be published as lost, ``back`` the one that must no longer be. ``blind``
     is the chip that must be reported blind from here on, ``sighted`` the one that must no longer
     be. ``policy`` is what every agent must say of the operator's. ``holds_seconds`` is for how long
@@ -213,7 +224,7 @@ class Step:
     soon: dict[tuple[int, int], Levels] = field(default_factory=dict)
     parts: dict[tuple[int, str], str | None] = field(default_factory=dict)
     ports: dict[tuple[int, str], str | None] = field(default_factory=dict)
-    storage: dict[tuple[int, str], bool] = field(default_factory=dict)
+    public: dict[tuple[int, int | None, str], str | None] = field(default_factory=dict)
     lost: int | None = None
     back: int | None = None
     blind: tuple[int, int] | None = None

@@ -20,6 +20,7 @@ from vigil.demo.steps import (
     Return,
     StartAgent,
     Step,
+    Tell,
     Unhang,
 )
 
@@ -32,6 +33,7 @@ _ONCE = "8C204E00"
 _PORT = "[0x08520003,na,npu,na]"
 _SERVER = "2C000031"
 _DPC = "110001020"
+_PUBLIC = "220001001"
 
 LOCK_UP_SECONDS = 8.0
 """How long a lockup holds that is not repeated."""
@@ -99,9 +101,9 @@ STORY: tuple[Step, ...] = (
     ),
     Step(
         "the storage client of node 3 dies",
-        "a public fault of the node, told in a message of its own",
+        "a public fault of the node, told in a message: every chip of it is less than healthy",
         actions=(Dpc(2, works=False),),
-        storage={(2, _DPC): True},
+        public={(2, None, _DPC): "SubHealthFault"},
     ),
     Step(
         "the kernel of node 2 tells of a soft lockup",
@@ -120,7 +122,13 @@ STORY: tuple[Step, ...] = (
         "the storage client of node 3 works again",
         "the same fault, by the same name, has recovered",
         actions=(Dpc(2, works=True),),
-        storage={(2, _DPC): False},
+        public={(2, None, _DPC): None},
+    ),
+    Step(
+        "the operator tells of a fault of chip 4 of node 1 that no driver sees",
+        "a public fault in a ConfigMap: the node says nothing of it, the cluster leaves it out",
+        actions=(Tell(0, 4, _PUBLIC, stands=True),),
+        public={(0, 4, _PUBLIC): "SeparateNPU"},
     ),
     Step(
         "the card of chip 6 of node 3 drops off the bus",
@@ -133,6 +141,12 @@ STORY: tuple[Step, ...] = (
         "the chip answers and is free again",
         actions=(Return(2, 6),),
         expect={(2, 6): {}},
+    ),
+    Step(
+        "the operator takes that back",
+        "the chip is free again, once the fault was shown for five seconds, at any speed",
+        actions=(Tell(0, 4, _PUBLIC, stands=False),),
+        public={(0, 4, _PUBLIC): None},
     ),
     Step(
         "the link of chip 2 of node 2 is down for 20 s",

@@ -259,6 +259,6 @@ async def test_ipv6() -> None:
 
 
 def test_who_does_not_serve_does_not_pay() -> None:
-    code = "import aggregator.daemon, aggregator.grpc.endpoint, aggregator.rank_tables.part, sys"
+    code = "import aggregator.process, aggregator.grpc.endpoint, aggregator.rank_tables.part, sys"
     code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,47 @@
+"""What the packages import is declared, and each of it is in the lock."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ROOMS = PROJECT["tool"]["importlinter"]["root_packages"]
+
+
+def normal(name: str) -> str:
+    """The name of a distribution, as package indices compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def imported(file: Path) -> set[str]:
+    """The packages that ``file`` imports, at its top or later."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def test_every_import_is_declared_and_locked() -> None:
+    packages = set().union(*(imported(f) for room in ROOMS for f in (ROOT / room).rglob("*.py")))
+    foreign = packages - sys.stdlib_module_names - set(ROOMS)
+    of = packages_distributions()
+    needed = {normal(name) for package in foreign for name in of[package]}
+    declared = {
+        normal(re.split(r"[<>=~ ;\[]", line)[0]) for line in PROJECT["project"]["dependencies"]
+    }
+    assert needed <= declared, needed - declared
+    locked = {
+        normal(line.partition("==")[0])
+        for line in (ROOT / "requirements.lock").read_text().splitlines()
+        if "==" in line
+    }
+    assert declared <= locked
