@@ -117,15 +117,24 @@ class Documents:
             if known == source and node != policies.NAME and node not in unread:
                 self._problem(source, node, None)
         nodes: frozenset[str] = frozenset()
-        if is_first and (self.policy is None or self.policy.enabled):
-            nodes = self._separation.adopt(said)
+        if is_first:
+            nodes = self._adopt(said)
         return nodes | self._separation.compare(source, said, unread)
 
-    def follow_up(self) -> None:
+    def _adopt(self, said: dict[str, dict[str, Codes]]) -> frozenset[str]:
+        if self.policy is not None and not self.policy.enabled:
+            return frozenset()
+        return self._separation.adopt(said)
+
+    def follow_up(self, *, is_news: bool) -> None:
         """After what an earlier leader kept was taken over: what has become of its document since.
 
-        A chip that left the document after it was separated last was released meanwhile.
+        A chip that left the document after it was separated last was released meanwhile. If it is
+        no news, nobody led since the document was read: what it has besides counts still.
         """
+        if not is_news:
+            for said in self._said.values():
+                self._adopt(said)
         for node, chips in tuple(self._separation.chips.items()):
             for chip, one in tuple(chips.items()):
                 left_ms = self._left.get((node, chip))

@@ -80,6 +80,8 @@ class Processing:
         self._again: set[str] = set()
         self._separation_due_ms: int | None = None
         self._pruned_at_ms: int | None = None
+        self._restored: int | None = None
+        """Hash of what was restored last."""
 
     def device(
         self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Moment
@@ -264,7 +266,8 @@ class Processing:
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()
         problems = self.memory.restore(texts)
-        self.documents.follow_up()
+        before, self._restored = self._restored, hash(frozenset(texts.items()))
+        self.documents.follow_up(is_news=self._restored != before)
         if self.documents.policy is not None:
             self._again |= self.separation.set_policy(self.documents.policy)
         self._again |= self.nodes | self.separation.chips.keys()

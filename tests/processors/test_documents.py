@@ -217,7 +217,7 @@ def test_a_value_that_cannot_be_read_releases_nobody(caplog: pytest.LogCaptureFi
         assert world.chips({"n1": "{oops", "n2": said["n2"]}) == frozenset()
     assert world.separation.of("n1") == {chip(0)}
     assert list(world.documents.problems) == [(0, "n1")]
-    world.documents.follow_up()
+    world.documents.follow_up(is_news=True)
     assert world.separation.of("n1") == {chip(0)}
     assert len(caplog.records) == 1
     assert world.shown() == said, "and it is repaired"

@@ -1,0 +1,78 @@
+"""The first start after the real ClusterD, of which only its documents tell what it knew."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aggregator.processors import manual_info, policy
+from aggregator.processors.manual_info import NAMESPACE
+from aggregator.processors.processing import Processing
+from stores.base import Changed, Document, Listed
+from tests.aggregator.public_faults.telling import at
+from tests.cluster.playing import KEY, cluster
+from tests.contract.test_cluster_device import EXAMPLES, config
+from tests.processors.cases import facts
+from tests.processors.test_documents import SHIPPED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHIPS = {"node1": EXAMPLES["E27"]["manual"]}
+FAULT = {
+    "resource": "CCAE",
+    "devIds": [0],
+    "faultId": "fault-0001",
+    "type": "NPU",
+    "faultCode": "220001001",
+    "level": "SeparateNPU",
+    "faultTime": 1_760_000_123,
+}
+
+
+@pytest.mark.looptime(resolution=2**-20)
+@pytest.mark.parametrize("elect", [True, False], ids=["elected", "alone"])
+async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> None:
+    documents: dict[str, dict[str, Any]] = {
+        "clusterd-config-cm": {policy.KEY: SHIPPED},
+        manual_info.NAME: CHIPS,
+        "statistic-fault-info": {
+            "PublicFaults": json.dumps({"node1": [FAULT]}, separators=(",", ":")),
+            "FaultNum": '{"publicFaultNum":1}',
+        },
+    }
+    async with cluster(tmp_path, leader={"elect": elect}) as world:
+        for name, data in documents.items():
+            thing = {"namespace": "cluster-system", "name": name, "labels": {}, "data": data}
+            await world.do({"do": "edit-output", "object": thing})
+        await world.node("node1", serial_number="SN-1")
+        await world.device("node1", config())
+        for _ in range(2):
+            world.start()
+            await world.pass_time(5)
+            assert world.unhealthy("node1") == "Ascend910-0,Ascend910-3,Ascend910-6"
+            assert world.devices["node1"]["DeviceList"][KEY].count("Ascend910-") == 5
+            shown = {name: world.outputs.get(name) for name in documents}
+            assert shown == documents
+            await world.kill()
+
+
+def test_what_is_read_counts_on_top_of_what_was_kept_until_somebody_keeps_more() -> None:
+    ours = Processing(1, lambda _: facts())
+    for name, data in ((policy.NAME, {policy.KEY: SHIPPED}), (manual_info.NAME, CHIPS)):
+        selection = next(one for one in ours.inputs if one.name == name)
+        ours.restore({}, at(0))
+        ours.observe(0, selection, Listed((Document(NAMESPACE, name, data),)), at(0))
+    both = frozenset(("Ascend910-3", "Ascend910-6"))
+    assert ours.separation.of("node1") == both
+    ours.restore({}, at(1))
+    assert ours.separation.of("node1") == both
+    kept = {bucket: ours.text(bucket) for bucket in ours.take_changed()}
+    assert any("Ascend910-6" in (text or "") for text in kept.values())
+    # Another one led meanwhile, and released them; our watch is late.
+    ours.restore({"policy": ours.text("policy") or ""}, at(2))
+    assert ours.separation.of("node1") == frozenset()
+    ours.observe(0, selection, Changed(Document(NAMESPACE, manual_info.NAME, CHIPS)), at(3))
+    assert ours.separation.of("node1") == frozenset()
