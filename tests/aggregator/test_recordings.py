@@ -10,7 +10,6 @@ import pytest
 from tests.cluster import recorded
 from tests.cluster.comparison import compared
 from tests.cluster.judged import judge
-from tests.cluster.not_yet import NOT_YET
 from tests.cluster.player import Player
 from tests.compatibility import DOCUMENT
 
@@ -30,10 +29,6 @@ async def test_recording(name: str, tmp_path: Path) -> None:
     found = list(compared(recording, played))
     assert found
     judge(name, found)
-
-
-def test_what_is_not_yet_done_is_of_recordings_that_there_are() -> None:
-    assert {name for name, _ in NOT_YET} <= set(NAMES)
 
 
 def test_every_document_that_is_not_compared_is_a_documented_no() -> None:

@@ -10,7 +10,6 @@ import pytest
 from tests.cluster.comparison import compared
 from tests.cluster.examples import NOT_PLAYED, recordings
 from tests.cluster.judged import judge
-from tests.cluster.not_yet import EXAMPLES_NOT_YET
 from tests.cluster.player import Player
 from tests.compatibility import DOCUMENT
 
@@ -29,7 +28,7 @@ async def test_example(name: str, tmp_path: Path) -> None:
         played = await player.play(recording)
     found = list(compared(recording, played))
     assert found
-    judge(name, found, EXAMPLES_NOT_YET)
+    judge(name, found)
 
 
 def test_every_example_is_played_or_a_documented_no() -> None:

@@ -60,7 +60,11 @@ def compared(
         if in_shards:
             there, here = _one_shard(there), _one_shard(here)
         at_0 = recording["unix_ms_at_0"]
-        walls = [[at_0 + one.at_ms for one in states] for states in (theirs, ours)]
+        ours_at_0 = at_0 if played.unix_ms_at_0 is None else played.unix_ms_at_0
+        walls = [
+            [began + one.at_ms for one in states]
+            for began, states in ((at_0, theirs), (ours_at_0, ours))
+        ]
         for output in sorted(there.keys() | here.keys()):
             if point.output not in (None, output) or only not in (None, output):
                 continue
@@ -191,7 +195,8 @@ def _said(method: str, told: Sequence[Told], after_ms: int, until_ms: int) -> di
     """What calls said since the point before, and what streams say at this one."""
     if method == _STREAM:
         latest = [one for one in told if one.at_ms <= until_ms]
-        return {f"{_client(one)} {one.message.get('jobId', '')}": _plain(one) for one in latest}
+        of_jobs = {f"{_client(one)} {one.message.get('jobId', '')}": one for one in latest}
+        return {name: _plain(of_jobs[name]) for name in sorted(of_jobs)}
     answers: dict[str, Any] = {}
     for one in (one for one in told if after_ms < one.at_ms <= until_ms):
         if method == _SEND:

@@ -55,7 +55,7 @@ def e20() -> Script:
 
 
 def e21() -> Script:
-    script, example = Script("E21").start(), EXAMPLES["E21"]
+    script, example = Script("E21", only=_DEVICES).start(), EXAMPLES["E21"]
     script.node("node1")
     hardware = fault(3, "RestartNPU", "80C98000", {"80C98000": (1760000000500, "RestartNPU")})
     script.device("node1", config([hardware], unhealthy=(3,)))
@@ -79,7 +79,7 @@ def e21() -> Script:
 
 
 def e22() -> Script:
-    script = Script("E22").start()
+    script = Script("E22", only=_DEVICES).start()
     script.node("n5")
     devices = {"huawei.com/npu": "npu-0,npu-1", "huawei.com/npu-Fault": "[]"}
     script.device("n5", config(devices=devices, SuperPodID=1, ServerIndex=2))

@@ -175,24 +175,28 @@ class _Link:
 
 async def _through(running: Any, context: _Context) -> AsyncIterator[Any]:
     """The messages of a handler that writes them to its context."""
-    task = asyncio.ensure_future(running)
+    task, told = asyncio.ensure_future(running), None
     try:
         while True:
             told = asyncio.ensure_future(context.sent.get())
             await asyncio.wait((task, told), return_when=asyncio.FIRST_COMPLETED)
             if not told.done():
-                told.cancel()
                 await task
                 return
             yield told.result()
     finally:
         task.cancel()
+        if told is not None:
+            told.cancel()
 
 
 def _read(handler: Any, request: bytes) -> Any:
-    return handler.request_deserializer(request)
+    """What the handler is given: bytes, where it has no deserializer."""
+    read = handler.request_deserializer
+    return request if read is None else read(request)
 
 
 def _written(handler: Any, answer: Any) -> bytes:
-    content: bytes = handler.response_serializer(answer)
+    write = handler.response_serializer
+    content: bytes = answer if write is None else write(answer)
     return content

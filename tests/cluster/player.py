@@ -80,6 +80,8 @@ class Played:
     shown: list[Shown] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     lives: int = 0
+    unix_ms_at_0: int | None = None
+    """Where time was real: when it began."""
 
 
 class Missing:

@@ -135,6 +135,7 @@ class RealPlay:
                 self._inputs |= {(o["namespace"], o["name"]) for o in steps.objects_of(step)}
         looking = [asyncio.create_task(self._watch()), asyncio.create_task(self._look_at_pods())]
         self._begin = time.monotonic()
+        self.played.unix_ms_at_0 = time.time_ns() // 1_000_000
         try:
             for number, step in enumerate(self._recording["steps"]):
                 await self._until(step["at_ms"] / 1000, looking)

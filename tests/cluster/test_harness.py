@@ -13,7 +13,6 @@ from tests.cluster.apiserver import ApiServer, place_of
 from tests.cluster.comparison import compared
 from tests.cluster.grpc_server import MemoryServer, Refused
 from tests.cluster.judged import judge
-from tests.cluster.not_yet import Entry
 from tests.cluster.player import InMemory, Player
 from tests.cluster.recorded import recorded
 
@@ -81,19 +80,6 @@ async def test_whatever_upstream_shows_otherwise_is_found(
     change(recording)
     with pytest.raises(AssertionError, match="not in"):
         judge(NAME, await played(recording, tmp_path / "other"))
-
-
-@pytest.mark.looptime(resolution=2**-20)
-@pytest.mark.parametrize(
-    ("since", "said"),
-    [("@5501", "plays at @5501 now"), ("@1", "there is no cluster-info-device-0")],
-)
-async def test_what_is_said_not_to_play_must_not_play(
-    since: str, said: str, tmp_path: Path
-) -> None:
-    found = await played(recorded(NAME), tmp_path)
-    with pytest.raises(AssertionError, match=said):
-        judge(NAME, found, {(NAME, DEVICE): Entry(since, "")})
 
 
 @pytest.mark.looptime(resolution=2**-20)
