@@ -319,7 +319,7 @@ class Aggregator:
         self.parts.begin(tasks)
         self._not_ready = "waiting for the first list of the nodes' documents"
         await self._listed()
-        self.telling.seed()
+        await self.telling.seed(self._clock())
         self._step()
         self._not_ready = None if self.leadership.holder else "waiting for a leader"
 
