@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.pipeline import Published
     from contract.cluster_device import CodeFault
@@ -47,6 +47,15 @@ class Changes:
         """Take over what an earlier run published; ``faults`` of chips are not in the record."""
         chips = {(fault.chip, fault.code): fault.level for fault in faults}
         self._note(node, chips | _levels(published))
+
+    def take_over(self, standing: Mapping[str, Mapping[tuple[str, str], str]]) -> None:
+        """What an earlier run has told of, by node: what is published else now is news."""
+        self._known = {node: dict(levels) for node, levels in standing.items() if levels}
+
+    @property
+    def standing(self) -> dict[str, dict[tuple[str, str], str]]:
+        """What was published last, by node."""
+        return {node: dict(levels) for node, levels in self._known.items()}
 
     def observe(self, node: str, published: Published, now_ms: int) -> tuple[Change, ...]:
         """What changed of a node since it was told last."""

@@ -9,10 +9,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-import msgspec
-
 from aggregator.beats import Listener
-from aggregator.explanation import explain
 from aggregator.following import follow
 from aggregator.jobs.board import Board
 from aggregator.known_places import ClusterPlaces
@@ -22,25 +19,14 @@ from aggregator.leading import Always, Leadership
 from aggregator.moment import Clock, system_clock
 from aggregator.old_listener import OldListener
 from aggregator.parts import Parts
+from aggregator.picture import Picture
 from aggregator.pipeline import Pipeline, lost_of
 from aggregator.public_faults.part import PublicFaults
 from aggregator.public_faults.service import answered
 from aggregator.public_faults.table_file import follow_table
 from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
-from aggregator.status import (
-    Health,
-    Status,
-    document_statuses,
-    fault_statuses,
-    leader_status,
-    liveness_status,
-    node_status,
-    node_statuses,
-    server_fault_statuses,
-    source_statuses,
-    switch_fault_statuses,
-)
+from aggregator.status import Health
 from aggregator.stream import Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
@@ -53,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from aggregator.explanation import Explanation
     from aggregator.grpc.interfaces import Faults, Send, Tables
     from aggregator.grpc.server import GrpcServer
     from aggregator.grpc.subscriptions import Client
@@ -197,7 +182,8 @@ class Aggregator:
             began=self._began_to_lead,
         )
         self._publish_lost = publish_lost
-        self._started_at_ms = clock().wall_ms
+        self.picture = Picture(self, clock, publish_lost=publish_lost)
+        """What is shown of all this."""
         self._wake = asyncio.Event()
         self._complete: dict[str, int] | None = None
         self._not_ready: str | None = "waiting for the stores to answer"
@@ -333,7 +319,7 @@ class Aggregator:
         self.parts.begin(tasks)
         self._not_ready = "waiting for the first list of the nodes' documents"
         await self._listed()
-        self.telling.seed()
+        await self.telling.seed(self._clock())
         self._step()
         self._not_ready = None if self.leadership.holder else "waiting for a leader"
 
@@ -432,41 +418,3 @@ class Aggregator:
         return (
             self.succession.is_warm and not self.leadership.leads and bool(self.leadership.holder)
         )
-
-    def status(self) -> Status:
-        """The picture now."""
-        now = self._clock()
-        return Status(
-            at_ms=now.wall_ms,
-            started_at_ms=self._started_at_ms,
-            health=self.health(),
-            nodes=tuple(node_statuses(self.pipeline, self.listener, now)),
-            liveness=liveness_status(self.listener, self._publish_lost),
-            faults=tuple(fault_statuses(self.pipeline)),
-            switch_faults=tuple(switch_fault_statuses(self.pipeline)),
-            server_faults=tuple(server_fault_statuses(self.pipeline)),
-            sources=tuple(source_statuses(self.pipeline, self.world)),
-            documents=tuple(document_statuses(self.publishers, now.wall_ms)),
-            leader=leader_status(self.leadership),
-            kept=self.succession.keeping.statuses(),
-            history=self.telling.history.status(),
-        )
-
-    def explain(self, node: str) -> Explanation | None:
-        """Why a node is published as it is; ``None`` where nobody knows of it."""
-        status = node_status(self.pipeline, self.listener, node, self._clock())
-        if status is None:
-            return None
-        facts = msgspec.structs.replace(self.world.facts(node), lost=node in self.pipeline.lost)
-        return explain(self.pipeline, status, facts, self._acknowledged_everywhere())
-
-    def _acknowledged_everywhere(self) -> dict[str, bool]:
-        """Document to whether every store that is published to has it as it is to be."""
-        return {
-            name: all(
-                (output := publisher.outputs.get(name)) is not None
-                and output.acknowledged >= self.pipeline.revision(name)
-                for publisher in self.publishers
-            )
-            for name in self.pipeline.documents
-        }

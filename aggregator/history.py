@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 
-from aggregator.history_file import FILE_NAME, HistoryFile, Page, Taken, read_page
+from aggregator.history_file import (
+    FILE_NAME,
+    HistoryFile,
+    Page,
+    Taken,
+    read_page,
+    read_standing,
+)
 from contract.errors import StoreError
 from service.broken_database import is_damaged, move_aside
 from stores.backoff import Backoff
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.changes import Change
-    from aggregator.history_file import Asked
+    from aggregator.history_file import Asked, Standing
     from aggregator.moment import Clock
     from stores.base import EventChannel, Heard, Telling
 
@@ -90,6 +97,7 @@ class History:
         self._events = self._lost = self._refused = self._left = 0
         self._changes: deque[Change] = deque()
         self._published = self._unkept = 0
+        self._begins_with: Standing | None = None
 
     async def run(self) -> NoReturn:
         """Take what is told until cancelled."""
@@ -114,6 +122,21 @@ class History:
             published=self._published,
             unkept=self._unkept,
         )
+
+    async def standing(self) -> Standing | None:
+        """What an earlier run has kept as published; ``None`` where that is not known."""
+        try:
+            return await asyncio.to_thread(read_standing, self._path)
+        except _TROUBLE as error:
+            _log.warning(
+                "history %s: what was published before is not known: %s", self._path, error
+            )
+            return None
+
+    def begin(self, standing: Standing) -> None:
+        """This is published now; it counts where the history does not know."""
+        self._begins_with = standing
+        self._came.set()
 
     def note(self, changes: Iterable[Change]) -> None:
         """Take what changed in what is published; never waits for the disk."""
@@ -193,6 +216,9 @@ class History:
     def _take(self, tellings: list[Telling], changes: tuple[Change, ...], now_ms: int) -> Taken:
         if self._file is None:
             self._file = HistoryFile(self._path)
+        if self._begins_with is not None:
+            self._file.begin(self._begins_with)
+            self._begins_with = None
         taken = self._file.take(tellings, now_ms) if tellings else Taken(())
         if changes:
             self._file.note(changes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -50,6 +50,20 @@ CREATE TABLE IF NOT EXISTS positions (
     PRIMARY KEY (node, journal)
 ) STRICT, WITHOUT ROWID;
 """
+
+_STANDING = """
+CREATE TABLE standing (
+    node TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    code TEXT NOT NULL,
+    level TEXT NOT NULL,
+    PRIMARY KEY (node, subject, code)
+) STRICT, WITHOUT ROWID;
+"""
+"""What the history says that is published now; it is not there before anybody has said so."""
+
+Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
+"""Node to subject and code to level."""
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,14 +162,40 @@ class HistoryFile:
                     lost += gap
         return Taken(tuple(heard.values()), events, lost, refused)
 
+    def begin(self, standing: Standing) -> None:
+        """This is published now, and is no news; unless the history knows what is."""
+        if _has_table(self._connection, "standing"):
+            return
+        with self._transaction():
+            self._connection.execute(_STANDING)
+            self._stand(
+                (node, *key, level)
+                for node, levels in standing.items()
+                for key, level in levels.items()
+            )
+
     def note(self, changes: Iterable[Change]) -> None:
         """Keep for good what changed in what is published; all of it or, with an error, nothing."""
+        changes = tuple(changes)
         with self._transaction():
             self._connection.executemany(
                 "INSERT INTO events (node, journal, heard_at_ms, lost, body)"
                 " VALUES (?, '', ?, 0, ?)",
                 ((one.node, one.at_ms, msgspec.json.encode(one).decode()) for one in changes),
             )
+            if not _has_table(self._connection, "standing"):
+                self._connection.execute(_STANDING)  # the file before this one was broken
+            for one in changes:
+                if one.level is None:
+                    self._connection.execute(
+                        "DELETE FROM standing WHERE node = ? AND subject = ? AND code = ?",
+                        (one.node, one.subject, one.code),
+                    )
+                else:
+                    self._stand([(one.node, one.subject, one.code, one.level)])
+
+    def _stand(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
+        self._connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", rows)
 
     def _position(self, telling: Telling) -> tuple[int, int]:
         """What is kept of the journal, and behind which sequence rows of it were last lost."""
@@ -236,7 +276,7 @@ def read_page(path: Path, asked: Asked) -> Page:
         parameters.append(asked.since_ms)
     newest = asked.after is None and asked.since_ms is None
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+        if not _has_table(connection, "events"):
             return Page((), asked.after or 0, more=False)
         rows = connection.execute(
             "SELECT number, node, journal, heard_at_ms, lost, body FROM events"
@@ -249,6 +289,28 @@ def read_page(path: Path, asked: Asked) -> Page:
         rows.reverse()
     told = tuple(_told(*row) for row in rows)
     return Page(told, told[-1].number if told else asked.after or 0, more)
+
+
+def read_standing(path: Path) -> Standing | None:
+    """What the history says that is published; ``None`` where it does not know.
+
+    Raises ``sqlite3.Error`` or ``OSError``.
+    """
+    if not path.exists():
+        return None
+    found: Standing = {}
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        if not _has_table(connection, "standing"):
+            return None
+        rows = connection.execute("SELECT node, subject, code, level FROM standing")
+        for node, subject, code, level in rows:
+            found.setdefault(node, {})[subject, code] = level
+    return found
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+    return found is not None
 
 
 def _told(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> Told:

@@ -2,64 +2,96 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import msgspec
+from aiohttp import web
 
 from aggregator import history_page, metrics, openapi, stream
-from aggregator.openapi import Documents, Faults, Leader, Liveness, Nodes
 from service import pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from aiohttp import web
-
-    from aggregator.explanation import Explanation
     from aggregator.history import History
-    from aggregator.status import Health, Status
+    from aggregator.picture import Picture
+    from aggregator.status import Health
     from aggregator.stream import Stream
 
 
 def application(
-    probe: Callable[[], Health],
-    picture: Callable[[], Status],
-    explain: Callable[[str], Explanation | None],
-    history: History,
-    changes: Stream,
+    probe: Callable[[], Health], picture: Picture, history: History, changes: Stream
 ) -> web.Application:
-    """The pages. ``probe``, ``picture`` and ``explain`` are taken anew for each request."""
+    """The pages. ``probe`` and ``picture`` are asked anew for each request."""
 
-    def showing(answer: Callable[[Status], object]) -> Callable[[], object]:
-        return lambda: answer(picture())
-
-    async def one_node(request: web.Request) -> web.Response:
-        node = request.match_info["node"]
-        explanation = explain(node)
-        if explanation is None:
-            return pages.json_response({"error": f"nobody knows of a node {node}"}, 404)
-        return pages.json_response(explanation)
+    async def exposition() -> bytes:
+        # It takes as long as ten thousand nodes take to be written down; others go on meanwhile.
+        return await asyncio.to_thread(metrics.exposition, await picture.status())
 
     described = msgspec.Raw(msgspec.json.encode(openapi.description(version("npu-vigil"))))
     application = pages.application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
-        exposition=lambda: metrics.exposition(picture()),
+        exposition=exposition,
         api={
-            "/api/v1/nodes": showing(lambda now: Nodes(now.at_ms, now.nodes)),
-            "/api/v1/liveness": showing(lambda now: Liveness(now.at_ms, now.liveness)),
-            "/api/v1/faults": showing(
-                lambda now: Faults(now.at_ms, now.faults, now.switch_faults, now.server_faults)
-            ),
-            "/api/v1/leader": showing(lambda now: Leader(now.at_ms, now.leader, now.kept)),
-            "/api/v1/documents": showing(
-                lambda now: Documents(now.at_ms, now.sources, now.documents)
-            ),
+            "/api/v1/nodes": picture.nodes,
+            "/api/v1/liveness": picture.liveness,
+            "/api/v1/faults": picture.faults,
+            "/api/v1/jobs": picture.jobs,
+            "/api/v1/public-faults": picture.public_faults,
+            "/api/v1/separation": picture.separation,
+            "/api/v1/world": picture.world,
+            "/api/v1/services": picture.services,
+            "/api/v1/leader": picture.leader,
+            "/api/v1/documents": picture.documents,
             openapi.PATH: lambda: described,
         },
     )
-    application.router.add_get("/api/v1/nodes/{node}", one_node)
-    application.router.add_get(history_page.PATH, history_page.history_page(history))
-    application.router.add_get(stream.PATH, changes.serve)
+    application.middlewares.append(_asked_rightly)
+    one = application.router.add_get
+    one("/api/v1/nodes/{node}", _one("node", picture.explain))
+    one("/api/v1/jobs/{job}", _one("job", picture.job))
+    one(history_page.PATH, history_page.history_page(history))
+    one(stream.PATH, changes.serve)
     return application
+
+
+_PARAMETERS = {
+    one.path: frozenset(known.name for known in one.parameters if known.place == "query")
+    for one in openapi.OPERATIONS
+}
+
+
+@web.middleware
+async def _asked_rightly(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A parameter that nobody knows is a question that was not understood."""
+    resource = request.match_info.route.resource
+    known = None if resource is None else _PARAMETERS.get(resource.canonical)
+    if known is None:
+        return await handler(request)
+    for name in sorted(request.query.keys() - known):
+        these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
+        return pages.json_response({"error": f"{name} is no parameter; {these}"}, 400)
+    for name in sorted(known):
+        if len(request.query.getall(name, ())) > 1:
+            return pages.json_response({"error": f"{name} is given more than once"}, 400)
+    return await handler(request)
+
+
+def _one(
+    what: str, answer: Callable[[str], object | None]
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """The page of one of many."""
+
+    async def show(request: web.Request) -> web.Response:
+        name = request.match_info[what]
+        found = answer(name)
+        if found is None:
+            return pages.json_response({"error": f"nobody knows of a {what} {name}"}, 404)
+        return pages.json_response(found)
+
+    return show

@@ -37,16 +37,11 @@ R = TypeVar("R")
 
 
 class Report(msgspec.Struct, Generic[R], frozen=True):
-    """The last good document of a node.
-
-    ``received_at_ms`` is wall time; ``first_seen_ms`` holds chip and code to the wall time at
-    which this process saw the fault first.
-    """
+    """The last good document of a node. ``received_at_ms`` is wall time."""
 
     texts: tuple[str | None, ...]
     record: R
     received_at_ms: int
-    first_seen_ms: dict[tuple[str, str], int]
     problem: str | None
 
 
@@ -93,14 +88,10 @@ class Inbox(Generic[R]):
             self.rejected[node] = Rejected(since_ms, str(error), texts)
             return True
         self.rejected.pop(node, None)
-        before = {} if known is None else known.first_seen_ms
         self.reports[node] = Report(
             texts=texts,
             record=reading.record,
             received_at_ms=now_ms,
-            first_seen_ms={
-                fault: before.get(fault, now_ms) for fault in self.kind.faults(reading.record)
-            },
             problem=reading.problem,
         )
         return True

@@ -19,7 +19,7 @@ from contract.node_info import NodeRecord
 from contract.switch_info import SwitchRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from aggregator.moment import Moment
     from stores.base import Document
@@ -50,7 +50,6 @@ class Kind(Generic[R]):
     """Raises ``DocumentError``."""
     age: Callable[[R], int]
     """The node's own stamp: between stores the greater one counts."""
-    faults: Callable[[R], Iterable[tuple[str, str]]]
     """Chip and code of each fault, where the kind is about chips."""
     is_only_silence: Callable[[R], bool]
     """Whether this was published because the node fell silent and for no other reason."""
@@ -98,7 +97,6 @@ DEVICE = Kind[DeviceRecord](
     optional=False,
     read=_read_device,
     age=lambda record: record.update_time,
-    faults=lambda record: ((fault.chip, fault.code) for fault in record.faults),
     is_only_silence=lambda _: False,
     merge=merge,
     heal=healed,
@@ -141,7 +139,6 @@ SWITCH = Kind[SwitchRecord](
     optional=True,
     read=_read_switch,
     age=lambda record: record.update_time,
-    faults=lambda _: (),
     is_only_silence=lambda _: False,
     merge=_merge_switch,
     heal=cluster_switch.healed_switch,
@@ -185,7 +182,6 @@ NODE = Kind[NodeRecord](
     optional=False,
     read=_read_node,
     age=lambda record: record.update_time_ms,
-    faults=lambda _: (),
     is_only_silence=cluster_node.is_only_silence,
     merge=_merge_node,
     heal=lambda _: None,

@@ -6,15 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from aggregator.families import counter, gauge
+from aggregator.metrics_of_parts import metrics_of_parts
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from prometheus_client.core import Metric
 
-    from aggregator.history import HistoryStatus
     from aggregator.status import Status
 
 NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted", "unreported")
@@ -41,31 +42,12 @@ class _Picture(Collector):
         yield from _stores(self._status)
         yield from _documents(self._status)
         yield from _leader(self._status)
-        if self._status.history is not None:
-            yield from _history(self._status.history)
-
-
-def _gauge(
-    name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
-) -> Metric:
-    family = GaugeMetricFamily(name, about, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
-
-
-def _counter(
-    name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
-) -> Metric:
-    family = CounterMetricFamily(name, about, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
+        yield from metrics_of_parts(self._status)
 
 
 def _cluster(status: Status) -> Iterator[Metric]:
     states = Counter(node.state for node in status.nodes)
-    yield _gauge(
+    yield gauge(
         "npu_vigil_nodes",
         "Nodes by what their documents are worth.",
         ["state"],
@@ -80,19 +62,19 @@ def _cluster(status: Status) -> Iterator[Metric]:
         )
         for fault in status.faults
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_cluster_faults",
-        "Chips of the cluster that have this fault now.",
+        "Chips of the cluster that have this fault now, those held back from readers, too.",
         ["code", "level", "severity", "device_fault"],
         ((labels, count) for labels, count in sorted(faults.items())),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_ready",
         "1 after everything known was published once.",
         [],
         [([], float(not status.health.not_ready))],
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_stalled_seconds",
         "For how long a task has made no progress.",
         ["task"],
@@ -102,13 +84,13 @@ def _cluster(status: Status) -> Iterator[Metric]:
 
 def _liveness(status: Status) -> Iterator[Metric]:
     states = Counter(node.heartbeat for node in status.nodes)
-    yield _gauge(
+    yield gauge(
         "npu_vigil_heartbeats",
         "Nodes by what their heartbeats say.",
         ["state"],
         (([state], states[state]) for state in HEARTBEAT_STATES),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_node_lost",
         "1 for a node that was silent for more than 3 intervals.",
         ["node"],
@@ -119,13 +101,13 @@ def _liveness(status: Status) -> Iterator[Metric]:
         for node in status.nodes
         if node.heartbeat_age_seconds is not None
     ]
-    yield _gauge(
+    yield gauge(
         "npu_vigil_heartbeat_age_seconds",
         f"How long ago the heartbeat changed, of the {OLDEST_HEARTBEATS} nodes silent for longest.",
         ["node"],
         (([node], age) for age, node in sorted(ages, reverse=True)[:OLDEST_HEARTBEATS]),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_node_clock_skew_seconds",
         "By how much a node's clock is ahead of the aggregator's, at least; behind where negative.",
         ["node"],
@@ -135,13 +117,13 @@ def _liveness(status: Status) -> Iterator[Metric]:
             if node.clock_skew_seconds is not None
         ),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_silence_alarm",
         "1 while so many nodes fell silent at once that they are not published lost.",
         [],
         [([], float(status.liveness.alarm))],
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_heartbeats_unreadable",
         "Places whose heartbeats, or nodes with old ones, cannot be listed now.",
         [],
@@ -151,25 +133,25 @@ def _liveness(status: Status) -> Iterator[Metric]:
 
 def _stores(status: Status) -> Iterator[Metric]:
     sources = status.sources
-    yield _gauge(
+    yield gauge(
         "npu_vigil_store_connected",
         "1 while changes in the store are heard.",
         ["store"],
         (([s.store], float(s.listed and s.interrupted is None)) for s in sources),
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_store_interruptions",
         "Times the watch of the store was interrupted.",
         ["store"],
         (([s.store], s.interruptions) for s in sources),
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_rejected_documents",
         "Documents that could not be read or verified.",
         ["store"],
         (([s.store], s.rejected_documents) for s in sources),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_rejected_nodes",
         "Nodes whose newest document was refused.",
         ["store"],
@@ -180,61 +162,61 @@ def _stores(status: Status) -> Iterator[Metric]:
 def _documents(status: Status) -> Iterator[Metric]:
     labels = ["store", "document"]
     documents = [([d.store, d.document], d) for d in status.documents]
-    yield _gauge(
+    yield gauge(
         "npu_vigil_publication_lag_seconds",
         "How long a change has been waiting for its acknowledgement.",
         labels,
         ((values, d.lag_seconds) for values, d in documents),
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_publication_writes",
         "Acknowledged writes.",
         labels,
         ((values, d.writes) for values, d in documents),
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_publication_touches",
         "Touches of the document, so that its readers hear of it.",
         labels,
         ((values, d.touches) for values, d in documents),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_publication_left_out_nodes",
         "Nodes that are not in the document for lack of room.",
         labels,
         ((values, d.left_out_nodes) for values, d in documents),
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_publication_foreign_writes",
         "Changes of the document by somebody else.",
         labels,
         ((values, d.foreign_writes) for values, d in documents),
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_publication_refused_writes",
         "Writes that were refused because the document had changed since.",
         labels,
         ((values, d.refused_writes) for values, d in documents),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_publication_conflict",
         "1 while writing is stopped because somebody else writes the document all the time.",
         labels,
         ((values, float(d.conflict)) for values, d in documents),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_publication_failing",
         "1 while the document cannot be written.",
         labels,
         ((values, float(d.error is not None)) for values, d in documents),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_publication_nodes",
         "Nodes in the document.",
         labels,
         ((values, d.nodes) for values, d in documents),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_publication_bytes",
         "Size of the document's value.",
         labels,
@@ -243,55 +225,39 @@ def _documents(status: Status) -> Iterator[Metric]:
 
 
 def _leader(status: Status) -> Iterator[Metric]:
-    yield _gauge(
+    yield gauge(
         "npu_vigil_aggregator_leader",
         "1 while this aggregator writes, 0 while it follows another one.",
         [],
         [([], float(status.leader.leads))],
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_aggregator_transitions",
         "Times that this aggregator began to lead.",
         [],
         [([], status.leader.taken)],
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_state_documents",
         "Documents in which the state of a part is kept.",
         ["part"],
         (([one.name], one.documents) for one in status.kept),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_state_bytes",
         "Size of the state of a part.",
         ["part"],
         (([one.name], one.bytes) for one in status.kept),
     )
-    yield _counter(
+    yield counter(
         "npu_vigil_state_writes",
         "Acknowledged writes of state.",
         ["part"],
         (([one.name], one.writes) for one in status.kept),
     )
-    yield _gauge(
+    yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
         ["part"],
         (([one.name], len(one.problems)) for one in status.kept),
-    )
-
-
-def _history(history: HistoryStatus) -> Iterator[Metric]:
-    for name, about, value in (
-        ("events", "Changes of episodes that were taken.", history.events),
-        ("lost_rows", "Rows of journals that were gone before they were told.", history.lost),
-        ("refused_tellings", "Tellings that were not the next ones.", history.refused),
-        ("left_tellings", "Tellings that came while too many waited.", history.left),
-    ):
-        yield _counter(f"npu_vigil_history_{name}", about, [], [([], value)])
-    yield _gauge(
-        "npu_vigil_history_trouble",
-        "1 while the history cannot be kept: nodes are not answered.",
-        [],
-        [([], float(history.trouble is not None))],
     )

@@ -9,18 +9,21 @@ import msgspec
 from aggregator import history_page, stream
 from aggregator.changes import Change
 from aggregator.explanation import Explanation
+from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.history_file import Page
+from aggregator.jobs.status import HitJob, JobStatus
 from aggregator.keeping import KeptStatus
+from aggregator.processors.status import SeparationStatus
+from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.status import (
     DocumentStatus,
-    FaultStatus,
     LeaderStatus,
     LivenessStatus,
     NodeStatus,
-    ServerFaultStatus,
+    ServicesStatus,
     SourceStatus,
-    SwitchFaultStatus,
 )
+from aggregator.world_status import WorldStatus
 
 PATH = "/api/v1/openapi.json"
 
@@ -40,7 +43,7 @@ class Liveness(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """Every fault that a node reports now."""
+    """Every fault that holds now, those that are held back from readers, too."""
 
     at_ms: int
     faults: tuple[FaultStatus, ...]
@@ -64,6 +67,41 @@ class Leader(msgspec.Struct, frozen=True):
     kept: tuple[KeptStatus, ...]
 
 
+class Jobs(msgspec.Struct, frozen=True):
+    """The jobs that are hit."""
+
+    at_ms: int
+    jobs: tuple[HitJob, ...]
+
+
+class PublicFaultsPage(msgspec.Struct, frozen=True):
+    """How it stands with public faults."""
+
+    at_ms: int
+    public_faults: PublicFaultStatus
+
+
+class Separation(msgspec.Struct, frozen=True):
+    """How it stands with manual separation."""
+
+    at_ms: int
+    separation: SeparationStatus
+
+
+class World(msgspec.Struct, frozen=True):
+    """What stores tell of Nodes, pods and PodGroups."""
+
+    at_ms: int
+    world: WorldStatus
+
+
+class Services(msgspec.Struct, frozen=True):
+    """Who is served besides readers of documents."""
+
+    at_ms: int
+    services: ServicesStatus
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """Why there is no answer."""
 
@@ -80,7 +118,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One page. ``refusals`` are the statuses of a ``Refusal``."""
+    """One page. ``refusals`` are the statuses of a ``Refusal``; 400 is one everywhere."""
 
     path: str
     about: str
@@ -103,6 +141,18 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("/api/v1/liveness", "Who fell silent", Liveness),
     Operation("/api/v1/faults", "Every fault that holds", Faults),
+    Operation("/api/v1/jobs", "Which jobs are hit, by what, on which nodes, since when", Jobs),
+    Operation(
+        "/api/v1/jobs/{job}",
+        "One job, hit or not, with its ranks and relation faults",
+        JobStatus,
+        (Parameter("job", "Its key: the uid of the owner of its pods", place="path"),),
+        (404,),
+    ),
+    Operation("/api/v1/public-faults", "How it stands with public faults", PublicFaultsPage),
+    Operation("/api/v1/separation", "Which chips came into manual separation, by what", Separation),
+    Operation("/api/v1/world", "What stores tell of Nodes, pods and PodGroups", World),
+    Operation("/api/v1/services", "gRPC, rank tables, streams and the history", Services),
     Operation("/api/v1/documents", "What is read, and what is published", Documents),
     Operation("/api/v1/leader", "Which of several aggregators writes", Leader),
     Operation(
@@ -115,14 +165,14 @@ OPERATIONS: tuple[Operation, ...] = (
             Parameter("after", "Behind this number: next of the answer before", is_number=True),
             Parameter("limit", "At most so many, 1 to 10000", is_number=True),
         ),
-        (400, 503),
+        (503,),
     ),
     Operation(
         stream.PATH,
         "Changes of what is published, as they happen: events change, and gap where some are lost",
         Change,
         (_NODE, Parameter("Last-Event-ID", "What came behind this event", place="header")),
-        (400, 503),
+        (503,),
         "text/event-stream",
     ),
 )
@@ -150,7 +200,7 @@ def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any
     statuses: dict[str, Any] = {
         "200": {"description": one.about, "content": {one.content: {"schema": answer}}}
     }
-    for status in one.refusals:
+    for status in sorted({400, *one.refusals}):
         statuses[str(status)] = {
             "description": "Refused; the answer says why",
             "content": {"application/json": {"schema": refusal}},

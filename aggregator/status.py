@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aggregator import skew
+from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
+from aggregator.grpc.status import GrpcStatus
 from aggregator.history import HistoryStatus
 from aggregator.intake import newest
+from aggregator.jobs.status import HitJob
 from aggregator.keeping import KeptStatus
-from contract.catalogue import shipped
+from aggregator.processors.status import SeparationStatus
+from aggregator.public_faults.status import PublicFaultStatus
+from aggregator.rank_tables.part import RankTablesStatus
+from aggregator.stream import StreamStatus
+from aggregator.world_status import WorldStatus
 from contract.cluster_info import cluster_device_name
-from contract.levels import is_device_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aggregator.beats import Listener
     from aggregator.intake import Report
-    from aggregator.lane import Lane
     from aggregator.leading import Leadership
     from aggregator.liveness import Heard, Pulse
     from aggregator.moment import Moment
@@ -27,9 +32,6 @@ if TYPE_CHECKING:
     from aggregator.publisher import Publisher
     from aggregator.world import World
     from contract.cluster_device import DeviceRecord
-
-
-R = TypeVar("R")
 
 
 class RejectedStatus(msgspec.Struct, frozen=True):
@@ -74,49 +76,6 @@ class NodeStatus(msgspec.Struct, frozen=True):
     switch_status: str | None
     node_status: str | None
     rejected: tuple[RejectedStatus, ...]
-
-
-class FaultStatus(msgspec.Struct, frozen=True):
-    """One code on one chip.
-
-    ``severity`` and ``device_fault`` are the catalogue's, ``null`` where it knows none: the
-    document does not carry them. ``raised_at_ms`` is the node's time (``null`` where it gave
-    none), ``received_at_ms`` when the aggregator saw the fault first; both epoch milliseconds.
-    """
-
-    node: str
-    chip: str
-    code: str
-    name: str | None
-    level: str
-    severity: str | None
-    device_fault: bool | None
-    fault_type: str
-    raised_at_ms: int | None
-    received_at_ms: int
-
-
-class SwitchFaultStatus(msgspec.Struct, frozen=True):
-    """One event of an on-board switch. ``raised_at_ms`` is the node's time in epoch milliseconds,
-    ``null`` where it gave none.
-    """
-
-    node: str
-    switch: int
-    port: int
-    code: str
-    level: str
-    raised_at_ms: int | None
-
-
-class ServerFaultStatus(msgspec.Struct, frozen=True):
-    """One code of a part of a server, named as the node names it (``Fan`` 3)."""
-
-    node: str
-    part: str
-    id: int
-    code: str
-    level: str
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
@@ -193,6 +152,17 @@ class Health(msgspec.Struct, frozen=True):
     not_ready: tuple[str, ...]
 
 
+class ServicesStatus(msgspec.Struct, frozen=True):
+    """Who is served besides the readers of documents. ``grpc`` is ``null`` where it is not to be
+    served.
+    """
+
+    grpc: GrpcStatus | None
+    rank_tables: RankTablesStatus
+    stream: StreamStatus
+    history: HistoryStatus
+
+
 class Status(msgspec.Struct, frozen=True):
     """Everything that is shown outside."""
 
@@ -207,8 +177,12 @@ class Status(msgspec.Struct, frozen=True):
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
     leader: LeaderStatus
-    kept: tuple[KeptStatus, ...] = ()
-    history: HistoryStatus | None = None
+    kept: tuple[KeptStatus, ...]
+    jobs: tuple[HitJob, ...]
+    public_faults: PublicFaultStatus
+    separation: SeparationStatus
+    world: WorldStatus
+    services: ServicesStatus
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
@@ -240,7 +214,7 @@ def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
 
 
 def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterator[NodeStatus]:
-    """Every node that is published or was heard of, sorted by name."""
+    """Every node that is published or was heard of, sorted by name. It may be read in slices."""
     nodes = {node for lane in pipeline.lanes for node in lane.entries}
     for source in pipeline.sources:
         for inbox in source.inboxes:
@@ -335,67 +309,6 @@ def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -
     if node not in pipeline.device.entries:
         return "unreported"
     return "deleted" if node in pipeline.device.healing else "earlier"
-
-
-def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:
-    """Every code on every chip of every node that reports."""
-    catalogue = shipped()
-    inboxes = pipeline.device.inboxes
-    for node in sorted({node for inbox in inboxes for node in inbox.reports}):
-        report = newest(inboxes, node)
-        assert report is not None
-        for fault in report.record.faults:
-            severity = catalogue.severity_of(fault.code)
-            yield FaultStatus(
-                node=node,
-                chip=fault.chip,
-                code=fault.code,
-                name=catalogue.name_of(fault.code),
-                level=fault.level,
-                severity=None if severity is None else severity.word,
-                device_fault=None if severity is None else is_device_fault(severity),
-                fault_type=fault.fault_type,
-                raised_at_ms=fault.time_ms if fault.time_ms > 0 else None,
-                received_at_ms=report.first_seen_ms[fault.chip, fault.code],
-            )
-
-
-def switch_fault_statuses(pipeline: Pipeline) -> Iterator[SwitchFaultStatus]:
-    """Every event on every switch of every node that reports."""
-    for node, record in _said(pipeline.switch):
-        levels = {key: level for key, _, level in record.times or ()}
-        for event in record.events:
-            code, switch, port = (
-                event.assembled_fault_code,
-                event.switch_chip_id,
-                event.switch_port_id,
-            )
-            yield SwitchFaultStatus(
-                node=node,
-                switch=switch,
-                port=port,
-                code=code,
-                level=levels.get(f"{code}_{switch}_{port}", record.level),
-                raised_at_ms=event.alarm_raised_time if event.alarm_raised_time > 0 else None,
-            )
-
-
-def server_fault_statuses(pipeline: Pipeline) -> Iterator[ServerFaultStatus]:
-    """Every code of every part of every server that reports."""
-    for node, record in _said(pipeline.node):
-        for part in record.faults:
-            for code in part.fault_code or ():
-                yield ServerFaultStatus(
-                    node, part.device_type, part.device_id, code, part.fault_level
-                )
-
-
-def _said(lane: Lane[R]) -> Iterator[tuple[str, R]]:
-    """Nodes and what they say, sorted by name."""
-    for node in sorted({node for inbox in lane.inboxes for node in inbox.reports}):
-        report = newest(lane.inboxes, node)
-        assert report is not None
-        yield node, report.record
 
 
 def source_statuses(pipeline: Pipeline, world: World) -> Iterator[SourceStatus]:

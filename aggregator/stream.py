@@ -33,6 +33,16 @@ class _Event(NamedTuple):
     text: bytes
 
 
+class StreamStatus(msgspec.Struct, frozen=True):
+    """``clients`` listen now. ``events`` came since the process began, ``gaps`` times a client was
+    told that it misses something.
+    """
+
+    clients: int
+    events: int
+    gaps: int
+
+
 class Stream:
     """Sends changes to whoever listens. ``epoch`` names this process in the ids of events."""
 
@@ -41,11 +51,17 @@ class Stream:
         self._number = 0
         self._kept: deque[_Event] = deque(maxlen=_KEPT)
         self._clients: set[_Client] = set()
+        self._gaps = 0
 
     @property
     def clients(self) -> int:
         """How many listen now."""
         return len(self._clients)
+
+    def status(self) -> StreamStatus:
+        """How it is now."""
+        gaps = self._gaps + sum(client.gaps for client in self._clients)
+        return StreamStatus(len(self._clients), self._number, gaps)
 
     def send(self, changes: Iterable[Change]) -> None:
         """Send these changes; never waits for anybody."""
@@ -82,6 +98,7 @@ class Stream:
                     await response.write(await client.next())
         finally:
             self._clients.discard(client)
+            self._gaps += client.gaps
         return response
 
     def _resume(self, client: _Client, last: str | None) -> None:
@@ -106,6 +123,7 @@ class _Client:
         self._node = node
         self._waiting: deque[bytes] = deque()
         self._came = asyncio.Event()
+        self.gaps = 0
 
     def take(self, event: _Event) -> None:
         if self._node is not None and event.node != self._node:
@@ -117,6 +135,7 @@ class _Client:
 
     def miss(self) -> None:
         """What waits cannot be sent: say that something is missing."""
+        self.gaps += 1
         self._waiting.clear()
         self._waiting.append(_GAP)
         self._came.set()

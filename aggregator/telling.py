@@ -52,8 +52,23 @@ class Telling:
         self._labelling = labelling
         self._changes = Changes()
 
-    def seed(self) -> None:
-        """What is published now is no news: an earlier run did it."""
+    async def seed(self, now: Moment) -> None:
+        """What an earlier run has told of is no news; all that is published else now is. What it
+        told of is in the history, and where that is lost, in the documents that it wrote.
+        """
+        told = await self.history.standing()
+        if told is None:
+            self._seed_from_documents()
+            self.history.begin(self._changes.standing)
+            return
+        self._changes.take_over(told)
+        pipeline = self._pipeline
+        for node in sorted(told.keys() - pipeline.nodes - pipeline.dirty):
+            changes = self._changes.observe(node, pipeline.published(node), now.wall_ms)
+            self._stream.send(changes)
+            self.history.note(changes)
+
+    def _seed_from_documents(self) -> None:
         pipeline = self._pipeline
         for node in pipeline.nodes:
             entry = pipeline.device.entries.get(node)

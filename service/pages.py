@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import socket
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,14 +31,14 @@ _SHUTDOWN_SECONDS = 0.5
 def application(
     stalled: Callable[[], Mapping[str, float]],
     not_ready: Callable[[], Sequence[str]],
-    exposition: Callable[[], bytes],
+    exposition: Callable[[], bytes | Awaitable[bytes]],
     api: Mapping[str, Callable[[], object]],
 ) -> web.Application:
     """The pages of a daemon; what they show is taken anew for each request.
 
     ``/healthz`` is 503 while a task stalls and says for how many seconds, ``/readyz`` is 503 while
     there are reasons against it, ``/metrics`` is Prometheus' text format. ``api`` holds paths and
-    what is shown there as JSON.
+    what is shown there as JSON. What takes long is awaited.
     """
 
     async def health(_: web.Request) -> web.Response:
@@ -49,7 +50,9 @@ def application(
         return json_response({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=exposition(), headers={"Content-Type": _METRICS_TYPE})
+        shown = exposition()
+        body = shown if isinstance(shown, bytes) else await shown
+        return web.Response(body=body, headers={"Content-Type": _METRICS_TYPE})
 
     pages = web.Application()
     pages.router.add_get("/healthz", health)
@@ -62,7 +65,8 @@ def application(
 
 def _showing(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def show(_: web.Request) -> web.Response:
-        return json_response(value())
+        shown = value()
+        return json_response(await shown if isawaitable(shown) else shown)
 
     return show
 

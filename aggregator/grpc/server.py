@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
-import msgspec
 
 from aggregator.grpc import fault_service, public_fault_service, rank_table_service
 from aggregator.grpc.endpoint import TlsMaterial
 from aggregator.grpc.fault_service import FaultService
 from aggregator.grpc.limits import Bucket
 from aggregator.grpc.rank_table_service import RankTableService
+from aggregator.grpc.status import GrpcStatus
 from contract.errors import ListenError
 
 if TYPE_CHECKING:
@@ -47,17 +47,6 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
 ]
 _GRACE_SECONDS = 0.5
-
-
-class GrpcStatus(msgspec.Struct, frozen=True):
-    """``address`` is where it listens, ``None`` while this replica does not lead."""
-
-    address: str | None
-    plaintext: bool
-    registered: int
-    subscribers: int
-    sent: int
-    tls_problem: str | None
 
 
 class GrpcServer:

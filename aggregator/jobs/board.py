@@ -19,15 +19,16 @@ from aggregator.jobs.relation_book import RelationBook
 from aggregator.jobs.relation_tables import SHIPPED
 from aggregator.jobs.relevant import pods_hit, relevant
 from aggregator.jobs.signals import CLUSTER
-from aggregator.jobs.status import JobStatus, job_status
+from aggregator.jobs.status import hit_job, job_status, relation_statuses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from aggregator.jobs.relation_tables import Tables
     from aggregator.jobs.relations import Place, Relevant
     from aggregator.jobs.signals import FaultMsgSignal
     from aggregator.jobs.sources import Published, World
+    from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
     from aggregator.moment import Moment
 
 _NO_PARTS: dict[str, Part] = {}
@@ -246,10 +247,35 @@ class Board:
 
     def status(self) -> tuple[JobStatus, ...]:
         """Which jobs are hit, by what, on which nodes, since when."""
-        jobs = self._world.jobs()
+        return tuple(one for job in sorted(self._parts) if (one := self.job(job)) is not None)
+
+    def hit(self) -> Iterator[HitJob]:
+        """The same without what costs much. It may be read in slices."""
+        for job in sorted(self._parts):
+            parts = self._parts.get(job)
+            if parts is not None:
+                yield hit_job(job, self._world.jobs().get(job), parts)
+
+    def job(self, job: str) -> JobStatus | None:
+        """One job, hit or not; ``None`` where nobody knows of it."""
+        about = self._world.jobs().get(job)
+        if about is None and not self._index.nodes_of(job):
+            return None
+        parts = self._parts.get(job, _NO_PARTS)
+        return job_status(job, about, parts, self.ranks(job), self._book.tracks(job))
+
+    def jobs_on(self, node: str) -> tuple[tuple[str, Part | None], ...]:
+        """The jobs that have a pod on a node, each with what hits it there."""
+        jobs = sorted(self._index.jobs_on(node))
+        return tuple((job, self._parts.get(job, _NO_PARTS).get(node)) for job in jobs)
+
+    def relations_on(self, node: str) -> tuple[RelationStatus, ...]:
+        """The relation faults of a node."""
         return tuple(
-            job_status(job, jobs.get(job), parts, self.ranks(job))
-            for job, parts in sorted(self._parts.items())
+            one
+            for job in sorted(self._index.jobs_on(node))
+            for one in relation_statuses(job, self._book.tracks(job))
+            if one.node == node
         )
 
     def ranks(self, job: str) -> tuple[RankRecord, ...]:

@@ -30,6 +30,8 @@ WHOLE = "-1"
 SEPARATE = "SeparateNPU"
 SUB_HEALTH = "SubHealthFault"
 _UNHEALTHY = "UnHealthy"
+_LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999. A node may claim a later time, which is none."""
 _FREE_RESTART = "FreeRestartNPU"
 _BY_SWITCH = {_UNHEALTHY: SEPARATE, "SubHealthy": SUB_HEALTH}
 
@@ -113,7 +115,8 @@ def rank_faults(told: Published, chips: Collection[str], *, ready: bool) -> list
 
 def _began_ms(fault: CodeFault) -> int:
     """0 where the writer gave no time. Public faults are published with seconds (3.2)."""
-    return max(fault.time_ms, 0) * (1000 if fault.fault_type == "PublicFault" else 1)
+    at_ms = max(fault.time_ms, 0) * (1000 if fault.fault_type == "PublicFault" else 1)
+    return at_ms if at_ms <= _LATEST_MS else 0
 
 
 def _joined(codes: Iterable[str]) -> str:

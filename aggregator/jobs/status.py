@@ -8,12 +8,14 @@ import msgspec
 
 from aggregator.jobs.found import FaultDevice
 from aggregator.jobs.ranks import RankRecord
+from aggregator.jobs.signals import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.facts import Job
     from aggregator.jobs.parts import Part
+    from aggregator.jobs.relations import Place, Track
 
 
 class NodeHit(msgspec.Struct, frozen=True):
@@ -26,31 +28,86 @@ class NodeHit(msgspec.Struct, frozen=True):
     faults: tuple[FaultDevice, ...]
 
 
-class JobStatus(msgspec.Struct, frozen=True):
-    """A job that is hit. ``health`` is upstream's ``HealthyState`` of it."""
+class HitJob(msgspec.Struct, frozen=True):
+    """A job, its nodes that are hit, and since when (wall time, ``null`` where none is).
+    ``health`` is upstream's ``HealthyState`` of it.
+    """
 
     job: str
     namespace: str
     name: str
     health: str
-    since_ms: int
+    since_ms: int | None
     nodes: tuple[NodeHit, ...]
+
+
+class RelationStatus(msgspec.Struct, frozen=True):
+    """A relation fault: a code on a part of a node that waits for a failure of the job, or that
+    something followed from (``result``: ``SubHealth``, ``Separate`` or nothing yet). ``subject`` is
+    a chip or ``<chip>/<port>`` of a switch; ``closed``: what comes now does not count any more.
+    """
+
+    job: str
+    node: str
+    subject: str
+    code: str
+    since_ms: int
+    result: str
+    closed: bool
+
+
+class JobStatus(HitJob, frozen=True):
+    """A job with its ranks that suffer and its relation faults."""
+
     ranks: tuple[RankRecord, ...]
+    relations: tuple[RelationStatus, ...]
 
 
-def job_status(
-    job: str, about: Job | None, parts: Mapping[str, Part], ranks: Iterable[RankRecord]
-) -> JobStatus:
+def hit_job(job: str, about: Job | None, parts: Mapping[str, Part]) -> HitJob:
     """The state of a job that is hit by these parts, by node."""
-    return JobStatus(
+    return HitJob(
         job,
         "" if about is None else about.namespace,
         "" if about is None else about.name,
-        max(one.health for one in parts.values()).word,
-        min(one.since_ms for one in parts.values()),
+        max((one.health for one in parts.values()), default=Health.HEALTHY).word,
+        min((one.since_ms for one in parts.values()), default=None),
         tuple(
             NodeHit(node, one.info.node_ip, one.info.fault_level, one.since_ms, one.faults)
             for node, one in sorted(parts.items())
         ),
-        tuple(ranks),
+    )
+
+
+def relation_statuses(job: str, tracks: Mapping[Place, Track]) -> Iterator[RelationStatus]:
+    """The relation faults of a job."""
+    for place, track in sorted(tracks.items(), key=lambda item: item[0]):
+        yield RelationStatus(
+            job,
+            place.node,
+            place.subject,
+            place.code,
+            track.since_ms,
+            track.result,
+            track.is_closed,
+        )
+
+
+def job_status(
+    job: str,
+    about: Job | None,
+    parts: Mapping[str, Part],
+    ranks: Iterable[RankRecord],
+    tracks: Mapping[Place, Track],
+) -> JobStatus:
+    """Everything about a job."""
+    hit = hit_job(job, about, parts)
+    return JobStatus(
+        job=job,
+        namespace=hit.namespace,
+        name=hit.name,
+        health=hit.health,
+        since_ms=hit.since_ms,
+        nodes=hit.nodes,
+        ranks=tuple(ranks),
+        relations=tuple(relation_statuses(job, tracks)),
     )

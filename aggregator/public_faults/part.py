@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aggregator.part import View
     from aggregator.public_faults.judging import Answer
     from aggregator.public_faults.places import Places
-    from aggregator.public_faults.values import Key
+    from aggregator.public_faults.values import Key, Standing
     from contract.cluster_device import DeviceRecord
     from contract.public_fault import PublicFault
     from contract.public_fault_table import PublicFaultTable
@@ -189,6 +189,11 @@ class PublicFaults:
         if self._view is None or self._view[0] != ledger.revision:
             self._view = ledger.revision, statistic.view(ledger.nodes, ledger.count)
         return (self._view[1],)
+
+    def standing(self, node: str) -> tuple[Standing, ...]:
+        """The faults that stand on a node, by resource and id."""
+        faults = self._ledger.nodes.get(node, {})
+        return tuple(faults[key] for key in sorted(faults))
 
     def status(self) -> PublicFaultStatus:
         """How it is now."""

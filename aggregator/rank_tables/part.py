@@ -6,6 +6,8 @@ import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from aggregator.rank_tables.global_table import Place, render
 from aggregator.rank_tables.job_table import (
     JOB_ID_LABEL,
@@ -51,6 +53,17 @@ class _Member(NamedTuple):
     place: Place
 
 
+class RankTablesStatus(msgspec.Struct, frozen=True):
+    """``tables`` of jobs are read, ``services`` have a whole table, ``problems`` say what is wrong
+    with each ConfigMap that cannot be read. ``listed``: every store was read.
+    """
+
+    listed: bool
+    tables: int
+    services: int
+    problems: tuple[str, ...]
+
+
 class RankTables:
     """Nothing is told before ``sources`` stores were listed: a job that is missing only because
     nobody has read it yet would be taken for broken.
@@ -79,6 +92,15 @@ class RankTables:
     def problems(self) -> tuple[str, ...]:
         """What is wrong with each ConfigMap that cannot be read now."""
         return tuple(self._problems[key] for key in sorted(self._problems))
+
+    def status(self) -> RankTablesStatus:
+        """How it is now."""
+        return RankTablesStatus(
+            listed=not self._unlisted,
+            tables=len(self._tables),
+            services=len(self._texts),
+            problems=self.problems,
+        )
 
     def observe(self, source: int, _: Selection, event: WatchEvent, __: Moment) -> frozenset[str]:
         """See ``Reader``. No node is judged by it."""

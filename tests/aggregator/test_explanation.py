@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.beats import Listener
-from aggregator.explanation import explain
+from aggregator.explanation import Around, explain
 from aggregator.facts import Facts
 from aggregator.last_seen import Memory
 from aggregator.status import node_status, node_statuses
@@ -28,7 +28,7 @@ def explained(world: World, node: str, used: frozenset[str] | None = None) -> Ex
     assert status is not None
     assert status in tuple(node_statuses(world.pipeline, listener, moment(0)))
     acknowledged = dict.fromkeys(world.pipeline.documents, True)
-    return explain(world.pipeline, status, Facts(used), acknowledged)
+    return explain(world.pipeline, status, Around(Facts(used)), acknowledged)
 
 
 def test_a_healthy_node_has_little_to_explain() -> None:

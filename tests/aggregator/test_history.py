@@ -8,6 +8,7 @@ import sqlite3
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -123,11 +124,7 @@ def told(rows: int, changes: int = 1, first: int = 1) -> list[tuple[int, int]]:
 
 def pages_of(history: History) -> web.Application:
     """The pages of an aggregator of which only the history is asked for."""
-
-    def nothing() -> Health:
-        return Health({}, ())
-
-    return application(nothing, nothing, lambda _: None, history, Stream("test"))  # type: ignore[arg-type]
+    return application(lambda: Health({}, ()), MagicMock(), history, Stream("test"))
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:

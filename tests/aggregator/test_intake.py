@@ -129,16 +129,6 @@ def test_between_stores_the_greater_time_counts() -> None:
     assert second.record == record(faulty(update_time=T0 + 4))
 
 
-def test_a_fault_is_remembered_since_it_was_seen_first() -> None:
-    feed = Source("test:").devices
-    feed.observe(Changed(report("n1", faulty(3))), 10)
-    feed.observe(Changed(report("n1", faulty(3, T0 + 9))), 20)
-    assert device(feed).reports["n1"].first_seen_ms == {("Ascend910-3", "80E18402"): 10}
-    feed.observe(Changed(report("n1", healthy(T0 + 10))), 30)
-    feed.observe(Changed(report("n1", faulty(3, T0 + 11))), 40)
-    assert device(feed).reports["n1"].first_seen_ms == {("Ascend910-3", "80E18402"): 40}
-
-
 def test_e11_an_unreadable_fault_list_is_said() -> None:
     feed = Source("test:").devices
     feed.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 from aggregator.http import application
 from aggregator.openapi import OPERATIONS, PATH, description
@@ -13,12 +14,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
-def nothing() -> Health:
-    return Health({}, ())
-
-
 def pages() -> web.Application:
-    return application(nothing, nothing, lambda _: None, None, Stream("x"))  # type: ignore[arg-type]
+    return application(lambda: Health({}, ()), MagicMock(), MagicMock(), Stream("x"))
 
 
 def test_every_page_is_described_and_can_only_be_read() -> None:

@@ -18,10 +18,10 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
+from tests.parts import exposition
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.exposition import (
     AGENT_ON_MQTT,
-    AGGREGATOR_ON_MQTT,
     Kind,
     listed,
     scraped,
@@ -176,7 +176,9 @@ def test_broker_and_agent_are_killed_and_nothing_is_lost_or_told_twice(site: Sit
     assert site.node.status()["episodes"]["trouble"] is None
     agent, aggregator = site.node.ask("/metrics")[1], site.aggregator.ask("/metrics")[1]
     assert _of(scraped(agent), "npu_vigil_episodes_") == listed(AGENT_ON_MQTT)
-    assert _of(scraped(aggregator), "npu_vigil_history_") == listed(AGGREGATOR_ON_MQTT)
+    assert _of(scraped(aggregator), "npu_vigil_history_") == _of(
+        listed(exposition.AGGREGATOR), "npu_vigil_history_"
+    )
 
 
 @pytest.mark.parametrize("site", [("persistence false",)], indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import json
@@ -17,9 +18,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.names import CLUSTER_NAMESPACE
+from contract.node_info import FaultDevice
+from stores.address import open_store
 from stores.base import Beat
 from stores.directory_beats import Heartbeats
 from tests.aggregator.daemon import Daemon
+from tests.aggregator.nodes import node_report
+from tests.aggregator.public_faults.telling import document, one, told
+from tests.aggregator.test_kinds import with_switch
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped
@@ -60,6 +66,7 @@ class Troubled:
         self.node.options += ["--heartbeat-generation", "cm-v6rc"]
         self.node.start((sys.executable, "-m", IMPATIENT))
         self.node.healthy()
+        self._others()
         self.aggregator.start()
         self._fall_silent()
         for code in CODES:
@@ -72,6 +79,18 @@ class Troubled:
         self._lock.enter_context(lock)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.node.emulator.occur(4, CODES[0])
+
+    def _others(self) -> None:
+        """Another node's switches and server are faulty, and somebody tells of a public fault."""
+
+        async def put() -> None:
+            store = open_store(f"directory:{self._root}")
+            await store.put(with_switch("other", "Separate", "UnHealthy"))
+            await store.put(node_report("other", [FaultDevice("Fan", 4, ["06000025"], "x")], "x"))
+            await store.put(document("told", told(one(node="other"))))
+            await store.close()
+
+        asyncio.run(put())
 
     def _fall_silent(self) -> None:
         """Another node beats, and then no more."""

@@ -1,0 +1,32 @@
+"""Metric families made at a scrape from rows of label values and a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from prometheus_client.core import Metric
+
+
+def gauge(
+    name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """A gauge."""
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def counter(
+    name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """A counter; ``_total`` is added to its name."""
+    family = CounterMetricFamily(name, about, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family

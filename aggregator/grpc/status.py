@@ -1,0 +1,16 @@
+"""What the gRPC server shows of itself; without gRPC, which is not loaded where nobody serves."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class GrpcStatus(msgspec.Struct, frozen=True):
+    """``address`` is where it listens, ``None`` while this replica does not lead."""
+
+    address: str | None
+    plaintext: bool
+    registered: int
+    subscribers: int
+    sent: int
+    tls_problem: str | None

@@ -1,0 +1,191 @@
+"""What is shown of a running aggregator, taken anew for each question.
+
+What grows with the number of nodes is made in slices: ten thousand nodes hold up nobody, and two
+rows of one answer may be some milliseconds apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.explanation import Around, explain
+from aggregator.fault_statuses import (
+    fault_statuses,
+    server_fault_statuses,
+    switch_fault_statuses,
+)
+from aggregator.openapi import (
+    Documents,
+    Faults,
+    Jobs,
+    Leader,
+    Liveness,
+    Nodes,
+    PublicFaultsPage,
+    Separation,
+    Services,
+    World,
+)
+from aggregator.processors.status import separation_status
+from aggregator.slices import in_slices
+from aggregator.status import (
+    ServicesStatus,
+    Status,
+    document_statuses,
+    leader_status,
+    liveness_status,
+    node_status,
+    node_statuses,
+    source_statuses,
+)
+from aggregator.world_status import world_status
+
+if TYPE_CHECKING:
+    from aggregator.daemon import Aggregator
+    from aggregator.explanation import Explanation
+    from aggregator.jobs.status import JobStatus
+    from aggregator.moment import Clock
+    from aggregator.processors.status import SeparationStatus
+
+
+class Picture:
+    """The answers of the API about ``aggregator``, by page."""
+
+    def __init__(self, aggregator: Aggregator, clock: Clock, *, publish_lost: bool) -> None:
+        self._of = aggregator
+        self._clock = clock
+        self._publish_lost = publish_lost
+        self._started_at_ms = clock().wall_ms
+
+    @property
+    def _at_ms(self) -> int:
+        return self._clock().wall_ms
+
+    @property
+    def _stores(self) -> tuple[str, ...]:
+        return tuple(source.url for source in self._of.pipeline.sources)
+
+    async def nodes(self) -> Nodes:
+        """Every node."""
+        now = self._clock()
+        rows = node_statuses(self._of.pipeline, self._of.listener, now)
+        return Nodes(now.wall_ms, await in_slices(rows))
+
+    async def faults(self) -> Faults:
+        """Every fault."""
+        pipeline = self._of.pipeline
+        return Faults(
+            self._at_ms,
+            await in_slices(fault_statuses(pipeline)),
+            await in_slices(switch_fault_statuses(pipeline)),
+            await in_slices(server_fault_statuses(pipeline)),
+        )
+
+    async def jobs(self) -> Jobs:
+        """The jobs that are hit."""
+        return Jobs(self._at_ms, await in_slices(self._of.board.hit()))
+
+    def job(self, job: str) -> JobStatus | None:
+        """One job; ``None`` where nobody knows of it."""
+        return self._of.board.job(job)
+
+    def liveness(self) -> Liveness:
+        """Who fell silent."""
+        return Liveness(self._at_ms, liveness_status(self._of.listener, self._publish_lost))
+
+    def documents(self) -> Documents:
+        """What is read, and what is published."""
+        at_ms = self._at_ms
+        return Documents(
+            at_ms,
+            tuple(source_statuses(self._of.pipeline, self._of.world)),
+            tuple(document_statuses(self._of.publishers, at_ms)),
+        )
+
+    def leader(self) -> Leader:
+        """Who writes."""
+        kept = self._of.succession.keeping.statuses()
+        return Leader(self._at_ms, leader_status(self._of.leadership), kept)
+
+    def public_faults(self) -> PublicFaultsPage:
+        """How it stands with public faults."""
+        return PublicFaultsPage(self._at_ms, self._of.public_faults.status())
+
+    def separation(self) -> Separation:
+        """How it stands with manual separation."""
+        return Separation(self._at_ms, self._separation())
+
+    def _separation(self) -> SeparationStatus:
+        return separation_status(self._of.pipeline.processing, self._stores, self._at_ms)
+
+    def world(self) -> World:
+        """What is known of Nodes, pods and PodGroups."""
+        return World(self._at_ms, world_status(self._of.world, self._stores))
+
+    def services(self) -> Services:
+        """Who is served besides readers of documents."""
+        return Services(self._at_ms, self._services())
+
+    def _services(self) -> ServicesStatus:
+        server = self._of.telling.server
+        return ServicesStatus(
+            grpc=None if server is None else server.status(),
+            rank_tables=self._of.rank_tables.status(),
+            stream=self._of.stream.status(),
+            history=self._of.telling.history.status(),
+        )
+
+    async def status(self) -> Status:
+        """Everything, for metrics."""
+        now = self._clock()
+        faults, documents, leader = await self.faults(), self.documents(), self.leader()
+        return Status(
+            at_ms=now.wall_ms,
+            started_at_ms=self._started_at_ms,
+            health=self._of.health(),
+            nodes=(await self.nodes()).nodes,
+            liveness=self.liveness().liveness,
+            faults=faults.faults,
+            switch_faults=faults.switch_faults,
+            server_faults=faults.server_faults,
+            sources=documents.stores,
+            documents=documents.documents,
+            leader=leader.leader,
+            kept=leader.kept,
+            jobs=(await self.jobs()).jobs,
+            public_faults=self._of.public_faults.status(),
+            separation=self._separation(),
+            world=self.world().world,
+            services=self._services(),
+        )
+
+    def explain(self, node: str) -> Explanation | None:
+        """Why a node is published as it is; ``None`` where nobody knows of it."""
+        of = self._of
+        now = self._clock()
+        status = node_status(of.pipeline, of.listener, node, now)
+        if status is None:
+            return None
+        facts = msgspec.structs.replace(of.world.facts(node), lost=node in of.pipeline.lost)
+        around = Around(
+            facts=facts,
+            standing=of.public_faults.standing(node),
+            jobs=of.board.jobs_on(node),
+            relations=of.board.relations_on(node),
+            publish_lost=self._publish_lost,
+        )
+        return explain(of.pipeline, status, around, self._acknowledged_everywhere())
+
+    def _acknowledged_everywhere(self) -> dict[str, bool]:
+        """Document to whether every store that is published to has it as it is to be."""
+        pipeline = self._of.pipeline
+        return {
+            name: all(
+                (output := publisher.outputs.get(name)) is not None
+                and output.acknowledged >= pipeline.revision(name)
+                for publisher in self._of.publishers
+            )
+            for name in pipeline.documents
+        }

@@ -1,0 +1,127 @@
+"""How it stands with manual separation (``spec/clusterd.md`` 3.9), for people and metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.processors import policy as policies
+from aggregator.processors.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aggregator.processors.processing import Processing
+
+
+class SeparatingCode(msgspec.Struct, frozen=True):
+    """A code that came too often, the last time at ``at_ms``. ``until_ms`` is when it stops to
+    count against its chip, ``null``: never by itself. Both are wall times.
+    """
+
+    code: str
+    at_ms: int
+    until_ms: int | None
+
+
+class SeparatedChip(msgspec.Struct, frozen=True):
+    """A chip in manual separation. ``shown_in``: the stores in whose ``clusterd-manual-info-cm`` it
+    was seen, so that its absence there is its release.
+    """
+
+    node: str
+    chip: str
+    codes: tuple[SeparatingCode, ...]
+    shown_in: tuple[str, ...]
+
+
+class CountedCode(msgspec.Struct, frozen=True):
+    """How often a code came on a chip within the window of the policy, and when last (wall)."""
+
+    node: str
+    chip: str
+    code: str
+    times: int
+    last_at_ms: int
+
+
+class UnreadStatus(msgspec.Struct, frozen=True):
+    """A document of manual separation, or one node in it, that cannot be read; what it said
+    before stays in force.
+    """
+
+    store: str
+    place: str
+    reason: str
+
+
+class SeparationStatus(msgspec.Struct, frozen=True):
+    """Manual separation as it is now.
+
+    ``listed``: every store has said what it has of its documents. ``waiting`` new faults wait for
+    their 30 s, ``lost`` ones were not counted because too many waited, ``left_out`` nodes are not
+    in what is kept for the next leader for lack of room.
+    """
+
+    listed: bool
+    policy: Policy
+    chips: tuple[SeparatedChip, ...]
+    counted: tuple[CountedCode, ...]
+    waiting: int
+    lost: int
+    left_out: int
+    problems: tuple[UnreadStatus, ...]
+
+
+def separation_status(
+    processing: Processing, stores: Sequence[str], now_ms: int
+) -> SeparationStatus:
+    """How it is now; ``stores`` are URLs in their order, ``now_ms`` wall time."""
+    separation, windows = processing.separation, processing.windows
+    return SeparationStatus(
+        listed=processing.listed,
+        policy=separation.policy,
+        chips=tuple(
+            chip
+            for node in sorted(separation.chips)
+            for chip in separated_chips(processing, node, stores)
+        ),
+        counted=tuple(_counted(processing, now_ms)),
+        waiting=sum(1 for _ in windows.waiting),
+        lost=windows.lost_total,
+        left_out=sum(processing.memory.left_out.values()),
+        problems=tuple(
+            UnreadStatus(stores[store], _place(place), why)
+            for (store, place), why in sorted(processing.documents.problems.items())
+        ),
+    )
+
+
+def separated_chips(
+    processing: Processing, node: str, stores: Sequence[str]
+) -> Iterator[SeparatedChip]:
+    """The chips of ``node`` that are in manual separation."""
+    separation = processing.separation
+    free_ms = separation.policy.free_ms
+    for chip, one in sorted(separation.chips.get(node, {}).items()):
+        codes = (
+            SeparatingCode(code, at_ms, None if free_ms is None else at_ms + free_ms)
+            for code, at_ms in sorted(one.codes.items())
+        )
+        shown_in = tuple(stores[number] for number in one.shown if number < len(stores))
+        yield SeparatedChip(node, chip, tuple(codes), shown_in)
+
+
+def _counted(processing: Processing, now_ms: int) -> Iterator[CountedCode]:
+    window_ms = processing.separation.policy.window_ms
+    for node, chips in sorted(processing.separation.counts.items()):
+        for chip, codes in sorted(chips.items()):
+            for code, times in sorted(codes.items()):
+                if times:
+                    recent = sum(now_ms - at_ms < window_ms for at_ms in times)
+                    yield CountedCode(node, chip, code, recent, times[-1])
+
+
+def _place(place: str) -> str:
+    return place if place == policies.NAME else f"node {place}"
