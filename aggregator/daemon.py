@@ -289,7 +289,7 @@ class Aggregator:
         """Bring everything up to date; returns the documents that changed."""
         now = self._clock()
         moved, self._moved = self._moved, set()
-        self._places.look(self.pipeline.dirty | moved)
+        self._places.look(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
         self.telling.after(moved, now)
