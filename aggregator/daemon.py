@@ -276,7 +276,7 @@ class Aggregator:
     async def _send(self, message: PublicFault) -> Answer:
         """Take in public faults that came over gRPC."""
         answer = await answered(self.public_faults, message, self._clock)
-        self._judge(self.public_faults.take_changed_nodes())
+        self.wake()
         return answer
 
     def _turned(self, _: object) -> None:
