@@ -50,6 +50,9 @@ _UNSYNCED_MS = 500
 _WAITING_MS = 1000
 _ABSENT_MS = 500
 
+_PATIENCE_MS = 30_000
+"""How long a store that is away keeps back what others have of upstream's state, and our views."""
+
 _SHOWN, _OF_A_NODE = 1000, 5
 """So many faults are shown anew in one step: whoever has many nodes judged keeps others waiting."""
 
@@ -82,6 +85,7 @@ class PublicFaults:
         """Whether what an earlier run or upstream knew is here."""
         self._kept_about: str | None = None
         self._last_step_ms = 0
+        self._began_ms: int | None = None
         self._tried_ms = self._looked_ms = -_WAITING_MS
         self.turn = asyncio.Lock()
         """Held by whom a message is taken in piece by piece: the next one must not overtake it."""
@@ -143,6 +147,8 @@ class PublicFaults:
     def step(self, now: Moment) -> frozenset[str]:
         """See ``Timed``."""
         self._last_step_ms = now.steady_ms
+        if not self._is_whole:
+            self._take_over(now)
         self._ledger.step(now)
         self._settle(now)
         hearing, places = self._hearing, self._hearing.places
@@ -180,6 +186,8 @@ class PublicFaults:
     def next_due_ms(self) -> int | None:
         """See ``Timed``."""
         due = [self._ledger.next_due_ms()]
+        if not self._is_whole and self._began_ms is not None:
+            due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
         if not self.ready.is_set():
             due.append(self._last_step_ms + _UNSYNCED_MS)
         else:
@@ -302,7 +310,11 @@ class PublicFaults:
 
     def _take_over(self, now: Moment) -> None:
         """Where nothing of ours was kept, what upstream left is the state (2.7)."""
-        if not self._is_whole and self._was_restored and len(self._statistic) == self._sources:
+        if self._began_ms is None:
+            self._began_ms = now.steady_ms
+        is_all = len(self._statistic) == self._sources
+        waited = self._statistic and now.steady_ms >= self._began_ms + _PATIENCE_MS
+        if not self._is_whole and self._was_restored and (is_all or waited):
             self._is_whole = True
             for data in self._statistic.values():
                 faults, strange = statistic.read(data, now.wall_ms)
