@@ -262,7 +262,7 @@ class Aggregator:
     async def _send(self, message: PublicFault) -> Answer:
         """Take in public faults that came over gRPC."""
         answer = await answered(self.public_faults, message, self._clock)
-        self._judge(self.public_faults.take_changed_nodes())
+        self.wake()
         return answer
 
     def _turned(self, _: object) -> None:
@@ -275,7 +275,7 @@ class Aggregator:
         """Bring everything up to date; returns the documents that changed."""
         now = self._clock()
         moved, self._moved = self._moved, set()
-        self._places.look(self.pipeline.dirty | moved)
+        self._places.look(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
         self.telling.after(moved, now)

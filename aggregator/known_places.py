@@ -2,43 +2,83 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from aggregator.intake import newest
-from aggregator.public_faults.places import KnownPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.world import World
 
+_log = logging.getLogger(__name__)
 
-class ClusterPlaces(KnownPlaces):
-    """Places as the pipeline's documents and the world tell them."""
+PATIENCE_MS = 5000
+"""How long a store that does not tell its nodes, for want of rights or because it is away, keeps
+back what is said of the nodes of others."""
+
+
+class ClusterPlaces:
+    """Places as the pipeline's documents and the world tell them.
+
+    A chip that a pod uses may be in no list of the node's document (``spec/device-plugin.md`` 1.3),
+    and document and pod do not change at the same moment, so a chip that was seen once is known as
+    long as its node is.
+    """
 
     def __init__(self, pipeline: Pipeline, world: World) -> None:
-        super().__init__()
+        self.synced = False
         self._pipeline = pipeline
         self._world = world
+        self._chips: dict[str, frozenset[str]] = {}
+        self._until_ms: int | None = None
 
-    def look(self, nodes: Iterable[str]) -> None:
+    def has_node(self, node: str) -> bool:
+        """See ``Places``."""
+        if self._world.node(node) is not None:
+            return True
+        return any(node in source.devices.present for source in self._pipeline.sources)
+
+    def chips(self, node: str) -> frozenset[str] | None:
+        """See ``Places``."""
+        return self._chips.get(node)
+
+    def node_of(self, serial_number: str) -> str | None:
+        """See ``Places``. Nobody has the empty one (defect B9), nor one that several have."""
+        state = self._world.node_by_serial_number(serial_number)
+        return None if state is None else state.name
+
+    def look(self, nodes: Iterable[str], now: Moment) -> None:
         """Something was told of these nodes."""
         for node in nodes:
             report = newest(self._pipeline.device.inboxes, node)
-            used = self._world.facts(node).used or ()
-            self.see_node(node, self._world.node(node))
-            self.see_report(node, None if report is None else report.record, used)
+            if report is not None:
+                known = self._chips.get(node, frozenset())
+                seen = report.record.chips.union(self._world.facts(node).used or ())
+                if not seen <= known:
+                    self._chips[node] = known | seen
+            elif node in self._chips and not self.has_node(node):
+                del self._chips[node]
         if not self.synced:
-            self._sync()
+            self._sync(now)
 
-    def _sync(self) -> None:
+    def _sync(self, now: Moment) -> None:
         """Whether nobody is unknown any more only because nothing was read yet."""
-        self.synced = all(
-            source.devices.listed and self._world.nodes_heard(number).answered
-            for number, source in enumerate(self._pipeline.sources)
-        )
-        if self.synced:
-            # The first list of Nodes is told of by no node.
-            for node in self._world.nodes():
-                self.see_node(node, self._world.node(node))
+        sources = self._pipeline.sources
+        if self._until_ms is None:
+            self._until_ms = now.steady_ms + PATIENCE_MS
+        silent = []
+        for number, source in enumerate(sources):
+            nodes = self._world.nodes_heard(number)
+            if not source.devices.listed or (nodes.is_followed and not nodes.known):
+                silent.append(source.url)
+        listed = any(source.devices.listed for source in sources)
+        self.synced = not silent or (listed and now.steady_ms >= self._until_ms)
+        if self.synced and silent:
+            _log.warning(
+                "%s did not tell all nodes yet: public faults of others are refused until then",
+                ", ".join(silent),
+            )

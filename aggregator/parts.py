@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.part import Keeper, Led, Part, Reader, Timed, View, Viewed
-from contract.errors import StoreError
+from contract.errors import StoreError, StoreRefused
 from stores.base import Interrupted, Listed
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.moment import Clock, Moment
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from stores.base import Selection, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
+
+_ASK_AGAIN_SECONDS = 30.0
+"""After a refusal that waiting does not mend by itself: somebody may."""
 
 
 class Parts:
@@ -67,26 +70,38 @@ class Parts:
             for index, reader in enumerate(self.readers):
                 for selection in reader.inputs:
                     self._waits.add((number, index, selection))
-                    name = f"read {selection.name or selection.label} of {url} for part {index}"
+                    name = f"read {named(selection)} of {url} for part {index}"
                     tasks.create_task(self._read(number, store, index, selection), name=name)
 
     async def _read(self, number: int, store: Store, index: int, selection: Selection) -> NoReturn:
-        reader, trouble = self.readers[index], None
-        async for event in store.watch(selection):
+        """What a store will not tell of one part keeps no other, and no node, from being read."""
+        reader, is_in_trouble = self.readers[index], False
+
+        def take(event: WatchEvent) -> None:
+            nonlocal is_in_trouble
+            if isinstance(event, Interrupted):
+                if not is_in_trouble:
+                    what = named(selection)
+                    _log.warning("%s of %s cannot be read: %s", what, store.url, event.reason)
+                is_in_trouble = True
+            elif isinstance(event, Listed):
+                if is_in_trouble:
+                    _log.info("%s of %s can be read again", named(selection), store.url)
+                is_in_trouble = False
             with self._stalls.busy(f"read {store.url}"):
-                if isinstance(event, Interrupted) and trouble is None:
-                    _log.warning("%s of %s cannot be read: %s", selection, store.url, event.reason)
-                elif isinstance(event, Listed) and trouble is not None:
-                    _log.info("%s of %s can be read again", selection, store.url)
-                if isinstance(event, Interrupted):
-                    trouble = event.reason
-                elif isinstance(event, Listed):
-                    trouble = None
                 nodes = reader.observe(number, selection, event, self._clock())
                 self._waits.discard((number, index, selection))
                 self._judge(nodes)
                 self._seen(store.url, selection, event)
-        raise StoreError(f"the watch of {store.url} ended")
+
+        while True:
+            try:
+                async for event in store.watch(selection):
+                    take(event)
+                raise StoreError(f"the watch of {store.url} ended")
+            except StoreRefused as error:
+                take(Interrupted(str(error)))
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def step(self, now: Moment) -> frozenset[str]:
         """Do what is due; returns nodes to be judged again."""
@@ -105,3 +120,9 @@ class Parts:
         """Tell the parts whose affair it is."""
         for part in self.led:
             await part.leads(leading)
+
+
+def named(selection: Selection) -> str:
+    """What is selected, for people."""
+    which = selection.name or "=".join(selection.label or ()) or selection.has_label or "everything"
+    return f"{which} in {selection.namespace or 'all namespaces'}"

@@ -15,7 +15,7 @@ from contract.errors import DocumentError, Problem, quoted
 from contract.go_decode import GoStruct, Int32, Int64, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Generator, Iterator
 
 DATA_KEY = "PublicFault"
 VERSION = "1.0"
@@ -29,10 +29,10 @@ _DESCRIPTION = re.compile(r"[^\t\n\f\r]{0,512}")
 _TYPES = ("NPU", "Node", "Network", "Storage")
 _ASSERTIONS = ("occur", "recover", "once")
 CODE_BYTES = 9
-_FAULTS_MOST = 100
-_LOCATIONS_MOST, _LOCATION_KEY_BYTES, _LOCATION_VALUE_BYTES = 10, 16, 128
-_INFLUENCE_MOST = 1000
-_DEVICES_MOST = 32
+FAULTS_MOST = 100
+LOCATIONS_MOST, _LOCATION_KEY_BYTES, _LOCATION_VALUE_BYTES = 10, 16, 128
+INFLUENCE_MOST = 1000
+DEVICES_MOST = 32
 LAST_DEVICE = 31
 
 
@@ -96,13 +96,34 @@ def accepted(
     that were configured when they occurred. Raises ``DocumentError`` for a message that is refused
     as a whole.
     """
+    judging = accepting(
+        message, document, codes=codes, resources=resources, is_serial=is_serial, ending=ending
+    )
+    while True:
+        try:
+            next(judging)
+        except StopIteration as end:
+            found: tuple[tuple[Fault, ...], tuple[Problem, ...]] = end.value
+            return found
+
+
+def accepting(
+    message: PublicFault,
+    document: str,
+    *,
+    codes: Collection[str],
+    resources: Collection[str],
+    is_serial: Callable[[str], bool] = lambda _: False,
+    ending: Collection[str] = (),
+) -> Generator[int, None, tuple[tuple[Fault, ...], tuple[Problem, ...]]]:
+    """The same fault by fault; says of each how much it was."""
     faults = message.faults or []
     for where, wrong in (
         ("id", _ID.fullmatch(message.id) is None),
         ("timestamp", not _is_time(message.timestamp)),
         ("version", message.version != VERSION),
         ("resource", message.resource not in resources),
-        ("faults", not 1 <= len(faults) <= _FAULTS_MOST),
+        ("faults", not 1 <= len(faults) <= FAULTS_MOST),
     ):
         if wrong:
             value = len(faults) if where == "faults" else getattr(message, where)
@@ -117,6 +138,7 @@ def accepted(
         else:
             member, value = wrong_with
             problems.append(Problem(f"faults[{index}].{member}", f"{_shown(value)} is refused"))
+        yield 1 + len(fault.influence or ())
     if not good:
         first = problems[0]
         raise DocumentError(document, first.where, f"{first.what}, and no other fault is left")
@@ -143,13 +165,13 @@ def _wrong_with(
     if fault.assertion not in _ASSERTIONS:
         yield "assertion", fault.assertion
     location = fault.fault_location or {}
-    if len(location) > _LOCATIONS_MOST or any(
+    if len(location) > LOCATIONS_MOST or any(
         len(key.encode()) > _LOCATION_KEY_BYTES or len(value.encode()) > _LOCATION_VALUE_BYTES
         for key, value in location.items()
     ):
         yield "faultLocation", location
     influence = fault.influence or []
-    if not 1 <= len(influence) <= _INFLUENCE_MOST:
+    if not 1 <= len(influence) <= INFLUENCE_MOST:
         yield "influence", len(influence)
     for index, about in enumerate(influence):
         if not _is_about_a_node(about, is_serial):
@@ -169,7 +191,7 @@ def _is_about_a_node(about: Influence, is_serial: Callable[[str], bool]) -> bool
 
 def _are_devices(devices: list[int]) -> bool:
     return (
-        1 <= len(devices) <= _DEVICES_MOST
+        1 <= len(devices) <= DEVICES_MOST
         and len(set(devices)) == len(devices)
         and all(0 <= device <= LAST_DEVICE for device in devices)
     )

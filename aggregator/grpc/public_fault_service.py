@@ -20,7 +20,7 @@ def methods(send: Send, bucket: Bucket, clock: Clock) -> dict[str, Any]:
     """By name, as gRPC takes them. A refusal is an answer like any other."""
 
     async def call(request: wire.PublicFaultRequest, _: Context) -> wire.RespStatus:
-        answer = await send(public_fault(request))
+        answer = await send(await public_fault(request))
         return wire.RespStatus(code=answer.code, info=answer.info)
 
     shape = wire.PublicFaultRequest

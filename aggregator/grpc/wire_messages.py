@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from contract.public_fault import Fault, Influence, PublicFault
+from contract.public_fault import (
+    DEVICES_MOST,
+    FAULTS_MOST,
+    INFLUENCE_MOST,
+    LOCATIONS_MOST,
+    Fault,
+    Influence,
+    PublicFault,
+)
 from contract.wire import fault_pb2, pubfault_pb2
 
 if TYPE_CHECKING:
     from aggregator.grpc.interfaces import DeviceFault, FaultMessage, NodeFaults
 
 
-def public_fault(request: pubfault_pb2.PublicFaultRequest) -> PublicFault:
-    """What a client sent, as the same from a ConfigMap would be."""
+_MANY = 100
+"""Influences after which others have their turn."""
+
+
+async def public_fault(request: pubfault_pb2.PublicFaultRequest) -> PublicFault:
+    """What a client sent, as the same from a ConfigMap would be; others have their turn meanwhile.
+
+    Of what has too many members to be accepted only one more than that is read.
+    """
+    faults = []
+    for fault in request.faults[: FAULTS_MOST + 1]:
+        faults.append(_fault(fault))
+        if len(fault.influence) > _MANY:
+            await asyncio.sleep(0)
     return PublicFault(
         id=request.id,
         timestamp=request.timestamp,
         version=request.version,
         resource=request.resource,
-        faults=[_fault(fault) for fault in request.faults],
+        faults=faults,
     )
 
 
@@ -30,12 +52,14 @@ def _fault(fault: pubfault_pb2.Fault) -> Fault:
         fault_code=fault.faultCode,
         fault_time=fault.faultTime,
         assertion=fault.assertion,
-        fault_location=dict(fault.faultLocation),
+        fault_location=dict(islice(fault.faultLocation.items(), LOCATIONS_MOST + 1)),
         influence=[
             Influence(
-                node_name=about.nodeName, node_sn=about.nodeSN, device_ids=list(about.deviceIds)
+                node_name=about.nodeName,
+                node_sn=about.nodeSN,
+                device_ids=about.deviceIds[: DEVICES_MOST + 1],
             )
-            for about in fault.influence
+            for about in fault.influence[: INFLUENCE_MOST + 1]
         ],
         description=fault.description,
     )

@@ -43,6 +43,9 @@ class Documents:
     def __init__(self, separation: Separation, stores: int) -> None:
         self.problems: dict[tuple[int, str], str] = {}
         """Store and place of what cannot be read, and why. What was in force stays."""
+        self.is_patient = True
+        """Whether a store that has not answered yet is still waited for."""
+        self._stores = stores
         self._separation = separation
         self._policies: dict[int, Policy] = {}
         self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
@@ -155,8 +158,11 @@ class Documents:
             _log.warning("refused, what was known stays: %s", error)
 
     def views(self) -> tuple[View, ...]:
-        """The list of separated chips, once it is known what every store has of it."""
-        if any(selection == _CHIPS for _, selection in self._unlisted):
+        """The list of separated chips, once it is known what every store has of it; of one that
+        is away for long it is taken over when it is back.
+        """
+        silent = sum(selection == _CHIPS for _, selection in self._unlisted)
+        if silent and (self.is_patient or silent == self._stores):
             return ()
         return (View(NAMESPACE, manual_info.NAME, rendered(self._separation.chips) or None),)
 

@@ -17,6 +17,15 @@ _LEVEL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 
 def separate(record: DeviceRecord, chips: Iterable[str]) -> DeviceRecord:
-    """``record`` with ``chips`` separated: a fault without a code, as a device plugin has it."""
-    faults = [CodeFault("CardUnhealthy", chip, _LEVEL, _LEVEL, -1, _LEVEL) for chip in chips]
+    """``record`` with ``chips`` separated: a fault without a code, as a device plugin has it.
+
+    A device plugin may begin to call the same chips by another type (``npu-3``).
+    """
+    names = {chip if chip in record.chips else _renamed(chip, record) for chip in chips}
+    faults = [CodeFault("CardUnhealthy", chip, _LEVEL, _LEVEL, -1, _LEVEL) for chip in names]
     return add_faults(record, faults)
+
+
+def _renamed(chip: str, record: DeviceRecord) -> str:
+    name = f"{record.chip_type}-{chip.rpartition('-')[2]}"
+    return name if name in record.chips else chip

@@ -39,6 +39,9 @@ H = TypeVar("H")
 
 _PRUNE_MS = 3_600_000
 
+_PATIENCE_MS = 30_000
+"""How long the list of separated chips is not shown for the sake of a store that is away."""
+
 
 class PublicFaults(Protocol):
     """The first processor of the device chain (3.2)."""
@@ -82,6 +85,7 @@ class Processing:
         self._pruned_at_ms: int | None = None
         self._restored: int | None = None
         """Hash of what was restored last."""
+        self._began_ms: int | None = None
 
     def device(
         self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Moment
@@ -172,6 +176,9 @@ class Processing:
 
     def advance(self, now: Moment) -> frozenset[str]:
         """Do what is due; returns nodes to be judged again."""
+        if self._began_ms is None:
+            self._began_ms = now.steady_ms
+        self.documents.is_patient = now.steady_ms < self._began_ms + _PATIENCE_MS
         due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
         for key in due:
             del self._due[key]
@@ -197,6 +204,8 @@ class Processing:
             self.windows.add(self._new)
             self.memory.to_keep |= {one.node for one in self._new}
             self._new.clear()
+        self.memory.to_keep |= self.windows.set_back(now.wall_ms)
+        self.separation.set_back(now.wall_ms)
         at_ms = earliest(self.windows.next_due_ms(), self.separation.next_release_ms())
         self._separation_due_ms = None
         if at_ms is not None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from aggregator.processors.states import Occurrence
 
 KEPT_MS = 720 * 3_600_000
+_AHEAD_MS = 60_000
+"""Clocks differ by less; what is further ahead was told by one that has been set back since."""
+
 _MOST_TIMES = 50
 """The greatest threshold there is."""
 
@@ -65,7 +68,8 @@ class Separation:
         for one in sorted(occurrences):
             self.changed.add(one.node)
             codes = self.counts.setdefault(one.node, {}).setdefault(one.chip, {})
-            times = tuple(sorted((*codes.get(one.code, ()), one.at_ms)))[-_MOST_TIMES:]
+            before = (min(at_ms, one.at_ms + _AHEAD_MS) for at_ms in codes.get(one.code, ()))
+            times = tuple(sorted((*before, one.at_ms)))[-_MOST_TIMES:]
             threshold = self.policy.threshold
             if len(times) < threshold or times[-1] - times[-threshold] >= self.policy.window_ms:
                 codes[one.code] = times
@@ -77,6 +81,15 @@ class Separation:
             chips[one.chip] = msgspec.structs.replace(known, codes=separated)
             nodes.add(one.node)
         return frozenset(nodes)
+
+    def set_back(self, now_ms: int) -> None:
+        """No chip was separated later than now: a clock that was set back must not keep it."""
+        for node, chips in self.chips.items():
+            for chip, one in chips.items():
+                if max(one.codes.values(), default=0) > now_ms + _AHEAD_MS:
+                    codes = {code: min(at_ms, now_ms) for code, at_ms in one.codes.items()}
+                    chips[chip] = msgspec.structs.replace(one, codes=codes)
+                    self.changed.add(node)
 
     def release(self, now_ms: int) -> frozenset[str]:
         """Release whose time is over; returns their nodes."""

@@ -49,6 +49,7 @@ class Windows:
         """Faults that were not counted because too many waited."""
         self._jobs: dict[str, list[Occurrence]] = {}
         self._size = 0
+        self._latest_ms = 0
 
     @property
     def waiting(self) -> Iterable[Occurrence]:
@@ -65,16 +66,28 @@ class Windows:
             if one not in queue:
                 insort(queue, one)
                 self._size += 1
+                self._latest_ms = max(self._latest_ms, one.at_ms)
+
+    def set_back(self, now_ms: int) -> frozenset[str]:
+        """Nothing came later than now, lest it waits for as long as the clock was set back; returns
+        the nodes of what is changed by that.
+        """
+        if self._latest_ms <= now_ms:
+            return frozenset()
+        nodes: set[str] = set()
+        for job, queue in self._jobs.items():
+            nodes.update(one.node for one in queue if one.at_ms > now_ms)
+            self._jobs[job] = sorted(
+                msgspec.structs.replace(one, at_ms=min(one.at_ms, now_ms)) for one in queue
+            )
+        self._latest_ms = now_ms
+        return frozenset(nodes)
 
     def step(self, now_ms: int) -> tuple[list[Occurrence], frozenset[str]]:
         """Judge what is due (wall time); returns what counts, and the nodes that wait for less."""
         found: list[Occurrence] = []
         nodes: set[str] = set()
         for job, queue in tuple(self._jobs.items()):
-            if queue[-1].at_ms > now_ms:  # the clock was set back
-                queue = sorted(
-                    msgspec.structs.replace(one, at_ms=min(one.at_ms, now_ms)) for one in queue
-                )
             counted, dropped, left = judge(queue, now_ms)
             found += counted
             nodes.update(one.node for one in (*counted, *dropped))

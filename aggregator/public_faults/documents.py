@@ -67,11 +67,15 @@ class Documents:
             case Interrupted():
                 return [], []
 
+    def holds(self, place: str, digest: str) -> bool:
+        """Whether what has counted of a document there is still a text with this digest."""
+        return digest in self._counted.get(place, {}).values()
+
     def count(self, origin: Origin) -> None:
         """The text of a document has counted."""
         if origin not in self.texts:
             return  # it went while its message waited
-        digest = _digest(self.texts[origin])
+        digest = digest_of(self.texts[origin])
         by_source = self._counted.setdefault(origin.place, {})
         for source in [one for one, has in by_source.items() if one < 0 and has == digest]:
             del by_source[source]
@@ -110,7 +114,7 @@ class Documents:
         return True
 
     def _has_counted(self, place: str, text: str | None) -> bool:
-        return _digest(text) in self._counted.get(place, {}).values()
+        return digest_of(text) in self._counted.get(place, {}).values()
 
     def _forget(self, origin: Origin) -> None:
         del self.texts[origin]
@@ -140,6 +144,7 @@ def _origin(source: int, document: Document) -> Origin:
     return Origin(source, f"{document.namespace}/{document.name}")
 
 
-def _digest(text: str | None) -> str:
+def digest_of(text: str | None) -> str:
+    """By which a text is known again."""
     content = "" if text is None else text
     return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=8).hexdigest()

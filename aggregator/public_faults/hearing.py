@@ -1,10 +1,15 @@
-"""Messages on their way to the ledger: judged, held until nodes are known, limited, counted."""
+"""Messages on their way to the ledger: judged, held until nodes are known, limited, counted.
+
+All of it is done in pieces: a message may be about 50,000 nodes.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.public_faults.documents import Documents, Origin
+from aggregator.moment import Moment
+from aggregator.public_faults.absent import AbsentNodes, is_there
+from aggregator.public_faults.documents import Documents, Origin, digest_of
 from aggregator.public_faults.judging import (
     INVALID,
     LIMITED,
@@ -14,10 +19,11 @@ from aggregator.public_faults.judging import (
     placed,
     sayings,
 )
-from aggregator.public_faults.ledger import MOST_FAULTS
+from aggregator.public_faults.ledger import MOST_FAULTS, OVERTAKEN_MS
 from aggregator.public_faults.limits import Limits
+from aggregator.public_faults.pieces import PIECE, Backlog
 from aggregator.public_faults.status import Record
-from aggregator.public_faults.values import Outcome
+from aggregator.public_faults.values import Absent, Outcome
 from aggregator.public_faults.waiting import Waiting
 from contract.errors import DocumentError, Problem
 from contract.public_fault import DATA_KEY, decode_public_fault
@@ -25,15 +31,18 @@ from contract.public_fault import DATA_KEY, decode_public_fault
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.moment import Moment
     from aggregator.public_faults.ledger import Ledger
+    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
-    from aggregator.public_faults.rows import Rows
+    from aggregator.public_faults.rows import Rows, State
     from aggregator.public_faults.table import Tables
     from aggregator.public_faults.values import Saying
-    from aggregator.public_faults.waiting import Pending
     from contract.public_fault import PublicFault
     from stores.base import WatchEvent
+
+_LOOKS = 100
+_TOLD = 250
+"""So much is said in a piece."""
 
 _NOBODY = "(not configured)"
 """Stands in counters for all names that anybody may make up."""
@@ -46,163 +55,245 @@ class Hearing:
         self.places: Places | None = None
         self.documents = Documents(rows, sources)
         self.waiting = Waiting(rows)
+        self.absent = AbsentNodes(rows)
+        self.backlog = Backlog()
+        """Documents that are to be taken in."""
         self.record = Record()
+        self.now = Moment(0, 0)
+        """The time at which the next piece is done."""
+        self._serves = False
+        self._looks = 0
         self._ledger = ledger
         self._tables = tables
         self._limits = Limits()
 
-    def send(self, message: PublicFault, now: Moment) -> Answer:
+    def sending(self, message: PublicFault) -> Work[Answer]:
         """Take in a message that came over gRPC."""
         resource = self._known(message.resource)
         try:
-            said, problems = self._sayings(message, "message", now)
+            said, problems = yield from self._sayings(message, "message")
         except DocumentError as error:
-            return self._answered(INVALID, resource, [Problem(error.where, error.what)], now)
+            return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
         if self.places is None:
-            said, limited = self._within_limits(message.resource, said, now)
+            said, limited = self._within_limits(message.resource, said)
             if said and self.waiting.put(None, said):
                 held = len(said)
             elif said:
                 limited.append(Problem("message", "too many others wait: say it again later"))
         else:
-            said, missing = self._place(said)
+            said, missing, _ = yield from self._placing(said, self.places)
             problems += missing
-            said, limited = self._within_limits(message.resource, said, now)
-            limited += self._say(said, now)
+            said, limited = self._within_limits(message.resource, said)
+            limited += yield from self._saying(said, self.places)
         code = LIMITED if limited else OK if said else INVALID
-        return self._answered(code, resource, [*limited, *problems], now, held)
+        return self._answered(code, resource, [*limited, *problems], held)
 
-    def _answered(
-        self, code: int, resource: str, refused: list[Problem], now: Moment, held: int = 0
-    ) -> Answer:
+    def _answered(self, code: int, resource: str, refused: list[Problem], held: int = 0) -> Answer:
         verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
         self.record.count(resource, verdict)
-        self.record.judged(f"messages of {resource} over gRPC", refused, now.wall_ms)
+        self.record.judged(f"messages of {resource} over gRPC", refused, self.now.wall_ms)
         return answer(code, tuple(refused), held=held)
 
-    def observe(self, source: int, event: WatchEvent, now: Moment) -> None:
+    def observe(self, source: int, event: WatchEvent) -> None:
         """Take in an event of the documents that carry messages."""
         new, gone = self.documents.observe(source, event)
         for origin in gone:
             self.record.gone(_named(origin))
-        self.take_documents(new, now)
+            self.absent.forget(origin.place, self.documents.holds)
+        self.take_documents(new)
 
-    def take_documents(self, new: Iterable[Origin], now: Moment) -> None:
+    def take_documents(self, new: Iterable[Origin]) -> None:
         """Judge documents, of several those first that were told first."""
-        read: list[tuple[int, Origin, list[Saying], list[Problem]]] = []
+        self.backlog.add(self._taking_documents(tuple(new)))
+        self.backlog.do_piece()
+
+    def _taking_documents(self, new: tuple[Origin, ...]) -> Work[None]:
+        read: list[tuple[int, Origin, str | None, list[Saying], list[Problem]]] = []
         for origin in new:
+            yield 1
+            if origin not in self.documents.texts:
+                continue  # it went meanwhile
             text = self.documents.texts[origin]
             resource = _NOBODY
             try:
                 data = {} if text is None else {DATA_KEY: text}
                 message = decode_public_fault(origin.place, data)
                 resource = self._known(message.resource)
-                said, problems = self._sayings(message, origin.place, now)
+                said, problems = yield from self._sayings(message, origin.place)
             except DocumentError as error:
                 self.record.count(resource, "refused")
                 problem = Problem(error.where, error.what)
-                self.record.judged(_named(origin), [problem], now.wall_ms)
+                self.record.judged(_named(origin), [problem], self.now.wall_ms)
                 continue
-            read.append((message.timestamp, origin, said, problems))
-        for _, origin, said, problems in sorted(read, key=lambda one: one[:2]):
+            read.append((message.timestamp, origin, text, said, problems))
+        for _, origin, text, said, problems in sorted(read, key=lambda one: one[:2]):
+            yield 1
             may = not self.waiting.has(origin)
-            if may and self._take(origin, said, problems, now):
-                self.documents.count(origin)
+            if may and (yield from self._taking(origin, said, problems)):
+                if self.documents.texts.get(origin) == text:
+                    self._count(origin)
             else:
                 self.record.count(self._known(said[0].resource), "held")
                 self.waiting.put(origin, said, problems)
 
-    def serve(self, now: Moment) -> None:
+    def serve(self) -> None:
         """Take in what has waited, as far as it is its time."""
-        taken: set[Origin] = set()
+        if not self._serves:
+            self._serves = True
+            self.backlog.add(self._serving())
 
-        def take(pending: Pending) -> bool:
-            if not self._take(pending.origin, pending.said, pending.problems, now):
-                return False
-            if pending.origin is not None:
-                taken.add(pending.origin)
-            return True
+    def _serving(self) -> Work[None]:
+        blocked: set[Origin] = set()
+        for pending in self.waiting.line():
+            yield 1
+            origin = pending.origin
+            if origin in blocked or not (
+                yield from self._taking(origin, pending.said, pending.problems)
+            ):
+                if origin is not None:
+                    blocked.add(origin)
+                continue
+            self.waiting.done(pending)
+            if origin is not None and not self.waiting.has(origin):
+                self._count(origin)
+        self._serves = False
 
-        self.waiting.serve(take)
-        for origin in taken:
-            if not self.waiting.has(origin):
-                self.documents.count(origin)
+    def _count(self, origin: Origin) -> None:
+        self.documents.count(origin)
+        self.absent.forget(origin.place, self.documents.holds)
 
-    def _take(
-        self,
-        origin: Origin | None,
-        said: Iterable[Saying],
-        problems: Iterable[Problem],
-        now: Moment,
-    ) -> bool:
+    def look_for_absent(self) -> None:
+        """Take in what documents said of nodes that are there now."""
+        if self.places is None or not self.absent or self.backlog:
+            return
+        self._looks += 1
+        if self._looks % _LOOKS == 0:
+            for place in self.absent.places:  # those of an earlier run that are no more
+                self.absent.forget(place, self.documents.holds)
+        come = self.absent.come(self.places)
+        if come:
+            self.backlog.add(self._coming(come, self.places))
+
+    def _coming(self, come: list[Absent], places: Places) -> Work[None]:
+        for one in sorted(come, key=lambda one: one.saying.told_at_ms):
+            yield 1
+            saying = one.saying
+            if not self.absent.keeps(one):
+                continue
+            is_over = saying.assertion == "once" and (
+                self.now.wall_ms - saying.received_at_ms > OVERTAKEN_MS
+            )
+            if is_over or not self.documents.holds(one.place, one.digest):
+                self.absent.drop(saying)
+                continue
+            good, missing, _ = yield from self._placing((saying,), places)
+            nodes = frozenset(one.node for one in good)
+            if good and self._limits.take(saying.resource, nodes, self.now.steady_ms):
+                self.absent.put(one)  # later
+                continue
+            full = yield from self._saying(good, places)
+            self.absent.drop(saying)
+            if one.is_all and not self.absent.has(one.place):
+                where = f"public faults in {one.place}"
+                self.record.judged(where, [*missing, *full], self.now.wall_ms)
+
+    def restore(self, state: State) -> None:
+        """Go on where an earlier run ended. What documents say that has not counted, counts."""
+        self.backlog.clear()
+        self._serves = False
+        self.waiting.clear()
+        self.documents.restore(state.documents)
+        self.absent.restore(state.absent)
+        for saying in state.held:
+            self.waiting.put(None, (saying,))
+
+    def _taking(
+        self, origin: Origin | None, said: Iterable[Saying], problems: Iterable[Problem]
+    ) -> Work[bool]:
         """Take in a message that was judged, if it is its time."""
         if self.places is None:
             return False
-        good, missing = self._place(said)
+        text = None if origin is None else self.documents.texts.get(origin)
+        good, missing, absent = yield from self._placing(said, self.places)
         resource = next(iter(said)).resource
         if good and origin is not None:
             nodes = frozenset(one.node for one in good)
-            if self._limits.take(resource, nodes, now.steady_ms, whole=True):
+            if self._limits.take(resource, nodes, self.now.steady_ms, whole=True):
                 return False
-        full = self._say(good, now)
+        full = yield from self._saying(good, self.places)
         if origin is None:
             found = [*missing, *full]
-            self.record.judged("messages over gRPC that waited", found, now.wall_ms)
+            self.record.judged("messages over gRPC that waited", found, self.now.wall_ms)
         elif origin in self.documents.texts:
-            self.record.judged(_named(origin), [*problems, *missing, *full], now.wall_ms)
+            is_all = len(missing) == len(absent) and not any((*problems, *full))
+            for saying in absent:
+                self.absent.put(Absent(saying, origin.place, digest_of(text), is_all))
+            self.record.judged(_named(origin), [*problems, *missing, *full], self.now.wall_ms)
         self.record.count(self._known(resource), "taken" if good else "refused")
         return True
 
     def _sayings(
-        self, message: PublicFault, document: str, now: Moment
-    ) -> tuple[list[Saying], list[Problem]]:
+        self, message: PublicFault, document: str
+    ) -> Work[tuple[list[Saying], list[Problem]]]:
         return sayings(
             message,
             document,
             table=self._tables.in_force,
             ending=lambda: self._ledger.codes(message.resource),
-            received_at_ms=now.wall_ms,
+            received_at_ms=self.now.wall_ms,
         )
 
-    def _place(self, said: Iterable[Saying]) -> tuple[list[Saying], list[Problem]]:
-        assert self.places is not None
+    def _placing(
+        self, said: Iterable[Saying], places: Places
+    ) -> Work[tuple[list[Saying], list[Problem], list[Saying]]]:
+        """What is about nodes and chips that are there, what is not and why, and which of that is
+        about nodes that may come.
+        """
         good: list[Saying] = []
         problems: list[Problem] = []
-        for saying in said:
-            if saying.assertion == "recover" and self._ledger.get(saying.key) is not None:
+        absent: list[Saying] = []
+        for number, saying in enumerate(said):
+            if number % PIECE == PIECE - 1:
+                yield PIECE
+            if self.absent:
+                self.absent.drop(saying)
+            recovers = saying.assertion == "recover"
+            if recovers and self._ledger.get(saying.key) is not None:
                 good.append(saying)  # also when its node has gone
                 continue
-            one, wrong = placed(saying, self.places)
+            one, wrong = placed(saying, places)
             problems += wrong
             if one is not None:
                 good.append(one)
-        return good, problems
+            elif not recovers and not is_there(saying.node, saying.serial_number, places):
+                absent.append(saying)
+        return good, problems, absent
 
     def _within_limits(
-        self, resource: str, said: list[Saying], now: Moment
+        self, resource: str, said: list[Saying]
     ) -> tuple[list[Saying], list[Problem]]:
         nodes = frozenset(one.node or one.serial_number for one in said)
-        refused = self._limits.take(resource, nodes, now.steady_ms)
+        refused = self._limits.take(resource, nodes, self.now.steady_ms)
         problems = [
             Problem(f"node {node}", f"{resource} may say no more of it now")
             for node in sorted(refused)
         ]
         return [s for s in said if (s.node or s.serial_number) not in refused], problems
 
-    def _say(self, said: Iterable[Saying], now: Moment) -> list[Problem]:
+    def _saying(self, said: Iterable[Saying], places: Places) -> Work[list[Problem]]:
         """Take in what is said; returns what cannot be."""
-        assert self.places is not None
         problems: list[Problem] = []
-        levels = self._tables.in_force.levels
-        for saying in said:
-            level = levels.get(saying.code)
+        for number, saying in enumerate(said):
+            if number % _TOLD == _TOLD - 1:
+                yield PIECE
+            level = self._tables.in_force.levels.get(saying.code)
             if level is None and saying.assertion != "recover":
                 what = f"{saying.code} is not configured any more"
                 problems.append(Problem(f"fault {saying.fault_id}", what))
                 continue
-            is_placed = bool(self.places.chips(saying.node))
-            outcome = self._ledger.say(saying, str(level or ""), now, placed=is_placed)
+            is_placed = bool(places.chips(saying.node))
+            outcome = self._ledger.say(saying, str(level or ""), self.now, placed=is_placed)
             self.record.count(self._known(saying.resource), outcome)
             if outcome is Outcome.FULL:
                 what = f"{MOST_FAULTS} faults stand: there is room for no more"

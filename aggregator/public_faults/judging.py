@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from aggregator.public_faults.values import Saying
 from contract.errors import Problem, quoted
-from contract.public_fault import accepted
+from contract.public_fault import accepting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
     from contract.public_fault import PublicFault
     from contract.public_fault_table import PublicFaultTable
@@ -60,7 +61,7 @@ def sayings(
     table: PublicFaultTable,
     ending: Callable[[], Collection[str]],
     received_at_ms: int,
-) -> tuple[list[Saying], list[Problem]]:
+) -> Work[tuple[list[Saying], list[Problem]]]:
     """What a message says, and what of it is refused. Raises ``DocumentError`` for all of it.
 
     ``ending`` are the codes of faults of this resource that stand although no table names them any
@@ -68,7 +69,7 @@ def sayings(
     """
     left = () if _is_in(message, table) else ending()
     is_listed = message.resource in table.resources
-    faults, problems = accepted(
+    faults, problems = yield from accepting(
         message,
         document,
         codes=table.levels if is_listed else (),
@@ -76,23 +77,25 @@ def sayings(
         is_serial=bool,  # whose it is, is looked at for each influence by itself
         ending=left,
     )
-    said = [
-        Saying(
-            about.node_name,
-            "" if about.node_name else about.node_sn,
-            message.resource,
-            fault.fault_id,
-            fault.fault_type,
-            fault.fault_code,
-            fault.assertion,
-            tuple(about.device_ids or ()),
-            fault.fault_time // 1000,
-            message.timestamp,
-            received_at_ms,
-        )
-        for fault in faults
-        for about in fault.influence or ()
-    ]
+    said = []
+    for fault in faults:
+        said += [
+            Saying(
+                about.node_name,
+                "" if about.node_name else about.node_sn,
+                message.resource,
+                fault.fault_id,
+                fault.fault_type,
+                fault.fault_code,
+                fault.assertion,
+                tuple(about.device_ids or ()),
+                fault.fault_time // 1000,
+                message.timestamp,
+                received_at_ms,
+            )
+            for about in fault.influence or ()
+        ]
+        yield len(fault.influence or ())
     return said, list(problems)
 
 

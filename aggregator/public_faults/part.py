@@ -17,6 +17,7 @@ from aggregator.public_faults.device import with_public_faults
 from aggregator.public_faults.hearing import Hearing
 from aggregator.public_faults.judging import existing_devices
 from aggregator.public_faults.ledger import Ledger
+from aggregator.public_faults.pieces import whole
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.table import CONFIG_MAP, FILE, Tables
 from contract.errors import Problem
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from aggregator.moment import Moment
     from aggregator.part import View
     from aggregator.public_faults.judging import Answer
+    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.values import Key, Standing
     from contract.cluster_device import DeviceRecord
@@ -46,6 +48,13 @@ _ABOUT = "about"
 
 _UNSYNCED_MS = 500
 _WAITING_MS = 1000
+_ABSENT_MS = 500
+
+_PATIENCE_MS = 30_000
+"""How long a store that is away keeps back what others have of upstream's state, and our views."""
+
+_SHOWN, _OF_A_NODE = 1000, 5
+"""So many faults are shown anew in one step: whoever has many nodes judged keeps others waiting."""
 
 
 class _About(msgspec.Struct, frozen=True):
@@ -77,6 +86,10 @@ class PublicFaults:
         """Whether what an earlier run or upstream knew is here."""
         self._kept_about: str | None = None
         self._last_step_ms = 0
+        self._began_ms: int | None = None
+        self._tried_ms = self._looked_ms = -_WAITING_MS
+        self.turn = asyncio.Lock()
+        """Held by whom a message is taken in piece by piece: the next one must not overtake it."""
         self._view: tuple[int, View] | None = None
 
     def know(self, places: Places) -> None:
@@ -96,28 +109,34 @@ class PublicFaults:
         """See ``Reader``."""
         self._settle(now)
         if selection == MESSAGES:
-            self._hearing.observe(source, event, now)
+            self._hearing.observe(source, event)
         elif selection == STATISTIC:
             self._observe_statistic(source, event, now)
         else:
             before = self._tables.in_force
             self._tables.observe(source, event)
             self._judge_again(before)
-        return self.take_changed_nodes()
+        return self._some_changed_nodes()
 
     def send(self, message: PublicFault, now: Moment) -> Answer:
-        """Take in a message that came over gRPC.
+        """Take in a message that came over gRPC, at once."""
+        return whole(self.sending(message, now))
+
+    def sending(self, message: PublicFault, now: Moment) -> Work[Answer]:
+        """The same in pieces, of several messages one after the other (``turn``).
 
         Until it is known which nodes there are (``ready``) it waits, and is answered with 0.
         """
         self._settle(now)
-        return self._hearing.send(message, now)
+        return self._hearing.sending(message)
 
     def _settle(self, now: Moment) -> None:
+        self._hearing.now = now
         if self._places is not None and self._places.synced and not self.ready.is_set():
             self.ready.set()
             self._hearing.places = self._places
-            self._hearing.serve(now)
+            self._hearing.serve()
+            self._hearing.backlog.do_piece()
 
     def _judge_again(self, before: PublicFaultTable) -> None:
         table = self._tables.in_force
@@ -129,18 +148,26 @@ class PublicFaults:
     def step(self, now: Moment) -> frozenset[str]:
         """See ``Timed``."""
         self._last_step_ms = now.steady_ms
+        if not self._is_whole:
+            self._take_over(now)
         self._ledger.step(now)
         self._settle(now)
-        places = self._hearing.places
+        hearing, places = self._hearing, self._hearing.places
         if places is not None:
-            if self._hearing.waiting:
-                self._hearing.serve(now)
-            for key in tuple(self._ledger.unplaced):
-                self._look_for_chips(key, places, now)
+            if self._tried_ms + _WAITING_MS <= now.steady_ms:
+                self._tried_ms = now.steady_ms
+                if hearing.waiting:
+                    hearing.serve()
+                for key in tuple(self._ledger.unplaced):
+                    self._look_for_chips(key, places, now)
+            if self._looked_ms + _ABSENT_MS <= now.steady_ms:
+                self._looked_ms = now.steady_ms
+                hearing.look_for_absent()
             for node in self._away.look(self._ledger.nodes.keys(), places, now):
                 count = self._ledger.forget(node)
                 _log.warning("node %s has been away for a day: %d faults are dropped", node, count)
-        return self.take_changed_nodes()
+        hearing.backlog.do_piece()
+        return self._some_changed_nodes()
 
     def _look_for_chips(self, key: Key, places: Places, now: Moment) -> None:
         standing = self._ledger.get(key)
@@ -160,12 +187,18 @@ class PublicFaults:
     def next_due_ms(self) -> int | None:
         """See ``Timed``."""
         due = [self._ledger.next_due_ms()]
+        if not self._is_whole and self._began_ms is not None:
+            due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
         if not self.ready.is_set():
             due.append(self._last_step_ms + _UNSYNCED_MS)
         else:
             due.append(self._away.next_due_ms(self._ledger.nodes.keys()))
             if self._hearing.waiting or self._ledger.unplaced:
-                due.append(self._last_step_ms + _WAITING_MS)
+                due.append(self._tried_ms + _WAITING_MS)
+            if self._hearing.absent:
+                due.append(self._looked_ms + _ABSENT_MS)
+        if self._hearing.backlog or self._ledger.dirty:
+            due.append(self._last_step_ms)
         return min((at for at in due if at is not None), default=None)
 
     def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
@@ -180,6 +213,15 @@ class PublicFaults:
         changed = frozenset(self._ledger.dirty)
         self._ledger.dirty.clear()
         return changed
+
+    def _some_changed_nodes(self) -> frozenset[str]:
+        """As many of them as can be judged at once; ``next_due_ms`` says when the next ones can."""
+        ledger, room, some = self._ledger, _SHOWN, set()
+        while ledger.dirty and room > 0:
+            node = ledger.dirty.pop()
+            some.add(node)
+            room -= _OF_A_NODE + len(ledger.nodes.get(node, ()))
+        return frozenset(some)
 
     def views(self) -> tuple[View, ...]:
         """See ``Viewed``. Nothing before it is known what was there (defect B11)."""
@@ -205,6 +247,7 @@ class PublicFaults:
             unplaced=len(self._ledger.unplaced),
             held=hearing.waiting.held,
             waiting=len(hearing.waiting),
+            absent=len(hearing.absent),
             documents=len(hearing.documents.texts),
             documents_beyond=hearing.documents.beyond,
             dropped=hearing.waiting.dropped,
@@ -242,22 +285,20 @@ class PublicFaults:
         self._is_whole = self._kept_about is not None
         state, unreadable = rows.read(kept)
         hearing = self._hearing
+        hearing.now = now
         self._rows.clear()
-        hearing.waiting.clear()
         self._ledger.restore(state.faults, state.over, now)
         if self._kept_about is not None:
             try:
                 self._ledger.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 unreadable.append(f"{_ABOUT}: {error}")
         self._ledger.judge_again(self._tables.in_force.levels)
-        hearing.documents.restore(state.documents)
+        hearing.restore(state)
         self._away.restore(state.away, now)
-        for saying in state.held:
-            hearing.waiting.put(None, (saying,))
         self._rows.compare(kept)
         self._was_restored = True
-        hearing.take_documents(list(hearing.documents.uncounted()), now)
+        hearing.take_documents(hearing.documents.uncounted())
         self._take_over(now)
         return unreadable
 
@@ -273,7 +314,11 @@ class PublicFaults:
 
     def _take_over(self, now: Moment) -> None:
         """Where nothing of ours was kept, what upstream left is the state (2.7)."""
-        if not self._is_whole and self._was_restored and len(self._statistic) == self._sources:
+        if self._began_ms is None:
+            self._began_ms = now.steady_ms
+        is_all = len(self._statistic) == self._sources
+        waited = self._statistic and now.steady_ms >= self._began_ms + _PATIENCE_MS
+        if not self._is_whole and self._was_restored and (is_all or waited):
             self._is_whole = True
             for data in self._statistic.values():
                 faults, strange = statistic.read(data, now.wall_ms)

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from aggregator.public_faults.values import Over, Saying, Standing
+from aggregator.public_faults.values import Absent, Over, Saying, Standing
 from contract.go_decode import Int64
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _BUCKETS = 32
 _MOST_ROWS = 1000
 """Per part: a row has less than 800 bytes."""
 
-Row: TypeAlias = Standing | Over | Saying | tuple[str, ...] | int
+Row: TypeAlias = Standing | Over | Saying | Absent | tuple[str, ...] | int
 _Name: TypeAlias = tuple[str, tuple[str, ...]]
 
 
@@ -30,7 +30,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``held`` waits until nodes are known, in the order in which it was said. ``documents`` holds
     names to the digests of what has counted. ``away`` holds nodes that are no more to the wall
-    time at which that was noticed.
+    time at which that was noticed. ``absent`` is said of nodes that are not there yet.
     """
 
     faults: tuple[Standing, ...] = ()
@@ -38,6 +38,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     held: tuple[Saying, ...] = ()
     documents: dict[str, tuple[str, ...]] = {}
     away: dict[str, Int64] = {}
+    absent: tuple[Absent, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(State)
@@ -101,6 +102,7 @@ class Rows:
             tuple(row for row in rows.values() if isinstance(row, Saying)),
             {key[0]: row for (_, key), row in rows.items() if isinstance(row, tuple)},
             {key[0]: row for (_, key), row in rows.items() if isinstance(row, int)},
+            tuple(row for row in rows.values() if isinstance(row, Absent)),
         )
         return msgspec.json.encode(state, order="sorted").decode()
 
@@ -146,6 +148,7 @@ def read(texts: Mapping[str, str]) -> tuple[State, list[str]]:
             tuple(held),
             documents,
             away,
+            tuple(one for state in states for one in state.absent),
         ),
         unreadable,
     )

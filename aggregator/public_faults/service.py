@@ -5,42 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from contract.public_fault import Fault, Influence, PublicFault
+from aggregator.public_faults.pieces import in_pieces
 
 if TYPE_CHECKING:
     from aggregator.moment import Clock
     from aggregator.public_faults.judging import Answer
     from aggregator.public_faults.part import PublicFaults
-    from contract.wire import pubfault_pb2 as wire
+    from contract.public_fault import PublicFault
 
 PATIENCE_SECONDS = 4.0
 """Shorter than the 5 s for which senders wait."""
-
-
-def received(request: wire.PublicFaultRequest) -> PublicFault:
-    """The message in a request."""
-    return PublicFault(
-        request.id,
-        request.timestamp,
-        request.version,
-        request.resource,
-        [
-            Fault(
-                fault.faultId,
-                fault.faultType,
-                fault.faultCode,
-                fault.faultTime,
-                fault.assertion,
-                dict(fault.faultLocation),
-                [
-                    Influence(about.nodeName, about.nodeSN, list(about.deviceIds))
-                    for about in fault.influence
-                ],
-                fault.description,
-            )
-            for fault in request.faults
-        ],
-    )
 
 
 async def answered(
@@ -60,4 +34,5 @@ async def answered(
                 await faults.ready.wait()
         except TimeoutError:
             pass  # the answer says so
-    return faults.send(message, clock())
+    async with faults.turn:
+        return await in_pieces(faults.sending(message, clock()))

@@ -42,7 +42,8 @@ class PublicFaultStatus(msgspec.Struct, frozen=True):
 
     ``standing`` faults on ``nodes`` nodes, ``unplaced`` of them on chips that nobody has told of
     yet. ``held`` is what gRPC brought and ``waiting`` are the messages that wait for the nodes to
-    be known, or until more may be said. ``away`` holds nodes that are no more to the wall time
+    be known, or until more may be said, ``absent`` is what documents say of nodes that are not
+    there. ``away`` holds nodes that are no more to the wall time
     since when. ``troubles`` says by origin what was wrong with its newest message, ``refused`` what
     was refused last. ``table`` says where codes and resources are from, ``table_problems`` what is
     wrong with such places.
@@ -54,6 +55,7 @@ class PublicFaultStatus(msgspec.Struct, frozen=True):
     unplaced: int
     held: int
     waiting: int
+    absent: int
     documents: int
     documents_beyond: int
     dropped: int

@@ -74,6 +74,18 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
         return self.node, self.resource, self.fault_id
 
 
+class Absent(msgspec.Struct, frozen=True, array_like=True):
+    """What the document at ``place`` says of a node that is not there.
+
+    ``digest`` is that of its text. ``is_all``: nothing else of it was refused.
+    """
+
+    saying: Saying
+    place: str
+    digest: str
+    is_all: bool
+
+
 class Over(msgspec.Struct, frozen=True, array_like=True):
     """A fault that does not stand, by a message of a moment ago."""
 

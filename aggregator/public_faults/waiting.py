@@ -16,7 +16,7 @@ from aggregator.public_faults.values import Saying
 from contract.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Iterator
 
     from aggregator.public_faults.rows import Rows
 
@@ -24,6 +24,8 @@ MOST_SAYINGS = 50_000
 """That came over gRPC."""
 
 _MOST_OF_A_DOCUMENT = 16
+_TOGETHER = 500
+"""So much that came over gRPC waits in one piece."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -43,7 +45,7 @@ class Waiting:
         self.dropped = 0
         """Messages of documents that changed more often than anybody may say something."""
         self._rows = rows
-        self._line: list[Pending] = []
+        self._line: dict[int, Pending] = {}
         self._held = 0
         self._of: Counter[Origin] = Counter()
         self._next = 0
@@ -73,39 +75,33 @@ class Waiting:
             if self._of[origin] >= _MOST_OF_A_DOCUMENT:
                 self._drop_first(origin)
             self._of[origin] += 1
-        pending = Pending(self._next, origin, said, tuple(problems))
-        self._next += 1
-        self._line.append(pending)
-        if origin is None:
-            for number, saying in enumerate(said):
+        if origin is not None:
+            self._append(origin, said, tuple(problems))
+        for first in range(0, len(said) if origin is None else 0, _TOGETHER):
+            pending = self._append(None, said[first : first + _TOGETHER], ())
+            for number, saying in enumerate(pending.said):
                 self._rows.put("held", _row(pending, number), saying)
         return True
 
-    def serve(self, take: Callable[[Pending], bool]) -> None:
-        """Offer what waits to ``take``, which says whether it was taken; of a document in order."""
-        line, self._line = self._line, []
-        blocked: set[Origin] = set()
-        for pending in line:
-            if pending.origin in blocked or not take(pending):
-                self._line.append(pending)
-                if pending.origin is not None:
-                    blocked.add(pending.origin)
-            else:
-                self._done(pending)
+    def _append(
+        self, origin: Origin | None, said: tuple[Saying, ...], problems: tuple[Problem, ...]
+    ) -> Pending:
+        pending = Pending(self._next, origin, said, problems)
+        self._line[pending.number] = pending
+        self._next += 1
+        return pending
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._line.clear()
-        self._of.clear()
-        self._held = 0
+    def line(self) -> Iterator[Pending]:
+        """What waits now, in order; more may come and go meanwhile."""
+        for number in tuple(self._line):
+            pending = self._line.get(number)
+            if pending is not None:
+                yield pending
 
-    def _drop_first(self, origin: Origin) -> None:
-        first = next(one for one in self._line if one.origin == origin)
-        self._line.remove(first)
-        self._of[origin] -= 1
-        self.dropped += 1
-
-    def _done(self, pending: Pending) -> None:
+    def done(self, pending: Pending) -> None:
+        """It waits no more."""
+        if self._line.pop(pending.number, None) is None:
+            return
         if pending.origin is None:
             self._held -= len(pending.said)
             for number in range(len(pending.said)):
@@ -114,6 +110,16 @@ class Waiting:
             self._of[pending.origin] -= 1
             if not self._of[pending.origin]:
                 del self._of[pending.origin]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._line.clear()
+        self._of.clear()
+        self._held = 0
+
+    def _drop_first(self, origin: Origin) -> None:
+        self.done(next(one for one in self._line.values() if one.origin == origin))
+        self.dropped += 1
 
 
 def _row(pending: Pending, number: int) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from aggregator.moment import Moment
 from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
-from aggregator.public_faults.places import KnownPlaces
 from contract.cluster_device import DeviceRecord, render_device_entry
 from contract.cluster_info import member, value_of, verify_device_value
 from contract.errors import VigilError
 from contract.names import PUBLIC_FAULT_LABEL, device_info_name
 from contract.public_fault import DATA_KEY
 from stores.base import Changed, Document, Listed
+from tests.aggregator.public_faults.known import KnownPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -83,7 +83,8 @@ class ApiServer:
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         self.is_up = True
         self.refuses: Callable[[str, Place], bool] = lambda *_: False
-        """Which requests of clients are answered with an error (503)."""
+        """Which requests of clients are answered with an error."""
+        self.refuses_with = 503
         self.requests: list[tuple[str, Place]] = []
         """What clients asked but for watches."""
         self._on_change = on_change
@@ -238,7 +239,7 @@ class ApiServer:
         self._check(client)
         self.requests.append((method, place))
         if self.refuses(method, place):
-            return _encoded(*_status(503, "the test wants it"))
+            return _encoded(*_status(self.refuses_with, "the test wants it"))
         status, answer = self._answer(method, path, body, client.name)
         if only_metadata and status < 300:
             answer = _only_metadata(answer)

@@ -117,7 +117,7 @@ def test_what_a_chip_repeats_within_the_window_counts_each_time() -> None:
 def test_a_clock_that_was_set_back_does_not_hold_a_fault_for_ever() -> None:
     windows = Windows()
     windows.add([at(0)])
-    windows.step(T - HOUR)
+    windows.set_back(T - HOUR)
     assert windows.next_due_ms() == T - HOUR + WINDOW_MS
 
 

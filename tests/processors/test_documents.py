@@ -278,6 +278,20 @@ def test_another_store_without_the_document_releases_nobody() -> None:
     assert world.chips({}, source=1) == {"n1"}
 
 
+def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
+    separation = Separation()
+    separation.chips = {"n1": {chip(3): Separated({"80C98000": T})}}
+    documents = Documents(separation, 2)
+    policies, chips = documents.inputs
+    documents.is_patient = False
+    assert documents.views() == (), "nobody answered yet"
+    documents.observe(0, policies, Listed(()), T)
+    documents.observe(0, chips, Listed(()), T)
+    assert len(documents.views()) == 1
+    documents.is_patient = True
+    assert documents.views() == ()
+
+
 def test_other_documents_are_nobodys() -> None:
     world = on()
     world.separate("n1")

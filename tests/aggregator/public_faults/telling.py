@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from aggregator.facts import NodeState
 from aggregator.moment import Moment
 from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
-from aggregator.public_faults.places import KnownPlaces
 from contract.names import PUBLIC_FAULT_LABEL
 from contract.public_fault import Fault, Influence, PublicFault, encode_public_fault
 from stores.base import Changed, Document, Listed
 from tests.aggregator.nodes import healthy, record
+from tests.aggregator.public_faults.known import KnownPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

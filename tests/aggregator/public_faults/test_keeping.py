@@ -173,3 +173,32 @@ def test_a_bucket_that_cannot_be_read_is_told_and_the_others_count() -> None:
     (problem,) = again.restore(state, at(1))
     assert problem.startswith(damaged)
     assert 0 < again.status().standing < len(names)
+
+
+def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> None:
+    faults = PublicFaults(2)
+    faults.know(places("n1"))
+    faults.restore({}, at(0))
+    faults.observe(0, STATISTIC, Listed(()), at(0))
+    faults.step(at(0))
+    faults.send(told(one()), at(1))
+    faults.step(at(1))
+    assert faults.views() == ()
+    assert "about" not in kept(faults)
+    due = faults.next_due_ms()
+    while due is not None and due < 30_000:
+        faults.step(at(due / 1000))
+        assert faults.views() == ()
+        due = max(faults.next_due_ms() or 0, due + 1)
+    faults.step(at(30))
+    assert len(faults.views()) == 1
+    assert "about" in kept(faults)
+
+
+def test_state_that_is_nested_too_deep_is_said_and_harms_nothing_else() -> None:
+    deep = '{"used":true,"x":' + "[" * 100_000
+    faults = PublicFaults()
+    faults.know(places("n1"))
+    (problem,) = faults.restore({"about": deep}, at(0))
+    assert problem.startswith("about: ")
+    assert faults.send(told(one()), at(1)).code == 0

@@ -205,6 +205,7 @@ def test_chips_of_a_new_node_are_looked_for_when_it_tells_of_them() -> None:
     assert faults.status().unplaced == 1
     assert standing(faults, "n3").keys() == {"0"}, "the other one may not exist"
     known.see_report("n3", eight())
+    faults.take_changed_nodes()
     assert faults.next_due_ms() == 1000
     assert faults.step(at(1)) == {"n3"}
     assert standing(faults, "n3").keys() == {"0"}

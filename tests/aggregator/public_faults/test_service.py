@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.publishing.fault_service_call import request_of
-from aggregator.public_faults.service import answered, received
+from aggregator.grpc.wire_messages import public_fault as received
+from aggregator.public_faults.service import answered
 from contract.wire import pubfault_pb2 as wire
 from tests.aggregator.public_faults.telling import at, begun, one, places, standing, told
 
@@ -20,18 +21,18 @@ def clock() -> Moment:
     return at(0)
 
 
-def test_a_request_says_what_was_sent() -> None:
+async def test_a_request_says_what_was_sent() -> None:
     message = told(
         replace(one(serial_number="s"), fault_location={"npuIp": "10.0.0.1"}, description="why"),
         one("fault-0002", "recover", devices=(1, 2)),
     )
     sent = wire.PublicFaultRequest.FromString(request_of(message).SerializeToString())
     message.faults[1] = replace(message.faults[1], fault_location={})  # type: ignore[index]
-    assert received(sent) == message
+    assert await received(sent) == message
 
 
-def test_an_empty_request_is_refused() -> None:
-    answer = begun().send(received(wire.PublicFaultRequest()), at(0))
+async def test_an_empty_request_is_refused() -> None:
+    answer = begun().send(await received(wire.PublicFaultRequest()), at(0))
     assert (answer.code, answer.info.split(":")[0]) == (409, "id")
 
 

@@ -1,0 +1,94 @@
+"""What comes in beside the documents of nodes, or does not: all of it in virtual time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.aggregator.test_where_clusterd_is_wrong import SOON, public
+from tests.cluster.playing import broken, cluster
+from tests.contract.test_cluster_device import config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cluster.apiserver import Place
+
+pytestmark = pytest.mark.looptime(resolution=2**-20)
+
+CHIP = "Ascend910-0"
+
+
+def everywhere(_: str, place: Place) -> bool:
+    """ConfigMaps in all namespaces."""
+    return place.resource.endswith("configmaps") and place.namespace is None
+
+
+def nodes(_: str, place: Place) -> bool:
+    return place.resource.endswith("nodes")
+
+
+async def test_a_public_fault_counts_when_its_node_comes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        await world.public("p1", public("occur", node="n2"))
+        await world.device("n1", config(), 10)
+        await world.device("n2", config(), 1)
+        assert world.unhealthy("n2") == CHIP
+
+
+async def test_a_public_fault_waits_for_its_node_over_a_restart(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        await world.public("p1", public("occur", node="n2"))
+        await world.device("n1", config(), 10)
+        await world.end()
+        world.start()
+        await world.device("n1", config(), 10)
+        await world.device("n2", config(), 1)
+        assert world.unhealthy("n2") == CHIP
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 503])
+async def test_documents_that_must_not_be_read_keep_nothing_else_back(
+    status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path) as world:
+        world.api.refuses_with, world.api.refuses = status, everywhere
+        await world.public("p1", public("occur", chips=(0,)))
+        world.start()
+        await world.device("n1", broken(3), 10)
+        assert world.unhealthy("n1") == "Ascend910-3"
+        said = [one.getMessage() for one in caplog.records if "cannot be read" in one.message]
+        about = [text for text in said if "mc-consumer-publicfault=true in all namespaces" in text]
+        assert len(about) == 1, said
+        await world.pass_time(300)
+        await world.device("n1", broken(4, update_time=1_760_000_010), SOON)
+        assert world.unhealthy("n1") == "Ascend910-4"
+        world.api.refuses = lambda *_: False
+        await world.pass_time(120)
+        assert world.unhealthy("n1") == f"{CHIP},Ascend910-4"
+
+
+@pytest.mark.parametrize("status", [400, 403])
+async def test_public_faults_need_no_nodes(status: int, tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.api.refuses_with, world.api.refuses = status, nodes
+        world.start()
+        await world.node("n1", serial_number="SN-1")
+        await world.device("n1", config(), 10)
+        await world.public("p1", public("occur"))
+        await world.public("p2", by_number("SN-1"))
+        await world.pass_time(10)
+        assert world.unhealthy("n1") == CHIP
+        world.api.refuses = lambda *_: False
+        await world.pass_time(120)
+        assert world.unhealthy("n1") == f"{CHIP},Ascend910-1", "now it is known whose number it is"
+
+
+def by_number(serial_number: str) -> dict[str, Any]:
+    """A message about chip 1 of the node with this serial number."""
+    message = public("occur", number=2, chips=(1,))
+    message["faults"][0]["influence"] = [{"nodeSN": serial_number, "deviceIds": [1]}]
+    return message
