@@ -123,7 +123,7 @@ class Aggregator:
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores))
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self._labelling = Labelling(clusters, self.board.labels, lambda: self.succession.leads)
+        self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}")
         self.telling = Telling(
             self.pipeline,
@@ -177,6 +177,7 @@ class Aggregator:
                 self.pipeline.processing,
                 self.board,
                 self.rank_tables,
+                self._labelling,
                 *parts,
                 *(() if self.telling.server is None else (self.telling.server,)),
             ),
