@@ -23,6 +23,7 @@ from aggregator.moment import Clock, system_clock
 from aggregator.old_listener import OldListener
 from aggregator.parts import Parts
 from aggregator.pipeline import Pipeline, lost_of
+from aggregator.public_faults.judging import INVALID
 from aggregator.public_faults.part import PublicFaults
 from aggregator.public_faults.service import answered
 from aggregator.public_faults.table_file import follow_table
@@ -45,7 +46,7 @@ from aggregator.stream import Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
 from aggregator.world import World
-from contract.errors import StoreError
+from contract.errors import StoreError, StoreUnavailable
 from service.notify import keep_told
 from service.stalls import Stalls
 
@@ -66,6 +67,10 @@ if TYPE_CHECKING:
     from stores.base import Document, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
+
+_ANSWER_MS = 4500
+_KEPT_MS = 500
+"""Who sends public faults waits 5 s."""
 
 _PATIENCE_SECONDS = 30.0
 """How long a store that is away holds up the first publication of what the others say."""
@@ -275,10 +280,25 @@ class Aggregator:
         self._judge(self.public_faults.configure(table))
 
     async def _send(self, message: PublicFault) -> Answer:
-        """Take in public faults that came over gRPC."""
+        """Take in public faults that came over gRPC; answered once no end of ours can lose them.
+
+        Raises ``StoreError`` where that is not so.
+        """
+        end_ms = self._clock().steady_ms + _ANSWER_MS
         answer = await answered(self.public_faults, message, self._clock)
         self._judge(self.public_faults.take_changed_nodes())
+        if answer.code != INVALID:
+            await self._kept(self.public_faults.name, end_ms)
         return answer
+
+    async def _kept(self, name: str, end_ms: int) -> None:
+        """Until this part's state outlives this process. Raises ``StoreError``."""
+        left_ms = max(_KEPT_MS, end_ms - self._clock().steady_ms)
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                await self.succession.keeping.kept(name)
+        except TimeoutError:
+            raise StoreUnavailable("it could not be kept in time: say it again") from None
 
     def _turned(self, _: object) -> None:
         """A client began or ceased to listen."""
