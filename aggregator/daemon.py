@@ -210,10 +210,13 @@ class Aggregator:
 
     async def run(self) -> NoReturn:
         """Aggregate until cancelled; then somebody else may lead at once."""
-        try:
-            await self._run()
-        finally:
-            await self.succession.give_up()
+        async with asyncio.TaskGroup() as lasting:
+            # Its last commit may take seconds, for which nobody would lead.
+            lasting.create_task(self.telling.history.run(), name="history")
+            try:
+                await self._run()
+            finally:
+                await self.succession.give_up()
         raise AssertionError("the tasks never end")
 
     async def _run(self) -> None:
@@ -226,7 +229,6 @@ class Aggregator:
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            tasks.create_task(self.telling.history.run(), name="history")
             if self._table_file is not None:
                 table = follow_table(self._table_file, self._configure)
                 tasks.create_task(table, name="read the table of public faults")
