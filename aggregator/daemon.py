@@ -315,7 +315,7 @@ class Aggregator:
         self._places.look(self.pipeline.dirty | moved)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
-        self.telling.after(moved, now)
+        self.telling.after(moved, now, leads=self.succession.leads)
         return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -364,6 +364,7 @@ class Aggregator:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
         self._step()
+        self.telling.began(self._clock())
         names = self.pipeline.documents
         self._complete = {name: self.pipeline.revision(name) for name in names}
         self._not_ready = "waiting for the first publication"
@@ -424,7 +425,8 @@ class Aggregator:
         """Another leader wrote a document."""
         if publisher is not self.publishers[0]:
             return
-        self.pipeline.follow(document, self._clock())
+        now = self._clock()
+        self.telling.followed(*self.pipeline.follow(document, now), now)
         lost = lost_of(document)
         if lost is not None:
             self._inherit(lost)
