@@ -14,3 +14,5 @@ class GrpcStatus(msgspec.Struct, frozen=True):
     subscribers: int
     sent: int
     tls_problem: str | None
+    trouble: str | None
+    """Why it does not listen although this replica leads."""

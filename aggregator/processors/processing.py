@@ -274,7 +274,7 @@ class Processing:
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()
-        problems = self.memory.restore(texts)
+        problems = self.memory.restore(texts, now.wall_ms)
         before, self._restored = self._restored, hash(frozenset(texts.items()))
         self.documents.follow_up(is_news=self._restored != before)
         if self.documents.policy is not None:

@@ -11,6 +11,7 @@ table.py      which codes and resources are taken; table_file.py: those of a fil
 absent.py     what documents say of nodes that are not there yet
 pieces.py     long work in pieces, between which others have their turn
 limits.py     how much anybody may say; waiting.py: what waits until it may be said
+recent.py     what documents said a moment ago, for who leads next
 documents.py  the documents that carry messages, and which of them have counted
 rows.py       the state in buckets, for the next run
 service.py    the way in for gRPC

@@ -22,6 +22,7 @@ from aggregator.public_faults.judging import (
 from aggregator.public_faults.ledger import MOST_FAULTS, OVERTAKEN_MS
 from aggregator.public_faults.limits import Limits
 from aggregator.public_faults.pieces import PIECE, Backlog
+from aggregator.public_faults.recent import Recent
 from aggregator.public_faults.status import Record
 from aggregator.public_faults.values import Absent, Outcome
 from aggregator.public_faults.waiting import Waiting
@@ -66,6 +67,7 @@ class Hearing:
         self._ledger = ledger
         self._tables = tables
         self._limits = Limits()
+        self._recent = Recent()
 
     def sending(self, message: PublicFault) -> Work[Answer]:
         """Take in a message that came over gRPC."""
@@ -98,6 +100,10 @@ class Hearing:
     def observe(self, source: int, event: WatchEvent) -> None:
         """Take in an event of the documents that carry messages."""
         new, gone = self.documents.observe(source, event)
+        for origin in new:
+            text = self.documents.texts[origin]
+            if text is not None:
+                self._recent.note(origin, text, self.now)
         for origin in gone:
             self.record.gone(_named(origin))
             self.absent.forget(origin.place, self.documents.holds)
@@ -136,6 +142,26 @@ class Hearing:
             else:
                 self.record.count(self._known(said[0].resource), "held")
                 self.waiting.put(origin, said, problems)
+
+    def say_again(self) -> None:
+        """After a restore: what documents said before they said what they say now, as far as
+        nothing newer is known.
+        """
+        self.backlog.add(self._saying_again())
+
+    def _saying_again(self) -> Work[None]:
+        for origin, text in tuple(self._recent.since(self.now)):
+            yield 1
+            if self.places is None or self.documents.texts.get(origin) == text:
+                continue
+            try:
+                message = decode_public_fault(origin.place, {DATA_KEY: text})
+                said, _ = yield from self._sayings(message, origin.place)
+            except DocumentError:
+                continue  # that was said when it came
+            good, _, _ = yield from self._placing(said, self.places)
+            newer = [one for one in good if self._ledger.is_newer(one)]
+            yield from self._saying(newer, self.places)
 
     def serve(self) -> None:
         """Take in what has waited, as far as it is its time."""

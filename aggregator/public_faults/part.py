@@ -298,6 +298,7 @@ class PublicFaults:
         self._away.restore(state.away, now)
         self._rows.compare(kept)
         self._was_restored = True
+        hearing.say_again()
         hearing.take_documents(hearing.documents.uncounted())
         self._take_over(now)
         return unreadable
