@@ -1,9 +1,10 @@
 """Keeps what the next leader must know as documents of ours in the first store published to.
 
-A change is in the store within a second: each document is written at once and then at most twice a
-second, and all of them together at most 20 times. Each write replaces the version that was seen
-last. A new leader first marks each document, so that what an earlier one still has under way is
-refused, and then restores from it.
+In quiet times a change is in the store at once, and each document is written at most twice a
+second. All of them wait for their turn with what readers wait for (``pace.py``), parts one after
+the other, so that a storm in one does not hold up the others. Each write replaces the version that
+was seen last. A new leader first marks each document, so that what an earlier one still has under
+way is refused, and then restores from it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from aggregator.pace import Write
 from aggregator.writing import compares_versions, ended
 from contract.errors import StoreConflict, StoreError
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
     from aggregator.part import Keeper
+    from aggregator.turns import Turns
     from service.stalls import Stalls
     from stores.base import Store
 
@@ -39,7 +42,8 @@ LARGEST_BYTES = 900 * 1024
 """The API server's own limit is 1 MiB for the whole object."""
 
 _SPACING_MS = 500
-_PACE_SECONDS = 0.05
+_SETTLE_SECONDS = 0.05
+"""What changes together is written together, and behind what readers wait for."""
 _AT_ONCE = 8
 _ATTEMPTS = 5
 _LAST_SECONDS = 2.0
@@ -67,8 +71,10 @@ class Keeping:
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
+        turns: Turns,
     ) -> None:
         self._store = store
+        self._turns = turns
         self._keepers = {keeper.name: keeper for keeper in keepers}
         self._leadership = leadership
         self._clock = clock
@@ -80,6 +86,9 @@ class Keeping:
         self._writing_now: dict[_Key, int] = {}
         self._looks = 0
         self._next_ms: dict[_Key, int] = {}
+        self._written_last: dict[str, int] = {}
+        """Part to when one of its documents had its turn, in turns."""
+        self._turns_total = 0
         self._writes = dict.fromkeys(self._keepers, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
         self._trouble: dict[_Key, str] = {}
@@ -184,13 +193,19 @@ class Keeping:
         backoff = Backoff()
         while True:
             self._wake.clear()
+            if self._next_due() is None or not self._leadership.leads:
+                await self._wait()
+                await asyncio.sleep(_SETTLE_SECONDS)
+                continue
+            await self._turns.write(STATE_PREFIX, Write.STATE)
             key = self._next_due()
             if key is None or not self._leadership.leads:
-                await self._wait()
-            elif await self._write(key):
+                continue
+            self._turns_total += 1
+            self._written_last[key[0]] = self._turns_total
+            if await self._write(key):
                 backoff.reset()
                 self._next_ms[key] = self._clock().steady_ms + _SPACING_MS
-                await asyncio.sleep(_PACE_SECONDS)
             else:
                 # Others go first: one that is refused must not hold them up.
                 again_ms = int(backoff.next_seconds() * 1000)
@@ -199,12 +214,16 @@ class Keeping:
     def _next_due(self) -> _Key | None:
         now_ms = self._clock().steady_ms
         due = [key for key in self._dirty if self._next_ms.get(key, now_ms) <= now_ms]
-        return min(due, key=lambda key: self._dirty[key], default=None)
+        return min(due, key=self._turn, default=None)
+
+    def _turn(self, key: _Key) -> tuple[int, int]:
+        """The part that has waited longest, and of its documents the one that has."""
+        return self._written_last.get(key[0], 0), self._dirty[key]
 
     async def _wait(self) -> None:
         now_ms = self._clock().steady_ms
         at_ms = min((self._next_ms.get(key, now_ms) for key in self._dirty), default=None)
-        seconds = None if at_ms is None else max(_PACE_SECONDS, (at_ms - now_ms + 1) / 1000)
+        seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
