@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from contract.cluster_device import DeviceRecord
 
 
+_MOST_EQUAL = 256
+
+
 class Places(Protocol):
     """What others know of nodes; asked when something is said of one."""
 
@@ -39,6 +42,8 @@ class KnownPlaces:
     def __init__(self) -> None:
         self.synced = False
         self._chips: dict[str, frozenset[str]] = {}
+        self._equal: dict[frozenset[str], frozenset[str]] = {}
+        """Most nodes have chips of the same names: one set for all of them."""
         self._reporting: set[str] = set()
         self._objects: dict[str, str] = {}
         """Serial number by node."""
@@ -66,7 +71,10 @@ class KnownPlaces:
         known = self._chips.get(node, frozenset())
         seen = record.chips.union(used)
         if not seen <= known:
-            self._chips[node] = known | seen
+            if len(self._equal) >= _MOST_EQUAL:
+                self._equal.clear()
+            chips = known | seen
+            self._chips[node] = self._equal.setdefault(chips, chips)
 
     def see_node(self, name: str, state: NodeState | None) -> None:
         """A Node object; ``None``: there is none."""
