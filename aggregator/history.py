@@ -49,6 +49,8 @@ _PRUNE_SECONDS = 60.0
 _HELD_TELLINGS = 2_000
 _HELD_EVENTS = 20_000
 _ANSWER_SECONDS = 5.0
+_GATHER_SECONDS = 1.0
+"""What is published waits for so long: each commit waits for the disk, and nobody for this one."""
 _CLOSE_SECONDS = 2.0
 _TROUBLE = (sqlite3.Error, OSError)
 
@@ -98,6 +100,7 @@ class History:
         self._changes: deque[Change] = deque()
         self._published = self._unkept = 0
         self._begins_with: Standing | None = None
+        self._gathering: asyncio.TimerHandle | None = None
 
     async def run(self) -> NoReturn:
         """Take what is told until cancelled."""
@@ -107,6 +110,11 @@ class History:
                     tasks.create_task(self._listen(url, channel), name=f"tellings of {url}")
                 tasks.create_task(self._keep(), name="history")
         finally:
+            if self._gathering is not None:
+                self._gathering.cancel()
+            if self._changes:
+                with contextlib.suppress(*_TROUBLE):
+                    self._take([], tuple(self._changes), 0)
             self._close()
         raise AssertionError("the tasks never end")
 
@@ -139,14 +147,21 @@ class History:
         self._came.set()
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Take what changed in what is published; never waits for the disk."""
+        """Take what changed in what is published; never waits for the disk. A process that is
+        killed takes the last second of it along.
+        """
         for change in changes:
             if len(self._changes) >= _HELD_EVENTS:
                 self._unkept += 1
             else:
                 self._changes.append(change)
-        if self._changes:
-            self._came.set()
+        if self._changes and self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(_GATHER_SECONDS, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self._came.set()
 
     async def page(self, asked: Asked) -> Page:
         """A part of the history. Raises ``StoreError`` while it cannot be read."""
@@ -195,9 +210,6 @@ class History:
                 _log.warning("history %s: is kept again", self._path)
             self._trouble = None
             backoff.reset()
-            for _ in changes:
-                self._changes.popleft()
-            self._published += len(changes)
             self._events += taken.events
             self._lost += taken.lost
             self._refused += taken.refused
@@ -222,6 +234,9 @@ class History:
         taken = self._file.take(tellings, now_ms) if tellings else Taken(())
         if changes:
             self._file.note(changes)
+            for _ in changes:
+                self._changes.popleft()
+            self._published += len(changes)
         return taken
 
     def _prune(self, now_ms: int) -> bool:

@@ -1,10 +1,11 @@
 """Keeps what the next leader must know as documents of ours in the first store published to.
 
-A change is in the store within a second: each document is written at once and then at most twice a
-second, and all of them together at most 20 times. One for which somebody waits goes first and does
-not wait itself. Each write replaces the version that was seen
-last. A new leader first marks each document, so that what an earlier one still has under way is
-refused, and then restores from it.
+In quiet times a change is in the store at once, and each document is written at most twice a
+second. All of them wait for their turn with what readers wait for (``pace.py``), parts one after
+the other, so that a storm in one does not hold up the others; one for which somebody waits goes
+first and does not wait itself. Each write replaces the version that was seen last. A new leader
+first marks each document, so that what an earlier one still has under way is refused, and then
+restores from it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from aggregator.pace import Write
 from aggregator.writing import compares_versions, ended
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
     from aggregator.part import Keeper
+    from aggregator.turns import Turns
     from service.stalls import Stalls
     from stores.base import Store
 
@@ -41,7 +44,8 @@ LARGEST_BYTES = 900 * 1024
 """The API server's own limit is 1 MiB for the whole object."""
 
 _SPACING_MS = 500
-_PACE_SECONDS = 0.05
+_SETTLE_SECONDS = 0.05
+"""What changes together is written together, and behind what readers wait for."""
 _AT_ONCE = 8
 _ATTEMPTS = 5
 _LAST_SECONDS = 0.5
@@ -70,8 +74,10 @@ class Keeping:
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
+        turns: Turns,
     ) -> None:
         self._store = store
+        self._turns = turns
         self._keepers = {keeper.name: keeper for keeper in keepers}
         self._leadership = leadership
         self._clock = clock
@@ -89,6 +95,9 @@ class Keeping:
         self._keeps = False
         self._term = 0
         """Grows whenever what is not kept yet is given up."""
+        self._written_last: dict[str, int] = {}
+        """Part to when one of its documents had its turn, in turns."""
+        self._turns_total = 0
         self._writes = dict.fromkeys(self._keepers, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
         self._trouble: dict[_Key, str] = {}
@@ -241,10 +250,19 @@ class Keeping:
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 await self._wait()
-            elif await self._write(key):
+                if not any(self._awaited.values()):
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                continue
+            if not self._awaited[key[0]]:
+                await self._turns.write(STATE_PREFIX, Write.STATE)
+            key = self._next_due()
+            if key is None or not self._leadership.leads:
+                continue
+            self._turns_total += 1
+            self._written_last[key[0]] = self._turns_total
+            if await self._write(key):
                 backoff.reset()
                 self._next_ms[key] = self._clock().steady_ms + _SPACING_MS
-                await asyncio.sleep(_PACE_SECONDS)
             else:
                 # Others go first: one that is refused must not hold them up.
                 again_ms = int(backoff.next_seconds() * 1000)
@@ -257,12 +275,19 @@ class Keeping:
     def _next_due(self) -> _Key | None:
         now_ms = self._clock().steady_ms
         due = [key for key in self._dirty if self._due_ms(key) <= now_ms]
-        return min(due, key=lambda key: (not self._awaited[key[0]], self._dirty[key]), default=None)
+        return min(due, key=self._turn, default=None)
+
+    def _turn(self, key: _Key) -> tuple[bool, int, int]:
+        """Who is waited for; else the part that has waited longest, and of its documents the one
+        that has.
+        """
+        name = key[0]
+        return not self._awaited[name], self._written_last.get(name, 0), self._dirty[key]
 
     async def _wait(self) -> None:
         now_ms = self._clock().steady_ms
         at_ms = min((max(now_ms, self._due_ms(key)) for key in self._dirty), default=None)
-        seconds = None if at_ms is None else max(_PACE_SECONDS, (at_ms - now_ms + 1) / 1000)
+        seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()

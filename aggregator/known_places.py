@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_MOST_EQUAL = 256
+
 PATIENCE_MS = 5000
 """How long a store that does not tell its nodes, for want of rights or because it is away, keeps
 back what is said of the nodes of others."""
@@ -34,6 +36,8 @@ class ClusterPlaces:
         self._pipeline = pipeline
         self._world = world
         self._chips: dict[str, frozenset[str]] = {}
+        self._equal: dict[frozenset[str], frozenset[str]] = {}
+        """Most nodes have chips of the same names: one set for all of them."""
         self._until_ms: int | None = None
 
     def has_node(self, node: str) -> bool:
@@ -59,7 +63,10 @@ class ClusterPlaces:
                 known = self._chips.get(node, frozenset())
                 seen = report.record.chips.union(self._world.facts(node).used or ())
                 if not seen <= known:
-                    self._chips[node] = known | seen
+                    if len(self._equal) >= _MOST_EQUAL:
+                        self._equal.clear()
+                    chips = known | seen
+                    self._chips[node] = self._equal.setdefault(chips, chips)
             elif node in self._chips and not self.has_node(node):
                 del self._chips[node]
         if not self.synced:

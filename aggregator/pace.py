@@ -3,11 +3,13 @@
 The first change of a quiet time goes at once. In any second there are no more writes than allowed:
 a few at once, the rest evenly, so what changes while a document waits goes out with it. Whoever has
 waited longest is next; a touch waits until no change does, but not so long that a reader minds
-(``spec/consumers.md`` 7.1 M8).
+(``spec/consumers.md`` 7.1 M8). State of ours, which no reader waits for, waits too, but however
+long a storm of changes lasts, one write in some is state.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 import msgspec
@@ -18,8 +20,19 @@ _BURST_SHARE = 4
 _TOUCH_PATIENCE_MS = 5000
 """A touch that has waited for longer counts as a change. Its period leaves 10 s or more."""
 
+_STATE_SHARE = 6
+"""One in so many writes is state, where both wait."""
+
 _WRITE = 1000
 """A write in thousandths: so many come back in a millisecond as writes in a second."""
+
+
+class Write(Enum):
+    """What is to be written."""
+
+    CHANGE = "change"
+    TOUCH = "touch"
+    STATE = "state"
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -60,7 +73,7 @@ class Bucket(msgspec.Struct, frozen=True):
 class _Waiting(NamedTuple):
     since_ms: int
     number: int
-    is_touch: bool
+    what: Write
 
 
 class Pace:
@@ -70,11 +83,13 @@ class Pace:
         self._bucket = Bucket.of(writes_per_second, now_ms)
         self._waiting: dict[str, _Waiting] = {}
         self._asked = 0
+        self._since_state = 0
+        """Other writes since state was written last."""
 
-    def ask(self, name: str, now_ms: int, *, is_touch: bool = False) -> None:
+    def ask(self, name: str, now_ms: int, what: Write = Write.CHANGE) -> None:
         """A document wants to be written, or touched."""
         self._asked += 1
-        self._waiting[name] = _Waiting(now_ms, self._asked, is_touch)
+        self._waiting[name] = _Waiting(now_ms, self._asked, what)
 
     def withdraw(self, name: str) -> None:
         """It does not any more."""
@@ -86,15 +101,22 @@ class Pace:
         granted = []
         while self._waiting and self._bucket.has_one:
             name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
-            del self._waiting[name]
+            what = self._waiting.pop(name).what
+            self._since_state = 0 if what is Write.STATE else self._since_state + 1
             self._bucket = self._bucket.taken()
             granted.append(name)
         return granted
 
-    def _turn(self, name: str, now_ms: int) -> tuple[bool, int]:
+    def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
         waiting = self._waiting[name]
-        is_patient = now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS
-        return waiting.is_touch and is_patient, waiting.number
+        match waiting.what:
+            case Write.CHANGE:
+                rank = 1
+            case Write.TOUCH:
+                rank = 2 if now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS else 1
+            case Write.STATE:
+                rank = 2 if self._since_state < _STATE_SHARE - 1 else 0
+        return rank, waiting.number
 
     def next_ms(self) -> int | None:
         """Steady time at which ``grant`` wants to be called; ``None`` while nobody waits."""

@@ -72,7 +72,8 @@ class Publisher:
         self._stalls = stalls
         self._leadership = leadership
         self._touch_period_seconds = touch_period_seconds
-        self._writes_per_second = writes_per_second
+        self.turns = Turns(writes_per_second, clock)
+        """Everything that is written to the store waits for its turn here."""
         self._desk: Desk | None = None
         """There while we lead."""
         self._writings: dict[str, Writing[Value]] = {}
@@ -118,7 +119,7 @@ class Publisher:
             self._clock,
             self._stalls,
             Touches(self._touch_period_seconds),
-            Turns(self._writes_per_second, self._clock),
+            self.turns,
         )
         for output in self.outputs.values():
             output.begin(self._clock(), fence=self._leadership.fences)
@@ -185,19 +186,21 @@ class Publisher:
 
     def _list(self, documents: tuple[Document, ...]) -> None:
         there = {document.name: document for document in documents}
+        # What is there at first is taken over as a whole, by who waits for it.
+        follows = self._first().done()
         for name in self.outputs.keys() | there.keys():
-            self._shows(name, there.get(name, Shown.NOTHING))
+            self._shows(name, there.get(name, Shown.NOTHING), follows=follows)
         if not self._first().done():
             self._first().set_result(documents)
         self._stray(documents)
 
-    def _shows(self, name: str, shown: Document | Shown) -> None:
+    def _shows(self, name: str, shown: Document | Shown, *, follows: bool = True) -> None:
         if kind_of(name) is None:
             return
         self._output(name).shows(shown)
         if name in self._writings:
             self._writings[name].wake.set()
-        elif self._desk is None and isinstance(shown, Document):
+        elif follows and self._desk is None and isinstance(shown, Document):
             self._followed(self, shown)
 
     def _stray(self, documents: Iterable[Document]) -> None:

@@ -85,6 +85,8 @@ class Shards:
         self._key = key
         self._shards: dict[int, _Shard] = {}
         self._home: dict[str, int] = {}
+        self._full, self._full_for = 0, 0
+        """So many shards at the front have no room for a new node of so many bytes or more."""
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -101,6 +103,7 @@ class Shards:
         A node that is in two documents, because a move was cut short, must be given only with its
         newer entry; the other document then differs from what it holds and is written.
         """
+        self._full = 0
         shard = self._shards[index] = _Shard(self._key)
         for node, text in texts.items():
             shard.put(node, text)
@@ -111,6 +114,7 @@ class Shards:
         """Forget everything: it is restored anew."""
         self._shards.clear()
         self._home.clear()
+        self._full = 0
 
     def ensure(self, index: int) -> None:
         """Count a document in that exists without being ours: it is to be empty."""
@@ -124,6 +128,8 @@ class Shards:
             shard = self._shards[index]
             grown = shard.bytes - shard.sizes[node] + size
             if grown <= VALUE_LIMIT or len(shard.members) == 1:
+                if grown < shard.bytes:
+                    self._full = 0
                 shard.put(node, text)
                 return frozenset({index})
         target = self._room(node, size, index)
@@ -136,22 +142,25 @@ class Shards:
 
     def _room(self, node: str, size: int, without: int | None) -> int:
         """The lowest number that has room; documents without a gap are what people expect."""
-        for index in range(len(self._shards)):
-            shard = self._shards.get(index)
-            if shard is None:
-                break
+        begin = self._full if without is None and size >= self._full_for else 0
+        index = begin
+        while (shard := self._shards.get(index)) is not None:
             # A shard that the node is still leaving may take it back.
             rest = shard.bytes - shard.sizes.get(node, 0)
             if index != without and (rest + size <= FILL or not shard.members):
-                return index
+                break
+            index += 1
         else:
-            index = len(self._shards)
-        self._shards[index] = _Shard(self._key)
+            self._shards[index] = _Shard(self._key)
+        if without is None and index > begin:
+            self._full_for = size if begin == 0 else max(size, self._full_for)
+            self._full = index
         return index
 
     def drop(self, node: str) -> frozenset[int]:
         """Remove a node; returns the shards that changed."""
         self._home.pop(node, None)
+        self._full = 0
         changed = frozenset(i for i, shard in self._shards.items() if node in shard.members)
         for index in changed:
             self._shards[index].drop(node)
@@ -164,6 +173,7 @@ class Shards:
             for node, (target, needed) in tuple(shard.leaving.items()):
                 if target == index and needed <= revision:
                     shard.drop(node)
+                    self._full = 0
                     changed.add(old)
         return frozenset(changed)
 

@@ -55,7 +55,7 @@ class Succession:
         self.is_warm = False
         """Whether everything is known that a leader needs."""
         first = publishers[0].store
-        self.keeping = Keeping(first, parts.keepers, leadership, clock, stalls)
+        self.keeping = Keeping(first, parts.keepers, leadership, clock, stalls, publishers[0].turns)
         self.views = {
             publisher.store.url: Views(
                 publisher.store,
@@ -63,6 +63,7 @@ class Succession:
                 leadership,
                 clock,
                 stalls,
+                publisher.turns,
             )
             for publisher in publishers
         }

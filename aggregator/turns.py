@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.pace import Pace
+from aggregator.pace import Pace, Write
 
 if TYPE_CHECKING:
     from aggregator.moment import Clock
@@ -21,16 +21,16 @@ class Turns:
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def write(self, name: str) -> None:
+    async def write(self, name: str, what: Write = Write.CHANGE) -> None:
         """Wait until a document may be written."""
         try:
-            await self._ask(name, is_touch=False)
+            await self._ask(name, what)
         finally:
             self._withdraw(name)
 
     async def touch(self, name: str, changed: asyncio.Event) -> bool:
         """Wait until a document may be touched, or has ``changed``; whether it may be touched."""
-        turn = self._ask(name, is_touch=True)
+        turn = self._ask(name, Write.TOUCH)
         if turn.done():
             return True
         change = asyncio.ensure_future(changed.wait())
@@ -41,13 +41,13 @@ class Turns:
             self._withdraw(name)
         return turn.done() and not turn.cancelled()
 
-    def _ask(self, name: str, *, is_touch: bool) -> asyncio.Future[None]:
+    def _ask(self, name: str, what: Write) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         now_ms = self._clock().steady_ms
         if self._pace is None:
             self._pace = Pace(self._writes_per_second, now_ms)
         turn = self._turns[name] = loop.create_future()
-        self._pace.ask(name, now_ms, is_touch=is_touch)
+        self._pace.ask(name, now_ms, what)
         self._grant()
         return turn
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
+    from aggregator.turns import Turns
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 
@@ -119,8 +120,9 @@ class Views:
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
+        turns: Turns,
     ) -> None:
-        self._desk = Desk(store, leadership, clock, stalls)
+        self._desk = Desk(store, leadership, clock, stalls, turns=turns)
         self._inputs = tuple(inputs)
         self._shown: dict[_Key, _Shown] = {}
         self._tasks: list[asyncio.Task[NoReturn]] = []

@@ -7,12 +7,14 @@
 
 A real API server, a real ``vigil aggregator``, a process that is all the nodes
 (``benchmarks.scale_load``), and a watch that is the readers. Parts: ``changes``, ``rest``,
-``leases``, ``storm`` and ``full`` (Node objects of 8 KB, two pods on every node, each device-info
+``leases``, ``storm``, ``takeover`` (a second replica, and the leader told to end, killed, paused)
+and ``full`` (Node objects of 8 KB, two pods on every node, each device-info
 written again every 5 minutes, Leases, a restart); without ``--only`` all of them, and 1,000, 5,000
 and 10,000 nodes of 8 and 16 chips without ``--nodes`` and ``--chips``; the larger and stranger
 sizes only rest and change. Memory is resident size, megabytes are millions of bytes. ``--follower``
-starts a second replica in ``full``. Everything runs on this machine: judge times of start and of
-changes where nothing else runs, CPU seconds anywhere. Ends with 1 when a budget is missed.
+starts a second replica in ``full``, which follows. Everything runs on this machine: judge times of
+start and of changes where nothing else runs, CPU seconds anywhere. Ends with 1 when a budget is
+missed.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ import psutil
 
 from benchmarks.scale_documents import chip, device_document, node_names
 from benchmarks.scale_table import missed, print_table
+from benchmarks.scale_takeover import Replicas
 from benchmarks.scale_watch import Readers
 from stores.address import open_store
 from stores.base import Changed, Document, Listed, Selection
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
-PARTS = ("changes", "rest", "leases", "storm", "full")
+PARTS = ("changes", "rest", "leases", "storm", "takeover", "full")
 _SIZES: tuple[tuple[int, int], ...] = (
     (1000, 8),
     (5000, 8),
@@ -63,6 +66,8 @@ _QUIET_SECONDS = 0.1
 """Between two changes: one at a time, and no storm that the aggregator would hold back."""
 _BARE_QUIET_SECONDS = 0.02
 _STORM_SHARE = 20
+_KEPT_SECONDS = 5.0
+"""After a storm its kept state is written, which comes last."""
 _LEASE_SECONDS = 15.0
 _REWRITE_SECONDS = 300.0
 _PODS_OF_A_NODE = 2
@@ -194,6 +199,7 @@ class Cluster:
             "change_p50_ms": statistics.median(taken),
             "change_p99_ms": _p99(taken),
             "change_kb": counted.sent_bytes / count / 1000,
+            "change_kept": counted.kept / count,
             "change_cpu_ms": used * 1000 / count,
         }
         self.result |= {prefix + key: value for key, value in figures.items()}
@@ -244,11 +250,23 @@ class Cluster:
         told = await self._load.do("storm", nodes=nodes, faulty=5)
         self.result["storm_s"] = await _soon(shown) - told["began"]
         self.result["storm_told_s"] = told["ended"] - told["began"]
+        await asyncio.sleep(_KEPT_SECONDS)
         self.result["storm_writes_s"] = counted.most_in_a_second
         self.result["storm_writes"] = len(counted.at)
+        self.result["storm_kept"] = counted.kept
         over = self._readers.shows_all(nodes, "")
         await self._load.do("storm", nodes=nodes, faulty=None)
         await _soon(over)
+
+    async def measure_takeover(self) -> None:
+        """A second replica, and what readers see when the first one ends."""
+        replicas = Replicas(self._daemon, self._new_daemon("second"), self._change)
+        try:
+            await replicas.follow()
+            self.result |= await replicas.measure()
+        finally:
+            self._daemon = replicas.leader
+            await asyncio.to_thread(replicas.follower.stop)
 
     async def measure_full(self, seconds: float, changes: int, follower: bool) -> None:
         """A cluster as it is: Nodes, pods, beats and documents that are written again."""
@@ -265,15 +283,18 @@ class Cluster:
         await self.measure_changes(changes, "full_")
         self.result["full_peak_mb"] = self._peak_mb(self._daemon)
         if follower:
-            await self._measure_follower()
+            await self._measure_follower(seconds)
         await self._load.do("quiet")
 
-    async def _measure_follower(self) -> None:
+    async def _measure_follower(self, seconds: float) -> None:
         second = self._new_daemon("follower")
         try:
-            await asyncio.to_thread(second.spawn)
-            await asyncio.sleep(_SETTLE_SECONDS)
+            await Replicas(self._daemon, second, self._change).follow()
             process = psutil.Process(second.process.pid)
+            before = process.cpu_times()
+            await asyncio.sleep(seconds)
+            used = _used(before, process.cpu_times())
+            self.result["follower_cpu_s"] = used * 60 / seconds
             self.result["follower_rss_mb"] = process.memory_info().rss / _MB
             self.result["follower_peak_mb"] = self._peak_mb(second)
         finally:
@@ -326,6 +347,8 @@ async def measure(
             await cluster.measure_leases(options.seconds)
         if "storm" in parts:
             await cluster.measure_storm()
+        if "takeover" in parts:
+            await cluster.measure_takeover()
         if "full" in parts:
             await cluster.measure_full(options.seconds, options.changes, options.follower)
     return cluster.result

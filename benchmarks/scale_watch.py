@@ -13,10 +13,12 @@ from contract.names import (
     CLUSTER_DEVICE_PREFIX,
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
+    STATE_LABEL,
+    STATE_NAMESPACE,
     device_info_name,
 )
 from stores import kubernetes_wire as wire
-from stores.base import Changed, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, Listed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from stores.base import Store
 
 _SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
+_KEPT = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
 _PATCH_BYTES = len(b'{"metadata":{"annotations":{"npu-vigil/touched":"2026-01-01T00:00:00.000Z"}}}')
 _UNHEALTHY = '-Unhealthy":"'
 
@@ -37,11 +40,14 @@ _entries = msgspec.json.Decoder(dict[str, _Entry])
 
 @dataclass
 class Counted:
-    """Writes since it was made. ``at``: monotonic times of all of them, touches too."""
+    """Writes since it was made. ``at``: monotonic times of all of them, touches too; ``kept`` are
+    those of kept state, which no reader watches.
+    """
 
     at: list[float] = field(default_factory=list)
     data_writes: int = 0
     touches: int = 0
+    kept: int = 0
     sent_bytes: int = 0
 
     @property
@@ -67,6 +73,21 @@ class Readers:
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        await asyncio.gather(self._watch(), self._watch_kept())
+
+    async def _watch_kept(self) -> None:
+        async for event in self._store.watch(_KEPT):
+            match event:
+                case Changed(document):
+                    self.counted.sent_bytes += len(wire.config_map_body(document, document.version))
+                case Deleted():
+                    pass
+                case _:
+                    continue
+            self.counted.at.append(time.monotonic())
+            self.counted.kept += 1
+
+    async def _watch(self) -> None:
         async for event in self._store.watch(_SELECTION):
             match event:
                 case Listed(documents):

@@ -90,7 +90,8 @@ def device_record(info: DeviceInfo) -> DeviceRecord:
 
 
 def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(name.strip() for name in names if name.strip()))
+    trimmed = tuple(sorted(name.strip() for name in names if name.strip()))
+    return names if names == trimmed else trimmed
 
 
 def split(fault: DeviceFault) -> Iterable[CodeFault]:

@@ -7,6 +7,7 @@ them by ClusterD's rules. Sources: ``spec/device-plugin.md`` 1.2 to 1.6, ``spec/
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -247,7 +248,15 @@ def _read_faults(text: str, document: str) -> tuple[tuple[DeviceFault, ...], str
 
 
 def _split(text: str | None) -> tuple[str, ...]:
-    return tuple(text.split(",")) if text else ()
+    if not text:
+        return ()
+    return _shared(text) if len(text) <= _SHARED_LENGTH else tuple(text.split(","))
+
+
+@lru_cache(maxsize=256)
+def _shared(text: str) -> tuple[str, ...]:
+    """Most nodes of a cluster say the same: one value for all of them."""
+    return tuple(text.split(","))
 
 
 def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
@@ -269,6 +278,7 @@ def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
 
 
 _LEVELS = frozenset(ChipLevel)
+_SHARED_LENGTH = 512
 
 
 def _named(info: DeviceInfo) -> list[str]:

@@ -46,7 +46,9 @@ class Nodes:
 
     def is_up(self, node: str) -> bool:
         """Whether the Node is there and ready, as far as is known, and its agent not silent."""
-        told = self.told(node)
+        return self._is_up(node, self.told(node))
+
+    def _is_up(self, node: str, told: Published) -> bool:
         if told.node is not None and is_only_silence(told.node):
             return False
         if not self._world.nodes_known:
@@ -56,7 +58,8 @@ class Nodes:
 
     def look(self, node: str) -> bool:
         """Look at a node again; returns whether nothing at all is wrong with it."""
-        told, up, state = self.told(node), self.is_up(node), self._world.node(node)
+        told, state = self.told(node), self._world.node(node)
+        up = self._is_up(node, told)
         about = state or self.about(node)
         says_nothing = told.device is None and told.switch is None and told.node is None
         if says_nothing and state is None and not tuple(self._world.pods_on(node)):

@@ -25,7 +25,7 @@ from contract.cluster_info import VALUE_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BUCKETS = 64
+BUCKETS = 32
 POLICY = "policy"
 """The bucket of the policy in force."""
 

@@ -291,6 +291,23 @@ async def test_what_is_published_is_kept_whatever_the_disk_does(
     assert [one.heard_at_ms for one in page.events] == [NOW_MS + 1, NOW_MS + 2]
 
 
+async def test_what_is_published_is_kept_once_a_second_and_at_the_end(
+    parts: Parts, tmp_path: Path
+) -> None:
+    history = parts.history()
+    path = tmp_path / "aggregator" / FILE_NAME
+    await until(path.exists, "it has begun")
+    change = PublishedChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
+    history.note([change])
+    await asyncio.sleep(0.2)
+    assert history.status().published == 0
+    history.note([change])
+    await until(lambda: history.status().published == 2, "they are kept")
+    history.note([change])
+    await parts.close()
+    assert len(read_page(path, Asked(node=NODE)).events) == 3
+
+
 async def test_more_than_memory_is_meant_for_is_counted(parts: Parts, tmp_path: Path) -> None:
     (tmp_path / "aggregator").write_text("no directory")
     history = parts.history()

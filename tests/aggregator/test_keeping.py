@@ -13,6 +13,7 @@ from aggregator.history import History
 from aggregator.keeping import KEY, LARGEST_BYTES, Keeping
 from aggregator.leading import Always, Leadership, leadership
 from aggregator.moment import Moment, system_clock
+from aggregator.turns import Turns
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, Selection
@@ -190,7 +191,7 @@ async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Keeping
     def clock() -> Moment:
         return system_clock()
 
-    one = Keeping(store, [keeper], Always("me"), clock, Stalls())
+    one = Keeping(store, [keeper], Always("me"), clock, Stalls(), Turns(16, clock))
     async with asyncio.TaskGroup() as tasks:
         one.lead(tasks)
         try:

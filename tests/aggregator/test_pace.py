@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.pace import Bucket, Pace
+from aggregator.pace import Bucket, Pace, Write
 
 START_MS = 1_000_000
 
@@ -60,7 +60,7 @@ def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
     pace = Pace(1, START_MS)
     pace.ask("spent", START_MS)
     pace.grant(START_MS)
-    pace.ask("touched", START_MS, is_touch=True)
+    pace.ask("touched", START_MS, Write.TOUCH)
     order = []
     for second in range(1, 10):
         now_ms = START_MS + second * 1000
@@ -68,6 +68,18 @@ def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
         order += pace.grant(now_ms)
     assert order.index("touched") == 4
     assert order[:4] == [f"changed-{second}" for second in range(1, 5)]
+
+
+def test_state_waits_for_changes_but_in_a_storm_that_lasts_one_write_in_six_is_state() -> None:
+    pace = Pace(1, START_MS)
+    order: list[str] = []
+    for second in range(20):
+        now_ms = START_MS + second * 1000
+        pace.ask(f"changed-{second}", now_ms)
+        if second == 0 or order[-1] == "kept":
+            pace.ask("kept", now_ms, Write.STATE)
+        order += pace.grant(now_ms)
+    assert [number for number, name in enumerate(order) if name == "kept"] == [5, 11, 17]
 
 
 def test_who_withdraws_takes_no_turn() -> None:
@@ -90,16 +102,16 @@ def test_a_clock_that_stands_still_gives_nothing_back() -> None:
 
 @given(
     st.integers(1, 60),
-    st.lists(st.tuples(st.integers(0, 700), st.booleans()), min_size=1, max_size=150),
+    st.lists(st.tuples(st.integers(0, 700), st.sampled_from(Write)), min_size=1, max_size=150),
 )
 def test_never_more_in_any_second_and_everybody_in_the_end(
-    writes_per_second: int, asked: list[tuple[int, bool]]
+    writes_per_second: int, asked: list[tuple[int, Write]]
 ) -> None:
     pace = Pace(writes_per_second, START_MS)
     now_ms, granted = START_MS, []
-    for number, (pause_ms, is_touch) in enumerate(asked):
+    for number, (pause_ms, what) in enumerate(asked):
         now_ms += pause_ms
-        pace.ask(str(number), now_ms, is_touch=is_touch)
+        pace.ask(str(number), now_ms, what)
         granted += [(now_ms, name) for name in pace.grant(now_ms)]
     while (next_ms := pace.next_ms()) is not None:
         now_ms = max(now_ms, next_ms)

@@ -168,6 +168,38 @@ def test_a_surplus_shard_is_used_only_when_those_before_it_are_full() -> None:
     assert [shards.home(node) for node in "abcd"] == [0, 1, 2, 3]
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(20_000, 90_000))),
+        max_size=40,
+    )
+)
+def test_a_new_node_is_in_the_first_shard_that_has_room(
+    changes: list[tuple[int, int | None]],
+) -> None:
+    shards = Shards(device_info_name)
+    there: dict[str, str] = {}
+    for number, size in changes:
+        node = f"n{number}"
+        if size is None:
+            shards.drop(node)
+            there.pop(node, None)
+            continue
+        text = entry_of(size)
+        is_new = node not in there
+        used = [len(shards.value(index).text.encode()) for index in shards.indices]
+        shards.put(node, text)
+        there[node] = text
+        added = len(f',"{device_info_name(node)}":{text}'.encode())
+        if is_new:
+            first = (
+                index
+                for index, before in enumerate(used)
+                if before in (0, 2) or before + added <= FILL
+            )
+            assert shards.home(node) == next(first, len(used))
+
+
 _CHANGES = st.lists(
     st.tuples(
         st.sampled_from("abcdef"),

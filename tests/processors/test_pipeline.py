@@ -330,7 +330,7 @@ def test_a_change_rewrites_one_bucket() -> None:
     world = World()
     names = [f"n{number}" for number in range(100)]
     world.start(**dict.fromkeys(names, faulty()))
-    assert len(world.kept) > 40
+    assert len(world.kept) > 20
     before = dict(world.kept)
     world.put(1, "n7", faulty(5))
     differ = [bucket for bucket in before if world.kept[bucket] != before[bucket]]
