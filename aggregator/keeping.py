@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from aggregator.part import LAST
 from aggregator.writing import compares_versions, ended
 from contract.errors import StoreConflict, StoreError
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
@@ -174,8 +175,8 @@ class Keeping:
         self.look()
         try:
             async with asyncio.timeout(_LAST_SECONDS):
-                for key in tuple(self._dirty):
-                    if self._leadership.leads:
+                for key in sorted(self._dirty, key=_is_last):
+                    if self._leadership.leads and not self._must_wait(key):
                         await self._write(key)
         except TimeoutError:
             _log.warning("not all state is kept: %s gives no answer in time", self._store.url)
@@ -198,12 +199,21 @@ class Keeping:
 
     def _next_due(self) -> _Key | None:
         now_ms = self._clock().steady_ms
-        due = [key for key in self._dirty if self._next_ms.get(key, now_ms) <= now_ms]
+        due = [
+            key
+            for key in self._dirty
+            if self._next_ms.get(key, now_ms) <= now_ms and not self._must_wait(key)
+        ]
         return min(due, key=lambda key: self._dirty[key], default=None)
+
+    def _must_wait(self, key: _Key) -> bool:
+        """Whether what it says is whole is not in the store yet."""
+        return _is_last(key) and any(one[0] == key[0] and not _is_last(one) for one in self._dirty)
 
     async def _wait(self) -> None:
         now_ms = self._clock().steady_ms
-        at_ms = min((self._next_ms.get(key, now_ms) for key in self._dirty), default=None)
+        free = (key for key in self._dirty if not self._must_wait(key))
+        at_ms = min((self._next_ms.get(key, now_ms) for key in free), default=None)
         seconds = None if at_ms is None else max(_PACE_SECONDS, (at_ms - now_ms + 1) / 1000)
         try:
             async with asyncio.timeout(seconds):
@@ -296,3 +306,7 @@ class Keeping:
             )
             for name in self._keepers
         )
+
+
+def _is_last(key: _Key) -> bool:
+    return key[1].startswith(LAST)
