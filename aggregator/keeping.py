@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator.pace import Write
+from aggregator.part import LAST
 from aggregator.writing import compares_versions, ended
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
@@ -241,7 +242,9 @@ class Keeping:
                     if not self._leadership.leads or await self._write(key):
                         return
 
-        await asyncio.gather(*(one(key) for key in tuple(self._dirty)))
+        for is_last in (False, True):
+            keys = [key for key in self._dirty if _is_last(key) is is_last]
+            await asyncio.gather(*(one(key) for key in keys if not self._must_wait(key)))
 
     async def _run(self) -> NoReturn:
         backoff = Backoff()
@@ -274,7 +277,9 @@ class Keeping:
 
     def _next_due(self) -> _Key | None:
         now_ms = self._clock().steady_ms
-        due = [key for key in self._dirty if self._due_ms(key) <= now_ms]
+        due = [
+            key for key in self._dirty if self._due_ms(key) <= now_ms and not self._must_wait(key)
+        ]
         return min(due, key=self._turn, default=None)
 
     def _turn(self, key: _Key) -> tuple[bool, int, int]:
@@ -284,9 +289,14 @@ class Keeping:
         name = key[0]
         return not self._awaited[name], self._written_last.get(name, 0), self._dirty[key]
 
+    def _must_wait(self, key: _Key) -> bool:
+        """Whether what it says is whole is not in the store yet."""
+        return _is_last(key) and any(one[0] == key[0] and not _is_last(one) for one in self._dirty)
+
     async def _wait(self) -> None:
         now_ms = self._clock().steady_ms
-        at_ms = min((max(now_ms, self._due_ms(key)) for key in self._dirty), default=None)
+        free = (key for key in self._dirty if not self._must_wait(key))
+        at_ms = min((max(now_ms, self._due_ms(key)) for key in free), default=None)
         seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
         try:
             async with asyncio.timeout(seconds):
@@ -379,3 +389,7 @@ class Keeping:
             )
             for name in self._keepers
         )
+
+
+def _is_last(key: _Key) -> bool:
+    return key[1].startswith(LAST)

@@ -51,12 +51,18 @@ class Timed(Protocol):
         """Steady time at which ``step`` wants to be called; ``None``: not by time alone."""
 
 
+LAST = "last-"
+"""A bucket whose name begins so says that what the others say is whole: it is written only when
+none of its part's other buckets waits to be written."""
+
+
 @runtime_checkable
 class Keeper(Protocol):
     """A part whose state must survive a restart and a change of the leader.
 
     Its state is texts in buckets, small enough each for one document. Times in them are wall
-    times: another process has another steady clock.
+    times: another process has another steady clock. An end by force may come between two of them
+    (``LAST``).
     """
 
     @property

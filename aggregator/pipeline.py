@@ -131,7 +131,7 @@ class Pipeline:
         for lane in self.lanes:
             before = dict(lane.entries)
             self.unreadable += lane.restore(documents)
-            if before:
+            if before or lane.kind.name in self._settled:
                 self._dirty |= {n for n, one in lane.entries.items() if before.get(n) is not one}
         for document in documents:
             names = lost_of(document)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.part import LAST
 from aggregator.public_faults import rows, statistic
 from aggregator.public_faults.away import Away
 from aggregator.public_faults.device import with_public_faults
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 MESSAGES = Selection(label=PUBLIC_FAULT_LABEL)
 STATISTIC = Selection(namespace=statistic.NAMESPACE, name=statistic.NAME)
 
-_ABOUT = "about"
+_ABOUT = f"{LAST}about"
 """The bucket that says that all of an earlier state is in the others, even if there is none."""
 
 _UNSYNCED_MS = 500

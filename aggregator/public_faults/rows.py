@@ -11,6 +11,7 @@ from zlib import crc32
 
 import msgspec
 
+from aggregator.part import LAST
 from aggregator.public_faults.values import Absent, Over, Saying, Standing
 from contract.go_decode import Int64
 
@@ -48,28 +49,28 @@ class Rows:
     """All rows by bucket, and which buckets changed."""
 
     def __init__(self) -> None:
-        self._parts = [1] * _BUCKETS
+        self._parts: dict[str, int] = {}
         self._buckets: dict[str, dict[_Name, Row]] = {}
         self._changed: set[str] = set()
 
     def put(self, kind: str, key: tuple[str, ...], row: Row) -> None:
         """Keep a row; the first of ``key`` decides about its bucket, all of it about the part."""
-        bucket = self._bucket(key)
+        bucket = self._bucket(kind, key)
         rows = self._buckets.setdefault(bucket, {})
         rows[kind, key] = row
         self._changed.add(bucket)
         if len(rows) > _MOST_ROWS:
-            self._split(_home(key))
+            self._split(_home(kind, key))
 
     def put_quietly(self, kind: str, key: tuple[str, ...], row: Row) -> None:
         """The same for a change that need not be kept for itself."""
-        rows = self._buckets.get(self._bucket(key), {})
+        rows = self._buckets.get(self._bucket(kind, key), {})
         if (kind, key) in rows:
             rows[kind, key] = row
 
     def drop(self, kind: str, key: tuple[str, ...]) -> None:
         """Keep a row no more."""
-        bucket = self._bucket(key)
+        bucket = self._bucket(kind, key)
         rows = self._buckets.get(bucket, {})
         if rows.pop((kind, key), None) is not None:
             self._changed.add(bucket)
@@ -106,25 +107,27 @@ class Rows:
         )
         return msgspec.json.encode(state, order="sorted").decode()
 
-    def _bucket(self, key: tuple[str, ...]) -> str:
-        home = _home(key)
-        part = crc32("\0".join(key).encode()) % self._parts[home]
-        return f"{home:02}-{part}" if part else f"{home:02}"
+    def _bucket(self, kind: str, key: tuple[str, ...]) -> str:
+        home = _home(kind, key)
+        part = crc32("\0".join(key).encode()) % self._parts.get(home, 1)
+        return f"{home}-{part}" if part else home
 
-    def _split(self, home: int) -> None:
-        names = [name for name in self._buckets if name.partition("-")[0] == f"{home:02}"]
-        rows = {name: row for bucket in names for name, row in self._buckets.pop(bucket).items()}
-        self._parts[home] *= 2
+    def _split(self, home: str) -> None:
+        parts = self._parts.get(home, 1)
+        names = [home, *(f"{home}-{part}" for part in range(1, parts))]
+        rows = {row: one for name in names for row, one in self._buckets.pop(name, {}).items()}
+        self._parts[home] = parts * 2
         for (kind, key), row in rows.items():
-            self._buckets.setdefault(self._bucket(key), {})[kind, key] = row
+            bucket = self._bucket(kind, key)
+            self._buckets.setdefault(bucket, {})[kind, key] = row
+            self._changed.add(bucket)
         self._changed.update(names)
-        self._changed.update(
-            name for name in self._buckets if name.partition("-")[0] == f"{home:02}"
-        )
 
 
-def _home(key: tuple[str, ...]) -> int:
-    return crc32(key[0].encode()) % _BUCKETS
+def _home(kind: str, key: tuple[str, ...]) -> str:
+    """What a document said is in the buckets of its nodes: it has counted when these are kept."""
+    prefix = LAST if kind == "document" else ""
+    return f"{prefix}{crc32(key[0].encode()) % _BUCKETS:02}"
 
 
 def read(texts: Mapping[str, str]) -> tuple[State, list[str]]:

@@ -1,0 +1,64 @@
+"""An end by force at any moment: what documents said before counts afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.names import CLUSTER_NODE_NAME
+from tests.aggregator.test_where_clusterd_is_wrong import public
+from tests.cluster.playing import cluster
+from tests.contract.test_cluster_device import config
+from tests.contract.test_cluster_node import node_data
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.looptime(resolution=2**-20)
+
+MOMENTS = (0.0, 0.006, 0.03, 0.06, 0.11)
+"""Requests take 4 ms here, and state is written every 50 ms."""
+
+
+async def test_a_public_fault_in_a_document_is_not_lost(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        nodes = [f"n{number}" for number in range(len(MOMENTS))]
+        for node in ("all", *nodes):
+            await world.node(node)
+            await world.device(node, config())
+        world.start()
+        await world.pass_time(5)
+        for node, seconds in zip(nodes, MOMENTS, strict=True):
+            both: dict[str, Any] = public("occur", node=node)
+            both["faults"][0]["influence"].append({"nodeName": "all", "deviceIds": [1]})
+            await world.public(f"p-{node}", both)
+            await world.pass_time(seconds)
+            await world.kill()
+            world.start()
+            await world.pass_time(5)
+            assert world.unhealthy(node) == "Ascend910-0", seconds
+            assert world.unhealthy("all") == "Ascend910-1", seconds
+            await world.public(f"p-{node}", public("recover", node=node))
+            await world.pass_time(seconds)
+            await world.kill()
+            world.start()
+            await world.pass_time(5)
+            assert world.unhealthy(node) == "", seconds
+
+
+@pytest.mark.parametrize("end", ["kill", "end"])
+async def test_a_deletion_is_not_lost(end: str, tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        await world.pass_time(5)
+        for seconds in MOMENTS[:2]:
+            await world.server("n1", node_data(None, "UnHealthy"), 2)
+            assert "n1" in world.servers
+            thing = {"namespace": "mindx-dl", "name": "mindx-dl-nodeinfo-n1"}
+            await world.do({"do": "delete-configmap", "object": thing})
+            await world.pass_time(seconds)
+            await getattr(world, end)()
+            world.start()
+            await world.pass_time(60)
+            assert world.outputs[CLUSTER_NODE_NAME][CLUSTER_NODE_NAME] == "", seconds
