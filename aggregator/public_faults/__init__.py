@@ -8,6 +8,8 @@ device.py     what that does to a node's record
 statistic.py  statistic-fault-info
 places.py     which nodes and chips there are; away.py: which are no more
 table.py      which codes and resources are taken; table_file.py: those of a file
+absent.py     what documents say of nodes that are not there yet
+pieces.py     long work in pieces, between which others have their turn
 limits.py     how much anybody may say; waiting.py: what waits until it may be said
 documents.py  the documents that carry messages, and which of them have counted
 rows.py       the state in buckets, for the next run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.rows import Rows
@@ -26,6 +26,8 @@ class AbsentNodes:
         self._rows = rows
         self._of: dict[tuple[str, str], dict[tuple[str, str], Absent]] = {}
         self._order: dict[tuple[str, ...], None] = {}
+        self._at: dict[str, set[tuple[str, ...]]] = {}
+        """By place of the document."""
 
     def __len__(self) -> int:
         return len(self._order)
@@ -36,15 +38,19 @@ class AbsentNodes:
         self.drop(saying)
         self._of.setdefault(_owner(saying), {})[saying.resource, saying.fault_id] = one
         self._order[_row(saying)] = None
+        self._at.setdefault(one.place, set()).add(_row(saying))
         self._rows.put("absent", _row(saying), one)
         if len(self._order) > MOST:
-            node, number, resource, fault = next(iter(self._order))
-            self.drop(self._of[node, number][resource, fault].saying)
+            self.drop(self._get(next(iter(self._order))).saying)
 
     def drop(self, saying: Saying) -> None:
         """Something newer is said of this fault."""
         if _row(saying) not in self._order:
             return
+        place = self._get(_row(saying)).place
+        self._at[place].discard(_row(saying))
+        if not self._at[place]:
+            del self._at[place]
         del self._order[_row(saying)]
         of_node = self._of[_owner(saying)]
         del of_node[saying.resource, saying.fault_id]
@@ -68,14 +74,31 @@ class AbsentNodes:
 
     def has(self, place: str) -> bool:
         """Whether anything that the document at this place says is missing its node."""
-        return any(one.place == place for found in self._of.values() for one in found.values())
+        return place in self._at
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Of the documents of which something is kept."""
+        return tuple(self._at)
+
+    def forget(self, place: str, holds: Callable[[str, str], bool]) -> None:
+        """The document there went, or says something else: what is gone from it does not count."""
+        for row in tuple(self._at.get(place, ())):
+            one = self._get(row)
+            if not holds(one.place, one.digest):
+                self.drop(one.saying)
 
     def restore(self, kept: Iterable[Absent]) -> None:
         """Go on where an earlier run ended."""
         self._of.clear()
         self._order.clear()
+        self._at.clear()
         for one in kept:
             self.put(one)
+
+    def _get(self, row: tuple[str, ...]) -> Absent:
+        node, number, resource, fault = row
+        return self._of[node, number][resource, fault]
 
 
 def is_there(node: str, serial_number: str, places: Places) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from contract.public_fault import PublicFault
     from stores.base import WatchEvent
 
+_LOOKS = 100
 _TOLD = 250
 """So much is said in a piece."""
 
@@ -61,6 +62,7 @@ class Hearing:
         self.now = Moment(0, 0)
         """The time at which the next piece is done."""
         self._serves = False
+        self._looks = 0
         self._ledger = ledger
         self._tables = tables
         self._limits = Limits()
@@ -98,6 +100,7 @@ class Hearing:
         new, gone = self.documents.observe(source, event)
         for origin in gone:
             self.record.gone(_named(origin))
+            self.absent.forget(origin.place, self.documents.holds)
         self.take_documents(new)
 
     def take_documents(self, new: Iterable[Origin]) -> None:
@@ -129,7 +132,7 @@ class Hearing:
             may = not self.waiting.has(origin)
             if may and (yield from self._taking(origin, said, problems)):
                 if self.documents.texts.get(origin) == text:
-                    self.documents.count(origin)
+                    self._count(origin)
             else:
                 self.record.count(self._known(said[0].resource), "held")
                 self.waiting.put(origin, said, problems)
@@ -153,13 +156,21 @@ class Hearing:
                 continue
             self.waiting.done(pending)
             if origin is not None and not self.waiting.has(origin):
-                self.documents.count(origin)
+                self._count(origin)
         self._serves = False
+
+    def _count(self, origin: Origin) -> None:
+        self.documents.count(origin)
+        self.absent.forget(origin.place, self.documents.holds)
 
     def look_for_absent(self) -> None:
         """Take in what documents said of nodes that are there now."""
         if self.places is None or not self.absent or self.backlog:
             return
+        self._looks += 1
+        if self._looks % _LOOKS == 0:
+            for place in self.absent.places:  # those of an earlier run that are no more
+                self.absent.forget(place, self.documents.holds)
         come = self.absent.come(self.places)
         if come:
             self.backlog.add(self._coming(come, self.places))

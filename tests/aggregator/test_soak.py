@@ -1,0 +1,204 @@
+"""Nodes come and go for simulated weeks: nothing of those that are gone for good is kept.
+
+The whole aggregator but for its tasks: its steps are done here, at times of this test's choosing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from aggregator.daemon import Aggregator
+from aggregator.facts import Job, NodeState, Pod
+from aggregator.moment import Moment
+from aggregator.processors import manual_info, policy
+from aggregator.public_faults.part import MESSAGES, STATISTIC
+from stores.base import Changed, Deleted, Listed
+from stores.cluster import Snapshot, Update
+from tests.aggregator.nodes import T0, node_report, report
+from tests.aggregator.public_faults.telling import document, one, told
+from tests.contract.test_cluster_device import EXAMPLES, config, fault
+from tests.processors.test_documents import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOUR, DAY = 3600, 24 * 3600
+NODES = 6
+BOUNDED = ("._past", "._nodes._left", "._nodes._left{}", ".refused", "._stream._kept", ".left_out")
+"""Stamps of nodes that were dropped (a node that returns must not fall behind its ghost), how much
+may be said of nodes, the latest refusals and changes, counts of buckets. Each has its own end.
+"""
+
+
+class Soak:
+    """An aggregator of one API server, and its time."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        store = SimpleNamespace(
+            url="kubernetes:", cluster=object(), objects=None, leader_lease=None, leader_lock=None
+        )
+        stores = cast("Any", {"kubernetes:": store})
+        history = cast("Any", SimpleNamespace(note=lambda _: None))
+        self.aggregator = Aggregator(
+            stores,
+            stores,
+            history=history,
+            touch_period_seconds=45,
+            writes_per_second=20,
+            clock=self.now,
+        )
+        pipeline, faults = self.aggregator.pipeline, self.aggregator.public_faults
+        self.devices, self.servers = pipeline.sources[0].feeds
+        pipeline.observe(self.devices, Listed(()), self.now())
+        pipeline.observe(self.servers, Listed(()), self.now())
+        for name, data in ((policy.NAME, {policy.KEY: text(threshold=2)}), (manual_info.NAME, {})):
+            found = document(name, told(), "cluster-system")
+            selection = next(one for one in pipeline.processing.inputs if one.name == name)
+            listed = Listed((found.__class__(found.namespace, name, data),) if data else ())
+            pipeline.processing.observe(0, selection, listed, self.now())
+        for part in self.aggregator.parts.keepers:
+            list(part.restore({}, self.now()))
+        faults.observe(0, STATISTIC, Listed(()), self.now())
+        world = self.aggregator.world
+        world.observe_pods(0, Snapshot({}))
+        world.observe_nodes(0, Snapshot({}))
+        world.observe_jobs(0, Snapshot({}))
+        self.step()
+
+    def now(self) -> Moment:
+        return Moment(int((T0 + self.seconds) * 1000), int(self.seconds * 1000))
+
+    def step(self, seconds: float = 0.0) -> None:
+        """Time passes, everything is acknowledged, everything is kept and shown."""
+        self.seconds += seconds
+        aggregator, pipeline = self.aggregator, self.aggregator.pipeline
+        for _ in range(3):
+            aggregator._step()
+            for name in pipeline.documents:
+                pipeline.acknowledged(name, pipeline.revision(name))
+        for part in aggregator.parts.keepers:
+            for bucket in part.take_changed():
+                part.text(bucket)
+        aggregator.parts.views()
+
+    def device(self, node: str, data: dict[str, str]) -> None:
+        self.aggregator.pipeline.observe(self.devices, Changed(report(node, data)), self.now())
+
+    def come(self, node: str) -> None:
+        """A node with everything that there can be about one."""
+        world, told_of = self.aggregator.world, self.aggregator._told
+        job = f"job-of-{node}"
+        pod = Pod(f"pod-{node}", node, "default", f"p-{node}", job, ("Ascend910-3",))
+        told_of(world.observe_nodes(0, Update(node, NodeState(node, serial_number=f"SN-{node}"))))
+        told_of(world.observe_jobs(0, Update(f"group-{node}", Job(job, "default", job))))
+        told_of(world.observe_pods(0, Update(pod.uid, pod)))
+        self.device(node, config())
+        for name, message in (
+            ("gone", told(one(node=f"never-{node}"))),
+            ("stays", told(one(node=node, devices=(1,)), resource="fd-online")),
+        ):
+            event = Changed(document(f"{name}-{node}", message))
+            self.aggregator.public_faults.observe(0, MESSAGES, event, self.now())
+        self.aggregator.public_faults.send(told(one(node=node, assertion="once")), self.now())
+
+    def fall_ill(self, node: str, code: str) -> None:
+        switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
+        bad = [fault(3, "RestartNPU", code), fault(2, "RestartNPU", "80CB8009")]
+        when = T0 + int(self.seconds)
+        self.device(node, config(bad, unhealthy=(2, 3), update_time=when) | switch)
+        server = node_report(node, [], "UnHealthy")
+        self.aggregator.pipeline.observe(self.servers, Changed(server), self.now())
+
+    def go(self, node: str) -> None:
+        world, told_of = self.aggregator.world, self.aggregator._told
+        pipeline = self.aggregator.pipeline
+        for feed, gone in (
+            (self.devices, report(node, {})),
+            (self.servers, node_report(node, [], "")),
+        ):
+            pipeline.observe(feed, Deleted(gone.namespace, gone.name), self.now())
+        told_of(world.observe_pods(0, Update(f"pod-{node}", None)))
+        told_of(world.observe_jobs(0, Update(f"group-{node}", None)))
+        told_of(world.observe_nodes(0, Update(node, None)))
+        for name in (f"gone-{node}", f"stays-{node}"):
+            event = Deleted("default", name)
+            self.aggregator.public_faults.observe(0, MESSAGES, event, self.now())
+
+    def cycle(self, number: int) -> None:
+        """Some nodes come, fall ill and go."""
+        nodes = [f"node-{number}-{index}" for index in range(NODES)]
+        for node in nodes:
+            self.come(node)
+        self.step(1)
+        for _ in range(2):
+            for node in nodes:
+                self.fall_ill(node, "80C98000")
+            self.step(1)
+            self.step(40)
+            for node in nodes:
+                self.device(node, config(update_time=T0 + int(self.seconds)))
+            self.step(40)
+        for node in nodes:
+            self.fall_ill(node, "80E01801")
+        self.step(1)
+        for node in nodes:
+            self.go(node)
+        for _ in range(3):
+            self.step(50)
+
+    def rest(self, days: int) -> None:
+        for _ in range(days * 4):
+            self.step(DAY / 4)
+
+
+def sizes(root: object) -> dict[str, int]:
+    """Path to size of every collection that can be reached from there."""
+    found: dict[str, int] = {}
+    seen: set[int] = set()
+    left: list[tuple[str, object]] = [("", root)]
+    while left:
+        path, value = left.pop()
+        if id(value) in seen or isinstance(value, (str, bytes, int, float, type, asyncio.Event)):
+            continue
+        seen.add(id(value))
+        if isinstance(value, (dict, list, set, deque, tuple, frozenset)):
+            found[path] = found.get(path, 0) + len(value)
+        left += [(path + name, member) for name, member in members(value)]
+    return found
+
+
+def members(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from (("{}", member) for member in value.values())
+    elif isinstance(value, (list, tuple)) and type(value).__module__ == "builtins":
+        whole = len(value) < 5
+        yield from ((f"[{n}]" if whole else "[]", member) for n, member in enumerate(value))
+    elif type(value).__module__.startswith("aggregator"):
+        names = set(getattr(value, "__dict__", ()))
+        for kind in type(value).__mro__:
+            names |= {*getattr(kind, "__slots__", ())}
+        for name in sorted(names):
+            if hasattr(value, name):
+                yield f".{name}", getattr(value, name)
+
+
+async def test_of_nodes_that_are_gone_nothing_is_left() -> None:
+    soak = Soak()
+    soak.cycle(0)
+    during = sizes(soak.aggregator)
+    assert sum(during.values()) > 100
+    soak.rest(31)
+    first = sizes(soak.aggregator)
+    for number in range(1, 5):
+        soak.cycle(number)
+    soak.rest(31)
+    grown = {
+        path: (first.get(path, 0), size)
+        for path, size in sizes(soak.aggregator).items()
+        if size > first.get(path, 0) and not path.endswith(BOUNDED)
+    }
+    assert grown == {}
