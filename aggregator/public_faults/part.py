@@ -54,7 +54,7 @@ _ABSENT_MS = 500
 _PATIENCE_MS = 30_000
 """How long a store that is away keeps back what others have of upstream's state, and our views."""
 
-_SHOWN, _OF_A_NODE = 1000, 5
+_SHOWN, _OF_A_NODE = 400, 5
 """So many faults are shown anew in one step: whoever has many nodes judged keeps others waiting."""
 
 

@@ -92,3 +92,37 @@ def by_number(serial_number: str) -> dict[str, Any]:
     message = public("occur", number=2, chips=(1,))
     message["faults"][0]["influence"] = [{"nodeSN": serial_number, "deviceIds": [1]}]
     return message
+
+
+async def test_a_node_that_goes_and_comes_back_has_its_public_fault_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        await world.device("n1", config(), 1)
+        await world.device("n2", config(), 1)
+        await world.public("p1", public("occur"))
+        await world.pass_time(1)
+        assert world.unhealthy("n1") == CHIP
+        before = world.devices["n1"]["UpdateTime"]
+        await world.gone("n1", 1)
+        assert world.unhealthy("n1") == "", "shown healthy before it goes"
+        await world.pass_time(60)
+        assert "n1" not in world.devices
+        await world.pass_time(10)
+        await world.device("n1", broken(3), 1)
+        assert world.unhealthy("n1") == f"{CHIP},Ascend910-3"
+        assert world.devices["n1"]["UpdateTime"] > before
+        assert world.unhealthy("n2") == ""
+
+
+async def test_chips_that_are_called_otherwise_keep_their_public_fault(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as world:
+        world.start()
+        await world.device("n1", config(), 1)
+        await world.public("p1", public("occur"))
+        await world.pass_time(1)
+        chips = ",".join(f"npu-{number}" for number in range(8))
+        devices = {"huawei.com/npu": chips, "huawei.com/npu-Fault": "[]"}
+        await world.device("n1", config(devices=devices, update_time=1_760_000_010), 1)
+        found = world.devices["n1"]["DeviceList"]
+        assert found["huawei.com/npu-Unhealthy"] == "npu-0"
+        assert not any("910" in key for key in found)
