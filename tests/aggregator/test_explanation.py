@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aggregator.beats import Listener
+from aggregator.explained_chips import shown_time
 from aggregator.explanation import Around, explain
-from aggregator.facts import Facts
+from aggregator.facts import Facts, Job, Pod
+from aggregator.jobs.status import RelationStatus
 from aggregator.last_seen import Memory
+from aggregator.public_faults.values import Standing
 from aggregator.status import node_status, node_statuses
+from contract.device_info import SWITCH_INFO_KEY
 from contract.node_info import FaultDevice
+from contract.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from service.stalls import Stalls
 from stores.cluster import Snapshot
 from tests.aggregator.nodes import T0, faulty, healthy, moment, node_report, report
@@ -18,17 +25,30 @@ from tests.contract.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
     from aggregator.explanation import Explanation
+    from aggregator.status import NodeStatus
 
 
-def explained(world: World, node: str, used: frozenset[str] | None = None) -> Explanation:
+def status_of(world: World, node: str, heartbeat: str, age: float | None) -> NodeStatus:
     stalls = Stalls(lambda: 0.0)
     memory = Memory((), lambda: moment(0))
     listener = Listener({}, lambda _: None, lambda: moment(0), stalls, {}, memory)
     status = node_status(world.pipeline, listener, node, moment(0))
     assert status is not None
     assert status in tuple(node_statuses(world.pipeline, listener, moment(0)))
+    return msgspec.structs.replace(
+        status,
+        heartbeat=heartbeat,
+        heartbeat_age_seconds=age,
+        heartbeat_interval_seconds=None if age is None else 5.0,
+    )
+
+
+def explained(
+    world: World, node: str, used: frozenset[str] | None = None, around: Around | None = None
+) -> Explanation:
+    status = status_of(world, node, "unknown", None)
     acknowledged = dict.fromkeys(world.pipeline.documents, True)
-    return explain(world.pipeline, status, Around(Facts(used)), acknowledged)
+    return explain(world.pipeline, status, around or Around(Facts(used)), acknowledged)
 
 
 def test_a_healthy_node_has_little_to_explain() -> None:
@@ -80,3 +100,96 @@ def test_a_server_that_is_published_otherwise_says_why() -> None:
     assert found.because[-1] == (
         "its status PreSeparate is published as UnHealthy: no pod uses its chips"
     )
+
+
+UCE, COMPANION = "80E01801", "80C98009"
+
+
+def one(chip: int, level: str, code: str) -> dict[str, object]:
+    return fault(chip, level, code, {code: (T0 * 1000, level)})
+
+
+def test_what_came_along_with_a_uce_fault_says_so() -> None:
+    faults = [one(3, "RestartBusiness", UCE), one(3, "RestartBusiness", COMPANION)]
+    (chip,) = explained(World(report("n1", config(faults, unhealthy=(3,)))), "n1").chips
+    told = {found.code: found for found in chip.faults}
+    assert told[UCE].because == "the node says so"
+    held = told[COMPANION]
+    assert (held.said, held.published, held.until_ms) == ("RestartBusiness", None, None)
+    assert held.since_ms == T0 * 1000
+    assert held.because.startswith("held back from readers while it lasts: it came along with")
+
+
+def test_what_may_have_come_along_says_until_when() -> None:
+    world = World(report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,))))
+    (chip,) = explained(world, "n1").chips
+    (held,) = chip.faults
+    assert held.because.startswith("held back from readers until 2025-10-09 08:53:25 UTC at most")
+    assert held.until_ms == T0 * 1000 + 5000
+    assert chip.because == (
+        "the node has it as unhealthy, it is published as recovering",
+        "nobody is given it while its fault is held back, and no pod is harmed for it",
+    )
+
+
+def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
+    code = "[0x00f1ff09,155913,cpu,na]"
+    event = SwitchEvent(assembled_fault_code=code, switch_chip_id=2, switch_port_id=7)
+    times = ((f"{code}_2_7", T0 * 1000, "Separate"),)
+    record = SwitchRecord((event,), "Separate", T0, "UnHealthy", times)
+    world = World(report("n1", healthy()))
+    seconds = {"huawei.com/schedule.filter.faultCode": f"{code}:60"}
+    pods = {"u": Pod("u", "n1", "default", "rank-0", "job", ("Ascend910-1",), job_name="training")}
+    world.known.observe_pods(0, Snapshot(pods))
+    world.known.observe_jobs(0, Snapshot({"g": Job("job", "default", "training", seconds)}))
+    world.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
+    facts = world.known.facts("n1")
+    found = explained(world, "n1", facts.used, Around(facts))
+    (held,) = found.switch_events
+    assert (held.switch, held.port, held.said, held.published) == (2, 7, "Separate", None)
+    assert held.because == (
+        "held back from readers until 2025-10-09 08:54:20 UTC: job default/training rides it out"
+    )
+    assert found.because[-1] == (
+        "the status UnHealthy of its switches is published as Healthy: 1 of their events are held "
+        "back"
+    )
+
+
+def test_public_faults_and_relations_say_what_ends_them() -> None:
+    about = ("n1", "CCAE", "fault-0001", "NPU", "220001001", "SeparateNPU", (3,), T0, T0 * 1000)
+    lasting = Standing(*about, T0 * 1000, T0 * 1000, None, placed=True)
+    ending = msgspec.structs.replace(lasting, fault_id="fault-0002", ends_at_ms=T0 * 1000 + 5000)
+    relations = tuple(
+        RelationStatus("job", "n1", "Ascend910-3", "81078603", T0 * 1000, result, closed=closed)
+        for result, closed in (("Separate", False), ("", False), ("", True))
+    )
+    around = Around(
+        Facts(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
+    )
+    found = explained(World(report("n1", healthy())), "n1", None, around)
+    assert [one.because for one in found.public_faults] == [
+        "CCAE told of it; it holds until CCAE tells that it is over",
+        "CCAE told of it; it ends at 2025-10-09 08:53:25 UTC",
+    ]
+    (job,) = found.jobs
+    assert job.because[0] == "nothing on this node hits job job"
+    assert "Separate follows for its pods here" in job.because[1]
+    assert "would count against this node" in job.because[2]
+    assert "too long ago" in job.because[3]
+
+
+def test_a_lost_node_says_since_when() -> None:
+    world = World(report("n1", healthy()))
+    lost = status_of(world, "n1", heartbeat="lost", age=42.0)
+    found = explain(world.pipeline, lost, Around(), {})
+    assert found.because[-1] == (
+        "its heartbeat fell silent 42 s ago (interval 5 s): it is lost, and published UnHealthy "
+        "for that"
+    )
+    found = explain(world.pipeline, lost, Around(publish_lost=False), {})
+    assert found.because[-1].endswith("it is lost, which is not to be published")
+
+
+def test_a_time_that_no_calendar_has_does_not_spoil_the_page() -> None:
+    assert shown_time(2**63) == f"{2**63} ms"
