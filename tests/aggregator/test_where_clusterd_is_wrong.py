@@ -13,7 +13,7 @@ import pytest
 
 from contract.names import CLUSTER_NODE_NAME
 from tests.cluster import wire
-from tests.cluster.not_yet import CUSTOM_FILTER, PUBLIC_FAULTS, RELATIONS, SERVICES
+from tests.cluster.not_yet import CUSTOM_FILTER, RELATIONS, SERVICES
 from tests.cluster.playing import KEY, broken, cluster
 from tests.contract.test_cluster_device import EXAMPLES, config, fault
 from tests.contract.test_cluster_node import node_data
@@ -100,7 +100,6 @@ def public(
     }
 
 
-@pytest.mark.xfail(reason=PUBLIC_FAULTS)
 async def test_public_faults_written_while_nobody_reads_are_read(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         await world.node("n1", serial_number="SN-1")
@@ -116,7 +115,6 @@ async def test_public_faults_written_while_nobody_reads_are_read(tmp_path: Path)
         assert world.unhealthy("n1") == "Ascend910-0,Ascend910-1"
 
 
-@pytest.mark.xfail(reason=PUBLIC_FAULTS)
 async def test_a_recovery_that_overtakes_does_not_kill_a_later_occurrence(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()
@@ -129,7 +127,6 @@ async def test_a_recovery_that_overtakes_does_not_kill_a_later_occurrence(tmp_pa
         assert world.unhealthy("n1") == "Ascend910-0"
 
 
-@pytest.mark.xfail(reason=PUBLIC_FAULTS)
 @pytest.mark.parametrize("serial_number", [None, ""])
 async def test_a_public_fault_of_no_node_lands_nowhere(
     serial_number: str | None, tmp_path: Path
@@ -351,7 +348,6 @@ async def test_a_chip_hidden_by_a_filter_is_in_a_list(tmp_path: Path) -> None:
         assert world.unhealthy("n1") == "Ascend910-0,Ascend910-5"
 
 
-@pytest.mark.xfail(reason=PUBLIC_FAULTS)
 async def test_the_update_time_never_goes_back(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()
@@ -367,7 +363,6 @@ async def test_the_update_time_never_goes_back(tmp_path: Path) -> None:
         assert world.devices["n1"]["UpdateTime"] > during > 1_760_000_000
 
 
-@pytest.mark.xfail(reason=SERVICES)
 async def test_a_healthy_switch_is_no_fault_of_the_cluster(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()
