@@ -71,7 +71,11 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         table_file=configuration.public_faults.table_file,
     )
     pages = application(
-        aggregator.health, aggregator.status, aggregator.explain, history, aggregator.stream
+        aggregator.readiness.health,
+        aggregator.picture.status,
+        aggregator.picture.explain,
+        history,
+        aggregator.stream,
     )
     try:
         async with serving(pages, configuration.listen, configuration.state_dir):
