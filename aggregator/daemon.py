@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aggregator.beats import Listener
+from aggregator.feeding import read_documents
 from aggregator.following import follow
 from aggregator.jobs.board import Board
 from aggregator.known_places import ClusterPlaces
@@ -21,18 +22,16 @@ from aggregator.old_listener import OldListener
 from aggregator.parts import Parts
 from aggregator.picture import Picture
 from aggregator.pipeline import Pipeline, lost_of
-from aggregator.public_faults.judging import INVALID
+from aggregator.promise import kept_answer
 from aggregator.public_faults.part import PublicFaults
-from aggregator.public_faults.service import answered
 from aggregator.public_faults.table_file import follow_table
 from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
-from aggregator.status import Health
+from aggregator.readiness import Readiness
 from aggregator.stream import Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
 from aggregator.world import World
-from contract.errors import StoreError, StoreUnavailable
 from service.notify import keep_told
 from service.stalls import Stalls
 
@@ -52,10 +51,6 @@ if TYPE_CHECKING:
     from stores.base import Document, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
-
-_ANSWER_MS = 4500
-_KEPT_MS = 500
-"""Who sends public faults waits 5 s."""
 
 _PATIENCE_SECONDS = 30.0
 """How long a store that is away holds up the first publication of what the others say."""
@@ -126,7 +121,7 @@ class Aggregator:
         )
         if serve is not None:
             self.telling.server = serve(
-                self.board, self.rank_tables, self._send, clock, self._turned
+                self.board, self.rank_tables, self._sent, clock, self._turned
             )
         self._table_file = table_file
         self._moved: set[str] = set()
@@ -187,12 +182,13 @@ class Aggregator:
             inherit=self._inherit,
             began=self._began_to_lead,
         )
+        self.readiness = Readiness(
+            self.pipeline, self.publishers, self.succession, self.leadership, self.stalls
+        )
         self._publish_lost = publish_lost
         self.picture = Picture(self, clock, publish_lost=publish_lost)
         """What is shown of all this."""
         self._wake = asyncio.Event()
-        self._complete: dict[str, int] | None = None
-        self._not_ready: str | None = "waiting for the stores to answer"
 
     async def run(self) -> NoReturn:
         """Aggregate until cancelled; then somebody else may lead at once."""
@@ -210,7 +206,8 @@ class Aggregator:
             for number, (url, store) in enumerate(self._stores.items()):
                 for feed in self.pipeline.sources[number].feeds:
                     name = f"read {feed.selection.namespace} of {url}"
-                    tasks.create_task(self._read(feed, store), name=name)
+                    read = read_documents(feed, store, self._observe, self.stalls)
+                    tasks.create_task(read, name=name)
                 task = follow(self.world, number, store, self._told, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
@@ -220,7 +217,9 @@ class Aggregator:
                 tasks.create_task(table, name="read the table of public faults")
             tasks.create_task(self._labelling.run(), name="label pods")
             tasks.create_task(self._merge(tasks), name="merge")
-            told = keep_told(self.stalls.stalled, lambda: self.health().not_ready, os.environ)
+            told = keep_told(
+                self.stalls.stalled, lambda: self.readiness.health().not_ready, os.environ
+            )
             tasks.create_task(told, name="service manager")
 
     def wake(self) -> None:
@@ -231,28 +230,9 @@ class Aggregator:
         self.pipeline.judge_again(nodes)
         self._wake.set()
 
-    async def _read(self, feed: Feed, store: Store) -> NoReturn:
-        async for event in store.watch(feed.selection):
-            with self.stalls.busy(f"read {store.url}"):
-                self._observe(feed, event, store.url)
-        raise StoreError(f"the watch of {store.url} ended")
-
-    def _observe(self, feed: Feed, event: WatchEvent, url: str) -> None:
-        was = feed.interrupted
-        refused = [dict(inbox.rejected) for inbox in feed.inboxes]
+    def _observe(self, feed: Feed, event: WatchEvent) -> None:
         self.pipeline.observe(feed, event, self._clock())
         self._wake.set()
-        if feed.interrupted is not None and was is None:
-            _log.warning("%s cannot be read: %s", url, feed.interrupted)
-        elif feed.interrupted is None and was is not None:
-            _log.info("%s answers again", url)
-        for inbox, before in zip(feed.inboxes, refused, strict=True):
-            name = inbox.kind.name
-            for node in inbox.rejected.keys() - before.keys():
-                reason = inbox.rejected[node].reason
-                _log.warning("node %s: its %s document is refused: %s", node, name, reason)
-            for node in before.keys() - inbox.rejected.keys():
-                _log.info("node %s: its %s document is good again or gone", node, name)
 
     def _told(self, nodes: frozenset[str] | None) -> None:
         moved = self.pipeline.nodes | self.world.places if nodes is None else nodes
@@ -267,26 +247,10 @@ class Aggregator:
     def _configure(self, table: str | None) -> None:
         self._judge(self.public_faults.configure(table))
 
-    async def _send(self, message: PublicFault) -> Answer:
-        """Take in public faults that came over gRPC; answered once no end of ours can lose them.
-
-        Raises ``StoreError`` where that is not so.
-        """
-        end_ms = self._clock().steady_ms + _ANSWER_MS
-        answer = await answered(self.public_faults, message, self._clock)
-        self.wake()
-        if answer.code != INVALID:
-            await self._kept(self.public_faults.name, end_ms)
-        return answer
-
-    async def _kept(self, name: str, end_ms: int) -> None:
-        """Until this part's state outlives this process. Raises ``StoreError``."""
-        left_ms = max(_KEPT_MS, end_ms - self._clock().steady_ms)
-        try:
-            async with asyncio.timeout(left_ms / 1000):
-                await self.succession.keeping.kept(name)
-        except TimeoutError:
-            raise StoreUnavailable("it could not be kept in time: say it again") from None
+    async def _sent(self, message: PublicFault) -> Answer:
+        """Public faults came over gRPC. Raises ``StoreError`` where they could be lost."""
+        keeping = self.succession.keeping
+        return await kept_answer(self.public_faults, message, keeping, self._judge, self._clock)
 
     def _turned(self, _: object) -> None:
         """A client began or ceased to listen."""
@@ -337,14 +301,14 @@ class Aggregator:
             _log.warning("an earlier run's document is overwritten: %s", error)
         if not self._publish_lost:
             self.pipeline.set_lost(frozenset())
-        self._not_ready = "waiting for the state that was kept"
+        self.readiness.waits_for = "waiting for the state that was kept"
         await self.succession.restore()
         self.parts.begin(tasks)
-        self._not_ready = "waiting for the first list of the nodes' documents"
+        self.readiness.waits_for = "waiting for the first list of the nodes' documents"
         await self._listed()
         await self.telling.seed(self._clock())
         self._step()
-        self._not_ready = None if self.leadership.holder else "waiting for a leader"
+        self.readiness.waits_for = None if self.leadership.holder else "waiting for a leader"
 
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
@@ -352,11 +316,10 @@ class Aggregator:
         self._step()
         self.telling.began(self._clock())
         names = self.pipeline.documents
-        self._complete = {name: self.pipeline.revision(name) for name in names}
-        self._not_ready = "waiting for the first publication"
+        self.readiness.await_publication()
         for publisher in self.publishers:
             publisher.lead(names)
-        self._check_complete()
+        self.readiness.look()
 
     async def _listed(self) -> None:
         """Until every store was listed; after a while one is enough."""
@@ -389,20 +352,7 @@ class Aggregator:
         if revision >= 0:
             self._wake_publishers(self.pipeline.acknowledged(name, revision))
             self._wake.set()
-        self._check_complete()
-
-    def _check_complete(self) -> None:
-        if self._complete is None:
-            return
-        for publisher in self.publishers:
-            for name, revision in self._complete.items():
-                output = publisher.outputs.get(name)
-                if output is None or output.acknowledged < revision:
-                    self._not_ready = f"waiting for {name} to be in {publisher.store.url}"
-                    return
-        self._complete = None
-        self._not_ready = None
-        _log.info("everything known is published: %d nodes", len(self.pipeline.device.entries))
+        self.readiness.look()
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))
@@ -426,20 +376,3 @@ class Aggregator:
         self.listener.inherit(lost)
         if self._publish_lost:
             self.pipeline.set_lost(frozenset(self.listener.verdict.lost))
-
-    def health(self) -> Health:
-        """The cheap part of the picture, for probes."""
-        if self._not_ready is None or self._follows():
-            return Health(self.stalls.stalled(), ())
-        why = (
-            f"{source.url} cannot be read: {source.interrupted}"
-            for source in self.pipeline.sources
-            if source.interrupted is not None
-        )
-        return Health(self.stalls.stalled(), (self._not_ready, *why))
-
-    def _follows(self) -> bool:
-        """Whether everything is known and another aggregator publishes it."""
-        return (
-            self.succession.is_warm and not self.leadership.leads and bool(self.leadership.holder)
-        )

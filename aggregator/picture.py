@@ -144,7 +144,7 @@ class Picture:
         return Status(
             at_ms=now.wall_ms,
             started_at_ms=self._started_at_ms,
-            health=self._of.health(),
+            health=self._of.readiness.health(),
             nodes=(await self.nodes()).nodes,
             liveness=self.liveness().liveness,
             faults=faults.faults,

@@ -70,7 +70,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         serve=_serving(configuration),
         table_file=configuration.public_faults.table_file,
     )
-    pages = application(aggregator.health, aggregator.picture, history, aggregator.stream)
+    pages = application(aggregator.readiness.health, aggregator.picture, history, aggregator.stream)
     try:
         async with serving(pages, configuration.listen, configuration.state_dir):
             await _until_told(aggregator)

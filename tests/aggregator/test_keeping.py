@@ -145,7 +145,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         await seen.until(lambda seen: kept("a") in seen.documents)
         follower = await stack.enter_async_context(running(root, other))
         async with asyncio.timeout(10):
-            while follower.health().not_ready:  # noqa: ASYNC110
+            while follower.readiness.health().not_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert leader.leadership.leads
         assert follower.picture.leader().leader.role == f"follower of a-{id(one)}"

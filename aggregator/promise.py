@@ -1,0 +1,49 @@
+"""Answers who sends public faults: a success is a promise that no end of this process breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aggregator.public_faults.judging import INVALID
+from aggregator.public_faults.service import answered
+from contract.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator.keeping import Keeping
+    from aggregator.moment import Clock
+    from aggregator.public_faults.judging import Answer
+    from aggregator.public_faults.part import PublicFaults
+    from contract.public_fault import PublicFault
+
+_ANSWER_MS = 4500
+_KEPT_MS = 500
+"""Who sends public faults waits 5 s."""
+
+
+async def kept_answer(
+    faults: PublicFaults,
+    message: PublicFault,
+    keeping: Keeping,
+    judge: Callable[[frozenset[str]], None],
+    clock: Clock,
+) -> Answer:
+    """Take in a message; answered once what it says is in the store.
+
+    ``judge`` is told the nodes that are to be judged again, which does not wait for that. Raises
+    ``StoreError`` where it is not kept in time: it is to be said again, which does no harm.
+    """
+    end_ms = clock().steady_ms + _ANSWER_MS
+    answer = await answered(faults, message, clock)
+    judge(faults.take_changed_nodes())
+    if answer.code == INVALID:
+        return answer
+    left_ms = max(_KEPT_MS, end_ms - clock().steady_ms)
+    try:
+        async with asyncio.timeout(left_ms / 1000):
+            await keeping.kept(faults.name)
+    except TimeoutError:
+        raise StoreUnavailable("it could not be kept in time: say it again") from None
+    return answer

@@ -1,0 +1,76 @@
+"""Whether the aggregator does what it is there for, and what it waits for otherwise."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aggregator.status import Health
+
+if TYPE_CHECKING:
+    from aggregator.leading import Leadership
+    from aggregator.pipeline import Pipeline
+    from aggregator.publisher import Publisher
+    from aggregator.succession import Succession
+    from service.stalls import Stalls
+
+_log = logging.getLogger(__name__)
+
+
+class Readiness:
+    """A leader is ready once everything that it knew at first is published, a follower once it
+    knows everything and somebody leads.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        publishers: tuple[Publisher, ...],
+        succession: Succession,
+        leadership: Leadership,
+        stalls: Stalls,
+    ) -> None:
+        self.waits_for: str | None = "waiting for the stores to answer"
+        self._pipeline = pipeline
+        self._publishers = publishers
+        self._succession = succession
+        self._leadership = leadership
+        self._stalls = stalls
+        self._complete: dict[str, int] | None = None
+
+    def await_publication(self) -> None:
+        """We begin to lead: wait until the stores have what is known now."""
+        names = self._pipeline.documents
+        self._complete = {name: self._pipeline.revision(name) for name in names}
+        self.waits_for = "waiting for the first publication"
+
+    def look(self) -> None:
+        """See whether the stores have it."""
+        if self._complete is None:
+            return
+        for publisher in self._publishers:
+            for name, revision in self._complete.items():
+                output = publisher.outputs.get(name)
+                if output is None or output.acknowledged < revision:
+                    self.waits_for = f"waiting for {name} to be in {publisher.store.url}"
+                    return
+        self._complete = None
+        self.waits_for = None
+        nodes = len(self._pipeline.device.entries)
+        _log.info("everything known is published: %d nodes", nodes)
+
+    def health(self) -> Health:
+        """The cheap part of the picture, for probes."""
+        if self.waits_for is None or self._follows():
+            return Health(self._stalls.stalled(), ())
+        why = (
+            f"{source.url} cannot be read: {source.interrupted}"
+            for source in self._pipeline.sources
+            if source.interrupted is not None
+        )
+        return Health(self._stalls.stalled(), (self.waits_for, *why))
+
+    def _follows(self) -> bool:
+        """Whether everything is known and another aggregator publishes it."""
+        leadership = self._leadership
+        return self._succession.is_warm and not leadership.leads and bool(leadership.holder)
