@@ -80,6 +80,7 @@ class PublicFaults:
         self._places: Places | None = None
         self._sources = sources
         self._statistic: dict[int, Mapping[str, str]] = {}
+        """What each store has of upstream's document now."""
         self._was_restored = False
         self._is_whole = False
         """Whether what an earlier run or upstream knew is here."""
@@ -297,8 +298,6 @@ class PublicFaults:
         return unreadable
 
     def _observe_statistic(self, source: int, event: WatchEvent, now: Moment) -> None:
-        if self._is_whole:
-            return
         match event:
             case Listed(documents):
                 self._statistic[source] = next((one.data for one in documents), {})
@@ -325,5 +324,3 @@ class PublicFaults:
                 for problem in strange[:10]:
                     _log.warning("left out: %s", problem)
             self._ledger.judge_again(self._tables.in_force.levels)
-        if self._is_whole:
-            self._statistic.clear()
