@@ -70,8 +70,7 @@ class Telling:
             self._changes.take_over(told)
             unwritten = pipeline.dirty - pipeline.nodes
             for node in sorted((told.keys() | pipeline.nodes) - unwritten):
-                published, shown = pipeline.published(node), self._shown_faults(node)
-                self._send(self._changes.observe(node, published, now.wall_ms, shown))
+                self._observe(node, now)
         self._is_seeded = True
 
     def followed(self, differ: frozenset[str], found: frozenset[str], now: Moment) -> None:
@@ -83,9 +82,7 @@ class Telling:
         confirmed = self._computed & found
         self._computed -= confirmed
         for node in sorted(differ | confirmed):
-            published = self._pipeline.published(node)
-            shown = self._shown_faults(node)
-            self._send(self._changes.observe(node, published, now.wall_ms, shown))
+            self._observe(node, now)
 
     def _shown_faults(self, node: str) -> tuple[CodeFault, ...]:
         """The faults of chips in an entry that was taken over: its record has none."""
@@ -102,7 +99,8 @@ class Telling:
             self._observe(node, now)
 
     def _observe(self, node: str, now: Moment) -> None:
-        self._send(self._changes.observe(node, self._pipeline.published(node), now.wall_ms))
+        published, shown = self._pipeline.published(node), self._shown_faults(node)
+        self._send(self._changes.observe(node, published, now.wall_ms, shown))
 
     def _send(self, changes: tuple[Change, ...]) -> None:
         if changes:

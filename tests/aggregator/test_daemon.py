@@ -102,7 +102,7 @@ async def test_what_others_change_or_delete_is_repaired(store: Store, daemon: Da
             )
             await seen.until(shows("n1", "Ascend910-3"))
         await store.delete(CLUSTER_NAMESPACE, NAME)
-        await seen.until(lambda seen: (CLUSTER_NAMESPACE, NAME) not in seen.documents)
+        daemon.process.wait_until(lambda: daemon.metric(FOREIGN_WRITES) == 3, seconds=10)
         await seen.until(shows("n1", "Ascend910-3"))
     assert await values(store) == right
     assert daemon.metric(FOREIGN_WRITES) == 3
