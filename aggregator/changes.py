@@ -48,10 +48,17 @@ class Changes:
         chips = {(fault.chip, fault.code): fault.level for fault in faults}
         self._note(node, chips | _levels(published))
 
-    def observe(self, node: str, published: Published, now_ms: int) -> tuple[Change, ...]:
-        """What changed of a node since it was told last."""
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes that are not well."""
+        return frozenset(self._known)
+
+    def observe(
+        self, node: str, published: Published, now_ms: int, faults: Iterable[CodeFault] = ()
+    ) -> tuple[Change, ...]:
+        """What changed of a node since it was told last; ``faults`` as in ``seed``."""
         before = self._known.get(node, _NOTHING)
-        levels = _levels(published)
+        levels = {(fault.chip, fault.code): fault.level for fault in faults} | _levels(published)
         if levels == before:
             return ()
         self._note(node, levels)

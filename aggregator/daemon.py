@@ -23,6 +23,7 @@ from aggregator.moment import Clock, system_clock
 from aggregator.old_listener import OldListener
 from aggregator.parts import Parts
 from aggregator.pipeline import Pipeline, lost_of
+from aggregator.public_faults.judging import INVALID
 from aggregator.public_faults.part import PublicFaults
 from aggregator.public_faults.service import answered
 from aggregator.public_faults.table_file import follow_table
@@ -45,7 +46,7 @@ from aggregator.stream import Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
 from aggregator.world import World
-from contract.errors import StoreError
+from contract.errors import StoreError, StoreUnavailable
 from service.notify import keep_told
 from service.stalls import Stalls
 
@@ -66,6 +67,10 @@ if TYPE_CHECKING:
     from stores.base import Document, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
+
+_ANSWER_MS = 4500
+_KEPT_MS = 500
+"""Who sends public faults waits 5 s."""
 
 _PATIENCE_SECONDS = 30.0
 """How long a store that is away holds up the first publication of what the others say."""
@@ -123,7 +128,7 @@ class Aggregator:
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores))
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self._labelling = Labelling(clusters, self.board.labels, lambda: self.succession.leads)
+        self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}")
         self.telling = Telling(
             self.pipeline,
@@ -177,6 +182,7 @@ class Aggregator:
                 self.pipeline.processing,
                 self.board,
                 self.rank_tables,
+                self._labelling,
                 *parts,
                 *(() if self.telling.server is None else (self.telling.server,)),
             ),
@@ -204,10 +210,13 @@ class Aggregator:
 
     async def run(self) -> NoReturn:
         """Aggregate until cancelled; then somebody else may lead at once."""
-        try:
-            await self._run()
-        finally:
-            await self.succession.give_up()
+        async with asyncio.TaskGroup() as lasting:
+            # Its last commit may take seconds, for which nobody would lead.
+            lasting.create_task(self.telling.history.run(), name="history")
+            try:
+                await self._run()
+            finally:
+                await self.succession.give_up()
         raise AssertionError("the tasks never end")
 
     async def _run(self) -> None:
@@ -220,7 +229,6 @@ class Aggregator:
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            tasks.create_task(self.telling.history.run(), name="history")
             if self._table_file is not None:
                 table = follow_table(self._table_file, self._configure)
                 tasks.create_task(table, name="read the table of public faults")
@@ -274,10 +282,25 @@ class Aggregator:
         self._judge(self.public_faults.configure(table))
 
     async def _send(self, message: PublicFault) -> Answer:
-        """Take in public faults that came over gRPC."""
+        """Take in public faults that came over gRPC; answered once no end of ours can lose them.
+
+        Raises ``StoreError`` where that is not so.
+        """
+        end_ms = self._clock().steady_ms + _ANSWER_MS
         answer = await answered(self.public_faults, message, self._clock)
         self._judge(self.public_faults.take_changed_nodes())
+        if answer.code != INVALID:
+            await self._kept(self.public_faults.name, end_ms)
         return answer
+
+    async def _kept(self, name: str, end_ms: int) -> None:
+        """Until this part's state outlives this process. Raises ``StoreError``."""
+        left_ms = max(_KEPT_MS, end_ms - self._clock().steady_ms)
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                await self.succession.keeping.kept(name)
+        except TimeoutError:
+            raise StoreUnavailable("it could not be kept in time: say it again") from None
 
     def _turned(self, _: object) -> None:
         """A client began or ceased to listen."""
@@ -292,7 +315,7 @@ class Aggregator:
         self._places.look(self.pipeline.dirty | moved)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
-        self.telling.after(moved, now)
+        self.telling.after(moved, now, leads=self.succession.leads)
         return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -341,6 +364,7 @@ class Aggregator:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
         self._step()
+        self.telling.began(self._clock())
         names = self.pipeline.documents
         self._complete = {name: self.pipeline.revision(name) for name in names}
         self._not_ready = "waiting for the first publication"
@@ -401,7 +425,8 @@ class Aggregator:
         """Another leader wrote a document."""
         if publisher is not self.publishers[0]:
             return
-        self.pipeline.follow(document, self._clock())
+        now = self._clock()
+        self.telling.followed(*self.pipeline.follow(document, now), now)
         lost = lost_of(document)
         if lost is not None:
             self._inherit(lost)

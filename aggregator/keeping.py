@@ -2,22 +2,24 @@
 
 In quiet times a change is in the store at once, and each document is written at most twice a
 second. All of them wait for their turn with what readers wait for (``pace.py``), parts one after
-the other, so that a storm in one does not hold up the others. Each write replaces the version that
-was seen last. A new leader first marks each document, so that what an earlier one still has under
-way is refused, and then restores from it.
+the other, so that a storm in one does not hold up the others; one for which somebody waits has its
+turn like a change. Each write replaces the version that was seen last. A new leader first marks
+each document, so that what an earlier one still has under way is refused, and then restores from
+it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from aggregator.pace import Write
 from aggregator.writing import compares_versions, ended
-from contract.errors import StoreConflict, StoreError
+from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from stores.backoff import Backoff
 from stores.base import Document, Selection
@@ -46,7 +48,8 @@ _SETTLE_SECONDS = 0.05
 """What changes together is written together, and behind what readers wait for."""
 _AT_ONCE = 8
 _ATTEMPTS = 5
-_LAST_SECONDS = 2.0
+_LAST_SECONDS = 0.5
+"""Meanwhile nobody leads."""
 
 _Key = tuple[str, str]
 
@@ -85,10 +88,16 @@ class Keeping:
         """What is to be written, with the number of the look that found it."""
         self._writing_now: dict[_Key, int] = {}
         self._looks = 0
-        self._next_ms: dict[_Key, int] = {}
         self._written_last: dict[str, int] = {}
         """Part to when one of its documents had its turn, in turns."""
         self._turns_total = 0
+        self._next_ms: dict[_Key, int] = {}
+        """When a document may be written again that was written a moment ago."""
+        self._refused_until_ms: dict[_Key, int] = {}
+        self._awaited: Counter[str] = Counter()
+        self._keeps = False
+        self._term = 0
+        """Grows whenever what is not kept yet is given up."""
         self._writes = dict.fromkeys(self._keepers, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
         self._trouble: dict[_Key, str] = {}
@@ -101,28 +110,41 @@ class Keeping:
 
         ``fence``: we begin to lead, and an earlier leader may have a write under way.
         """
-        for name, keeper in self._keepers.items():
-            keeper.take_changed()
+        gate = asyncio.Semaphore(_AT_ONCE)
+        names = tuple(self._keepers)
+        found = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
+        # All at once, so that the parts agree with each other.
+        await self._end_term()
+        self._there = {}
+        for name, documents in zip(names, found, strict=True):
+            self._give(name, documents)
+
+    async def _found(
+        self, name: str, gate: asyncio.Semaphore, *, fence: bool
+    ) -> tuple[Document, ...]:
+        async with gate:
             found = await self._store.list(
                 Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, name))
             )
-            prefix = f"{STATE_PREFIX}{name}-"
-            found = tuple(one for one in found if one.name.startswith(prefix))
-            if fence:
-                found = await self._fenced(found)
-            there = {(name, one.name.removeprefix(prefix)): one for one in found}
-            self._there = {k: v for k, v in self._there.items() if k[0] != name} | there
-            texts = {bucket: one.data.get(KEY, "") for (_, bucket), one in there.items()}
-            problems = tuple(keeper.restore(texts, self._clock()))
-            for problem in problems:
-                _log.error("kept state %s cannot be read, and is begun anew: %s", name, problem)
-            self._unreadable[name] = problems
-            for bucket in keeper.take_changed() | texts.keys():
-                self._mark((name, bucket))
+        found = tuple(one for one in found if one.name.startswith(f"{STATE_PREFIX}{name}-"))
+        return await self._fenced(found, gate) if fence else found
 
-    async def _fenced(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
-        gate = asyncio.Semaphore(_AT_ONCE)
+    def _give(self, name: str, documents: tuple[Document, ...]) -> None:
+        keeper = self._keepers[name]
+        keeper.take_changed()
+        there = {one.name.removeprefix(f"{STATE_PREFIX}{name}-"): one for one in documents}
+        self._there |= {(name, bucket): one for bucket, one in there.items()}
+        texts = {bucket: one.data.get(KEY, "") for bucket, one in there.items()}
+        problems = tuple(keeper.restore(texts, self._clock()))
+        for problem in problems:
+            _log.error("kept state %s cannot be read, and is begun anew: %s", name, problem)
+        self._unreadable[name] = problems
+        for bucket in keeper.take_changed() | texts.keys():
+            self._mark((name, bucket))
 
+    async def _fenced(
+        self, documents: tuple[Document, ...], gate: asyncio.Semaphore
+    ) -> tuple[Document, ...]:
         async def one(document: Document) -> Document | None:
             async with gate:
                 return await self._fence(document)
@@ -155,23 +177,42 @@ class Keeping:
         self._wake.set()
 
     async def kept(self, name: str) -> None:
-        """Wait until everything that this keeper has changed so far is in the store."""
+        """Wait until everything that this keeper has changed so far is in the store.
+
+        Raises ``StoreUnavailable`` where it will not be, because somebody else leads.
+        """
         self.look()
-        upto = self._looks
-        async with self._done:
-            await self._done.wait_for(
-                lambda: (
-                    not any(
-                        key[0] == name and look <= upto
-                        for book in (self._dirty, self._writing_now)
-                        for key, look in book.items()
-                    )
+        upto, term = self._looks, self._term
+        self._awaited[name] += 1
+        self._wake.set()
+        try:
+            async with self._done:
+                await self._done.wait_for(
+                    lambda: not self._keeps or self._term != term or self._is_kept(name, upto)
                 )
-            )
+        finally:
+            self._awaited[name] -= 1
+        if self._term != term or not self._is_kept(name, upto):
+            raise StoreUnavailable("it is not kept: another aggregator leads")
+
+    def _is_kept(self, name: str, upto: int) -> bool:
+        return not any(
+            key[0] == name and look <= upto
+            for book in (self._dirty, self._writing_now)
+            for key, look in book.items()
+        )
+
+    async def _end_term(self) -> None:
+        """What was not kept so far will not be."""
+        self._term += 1
+        async with self._done:
+            self._done.notify_all()
 
     def lead(self, tasks: asyncio.TaskGroup) -> None:
         """Write from now on."""
         self._next_ms.clear()
+        self._refused_until_ms.clear()
+        self._keeps = True
         self._task = tasks.create_task(self._run(), name=f"keep state in {self._store.url}")
 
     async def follow(self) -> None:
@@ -183,21 +224,37 @@ class Keeping:
         self.look()
         try:
             async with asyncio.timeout(_LAST_SECONDS):
-                for key in tuple(self._dirty):
-                    if self._leadership.leads:
-                        await self._write(key)
+                await self._write_last()
         except TimeoutError:
             _log.warning("not all state is kept: %s gives no answer in time", self._store.url)
+        finally:
+            self._keeps = False
+            await self._end_term()
+
+    async def _write_last(self) -> None:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(key: _Key) -> None:
+            async with gate:
+                # What was under way when we ended may have come: then the first one is refused.
+                for _ in range(2):
+                    if not self._leadership.leads or await self._write(key):
+                        return
+
+        await asyncio.gather(*(one(key) for key in tuple(self._dirty)))
 
     async def _run(self) -> NoReturn:
         backoff = Backoff()
         while True:
             self._wake.clear()
-            if self._next_due() is None or not self._leadership.leads:
+            key = self._next_due()
+            if key is None or not self._leadership.leads:
                 await self._wait()
-                await asyncio.sleep(_SETTLE_SECONDS)
+                if not self._awaited.total():
+                    await asyncio.sleep(_SETTLE_SECONDS)
                 continue
-            await self._turns.write(STATE_PREFIX, Write.STATE)
+            is_awaited = self._awaited[key[0]] > 0
+            await self._turns.write(STATE_PREFIX, Write.CHANGE if is_awaited else Write.STATE)
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 continue
@@ -209,20 +266,26 @@ class Keeping:
             else:
                 # Others go first: one that is refused must not hold them up.
                 again_ms = int(backoff.next_seconds() * 1000)
-                self._next_ms[key] = self._clock().steady_ms + again_ms
+                self._refused_until_ms[key] = self._clock().steady_ms + again_ms
+
+    def _due_ms(self, key: _Key) -> int:
+        refused_ms = self._refused_until_ms.get(key, 0)
+        return refused_ms if self._awaited[key[0]] else max(refused_ms, self._next_ms.get(key, 0))
 
     def _next_due(self) -> _Key | None:
         now_ms = self._clock().steady_ms
-        due = [key for key in self._dirty if self._next_ms.get(key, now_ms) <= now_ms]
+        due = [key for key in self._dirty if self._due_ms(key) <= now_ms]
         return min(due, key=self._turn, default=None)
 
-    def _turn(self, key: _Key) -> tuple[int, int]:
-        """The part that has waited longest, and of its documents the one that has."""
-        return self._written_last.get(key[0], 0), self._dirty[key]
+    def _turn(self, key: _Key) -> tuple[bool, int, int]:
+        """One for which somebody waits; then the part that has waited longest, and of its documents
+        the one that has.
+        """
+        return not self._awaited[key[0]], self._written_last.get(key[0], 0), self._dirty[key]
 
     async def _wait(self) -> None:
         now_ms = self._clock().steady_ms
-        at_ms = min((self._next_ms.get(key, now_ms) for key in self._dirty), default=None)
+        at_ms = min((max(now_ms, self._due_ms(key)) for key in self._dirty), default=None)
         seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
         try:
             async with asyncio.timeout(seconds):
@@ -235,7 +298,7 @@ class Keeping:
         self._writing_now[key] = self._dirty.pop(key)
         is_kept = False
         try:
-            with self._stalls.busy(f"keep state {key[0]} in {self._store.url}"):
+            with self._stalls.busy(f"keep state {'-'.join(key)} in {self._store.url}"):
                 is_kept = await self._try(key)
         except StoreConflict as error:
             await self._read_again(key, error)

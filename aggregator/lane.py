@@ -133,13 +133,13 @@ class Lane(Generic[R]):
             entries[node] = entry
         return entries, problems
 
-    def follow(self, document: Document, now: Moment) -> frozenset[str]:
+    def follow(self, document: Document, now: Moment) -> tuple[frozenset[str], frozenset[str]]:
         """Another leader wrote this document of ours; returns the nodes of which it says something
-        else than we do: their next entries are computed from it.
+        else than we do (their next entries are computed from it), and all that are in it.
         """
         index = self.kind.index(document.name)
         if index is None:
-            return frozenset()
+            return frozenset(), frozenset()
         self.shelf.ensure(index)
         entries, _ = self._entries_of(document)
         changed = {node for node, one in entries.items() if self.entries.get(node) is not one}
@@ -150,7 +150,7 @@ class Lane(Generic[R]):
             if node not in changed and self.healing[node] is None:
                 # The leader shows it healthy, and will drop it when this time is over.
                 self.healing[node] = now.steady_ms + self._touch_period_ms
-        return frozenset(changed)
+        return frozenset(changed), frozenset(entries)
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
         """Count in documents that are not ours; they are to be empty. Returns their numbers."""

@@ -140,10 +140,16 @@ class Pipeline:
                 self.processing.lost = lost
                 self._note_lost()
 
-    def follow(self, document: Document, now: Moment) -> None:
-        """Another leader wrote this document."""
+    def follow(self, document: Document, now: Moment) -> tuple[frozenset[str], frozenset[str]]:
+        """Another leader wrote this document; returns the nodes of which it says something else
+        than was computed here, and all that are in it.
+        """
+        differ, found = frozenset[str](), frozenset[str]()
         for lane in self.lanes:
-            self._dirty |= lane.follow(document, now)
+            others, nodes = lane.follow(document, now)
+            differ, found = differ | others, found | nodes
+        self._dirty |= differ
+        return differ, found
 
     def judge_again(self, nodes: Iterable[str]) -> None:
         """Something that is not in documents of nodes has changed about these nodes."""

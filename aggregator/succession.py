@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _VIEWS_MS = 200
-_GIVE_UP_SECONDS = 3.0
+_GIVE_UP_SECONDS = 0.7
 
 
 class Succession:
@@ -147,11 +147,13 @@ class Succession:
         if not self.leads:
             return
         self.leads = False
-        await self._parts.leads(False)
-        await asyncio.gather(*(publisher.follow() for publisher in self._publishers))
-        for views in self.views.values():
-            await views.follow()
-        await self.keeping.follow()
+        await asyncio.gather(
+            *(publisher.follow() for publisher in self._publishers),
+            *(views.follow() for views in self.views.values()),
+            # Whoever waits until something is kept is answered before nobody is served any more.
+            self.keeping.follow(),
+            self._parts.leads(False),
+        )
 
     async def give_up(self) -> None:
         """The end: what is to be kept is kept, and somebody else may lead at once."""
@@ -160,7 +162,8 @@ class Succession:
                 await self._hand_over()
         except TimeoutError:
             _log.warning("not everything is handed over in time")
-        await self._leadership.release()
+        finally:
+            await self._leadership.release()
 
     def seen(self, url: str, selection: Selection, event: WatchEvent) -> None:
         """A part has taken in an event of an input in this store."""

@@ -14,6 +14,7 @@ from contract.names import device_info_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.changes import Change
     from aggregator.grpc.server import GrpcServer
     from aggregator.history import History
     from aggregator.jobs.board import Board
@@ -51,26 +52,63 @@ class Telling:
         self.history = history
         self._labelling = labelling
         self._changes = Changes()
+        self._computed: set[str] = set()
+        """Nodes of which a follower computed something that its leader has not published yet."""
+        self._is_seeded = False
 
     def seed(self) -> None:
-        """What is published now is no news: an earlier run did it."""
-        pipeline = self._pipeline
-        for node in pipeline.nodes:
-            entry = pipeline.device.entries.get(node)
-            faults: tuple[CodeFault, ...] = ()
-            if entry is not None and _NO_FAULTS not in entry.text:
-                key = device_info_name(node)
-                faults = faults_of(read_device_entry(key, entry.text, key)[1], key)
-            self._changes.seed(node, pipeline.published(node), faults)
+        """What is published now is no news: an earlier run did it, or who leads."""
+        self._is_seeded = True
+        for node in self._pipeline.nodes:
+            published = self._pipeline.published(node)
+            self._changes.seed(node, published, self._shown_faults(node))
 
-    def after(self, moved: Iterable[str], now: Moment) -> None:
-        """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed."""
+    def followed(self, differ: frozenset[str], found: frozenset[str], now: Moment) -> None:
+        """Another leader has published a document: of the nodes that ``differ`` something else than
+        was computed here, of others that were ``found`` in it the same.
+        """
+        if not self._is_seeded:
+            return
+        confirmed = self._computed & found
+        self._computed -= confirmed
+        for node in sorted(differ | confirmed):
+            published = self._pipeline.published(node)
+            shown = self._shown_faults(node)
+            self._send(self._changes.observe(node, published, now.wall_ms, shown))
+
+    def _shown_faults(self, node: str) -> tuple[CodeFault, ...]:
+        """The faults of chips in an entry that was taken over: its record has none."""
+        entry = self._pipeline.device.entries.get(node)
+        if entry is None or _NO_FAULTS in entry.text:
+            return ()
+        key = device_info_name(node)
+        return faults_of(read_device_entry(key, entry.text, key)[1], key)
+
+    def began(self, now: Moment) -> None:
+        """From now on what we computed is published: what of it is not yet, is news."""
+        self._computed.clear()
+        for node in sorted(self._changes.nodes | self._pipeline.nodes):
+            self._observe(node, now)
+
+    def _observe(self, node: str, now: Moment) -> None:
+        self._send(self._changes.observe(node, self._pipeline.published(node), now.wall_ms))
+
+    def _send(self, changes: tuple[Change, ...]) -> None:
+        if changes:
+            self._stream.send(changes)
+            self.history.note(changes)
+
+    def after(self, moved: Iterable[str], now: Moment, *, leads: bool) -> None:
+        """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed.
+
+        What a follower computes is not published: it tells what its leader does.
+        """
         changed = self._pipeline.changed
-        for node in sorted(changed):
-            changes = self._changes.observe(node, self._pipeline.published(node), now.wall_ms)
-            if changes:
-                self._stream.send(changes)
-                self.history.note(changes)
+        if leads:
+            for node in sorted(changed):
+                self._observe(node, now)
+        else:
+            self._computed |= changed
         for node in moved:
             self._tables.set_pods(node, self._world.pods_on(node))
         self._board.changed(changed.union(moved), now)

@@ -120,8 +120,10 @@ class Cluster(Protocol):
         ``NotThere`` while Volcano is not installed; it is found within a minute when it is.
         """
 
-    async def label_pod(self, namespace: str, name: str, labels: Mapping[str, str | None]) -> None:
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None
+    ) -> None:
         """Set these labels of a pod, ``None`` removes one; all others stay.
 
-        ``StoreNotFound`` where there is no such pod.
+        ``StoreNotFound`` where there is no such pod, or where the one of this name has another uid.
         """

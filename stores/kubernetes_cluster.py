@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from contract.errors import StoreNotFound
 from stores import kubernetes_wire as wire
 from stores.document_names import check_names
 from stores.kubernetes_cluster_pods import PODS
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stores.kubernetes_connection import Connection
 
 _OK = 200
+_INVALID = 422
 
 
 class KubernetesCluster:
@@ -41,18 +43,24 @@ class KubernetesCluster:
         """See ``Cluster``."""
         return follow_pod_groups(self._connection)
 
-    async def label_pod(self, namespace: str, name: str, labels: Mapping[str, str | None]) -> None:
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None
+    ) -> None:
         """See ``Cluster``. By way of the status: the right to write pods would be far more.
 
         Whoever may write a pod may put another program into it.
         """
         check_names(namespace, name)
         place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        # The uid of a pod cannot be changed: a patch with another one is refused.
+        metadata = {"labels": labels} | ({} if uid is None else {"uid": uid})
         status, answer = await self._connection.request(
             "PATCH",
             f"{place}/status?{wire.FIELD_MANAGER}",
-            msgspec.json.encode({"metadata": {"labels": labels}}),
+            msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
+        if uid is not None and status in (wire.CONFLICT, _INVALID):
+            raise StoreNotFound(f"{namespace}/{name} is another pod now")
         if status != _OK:
             raise wire.refusal(status, answer, f"write labels of pod {namespace}/{name}")

@@ -116,4 +116,5 @@ class Answer(Protocol):
 
 
 Send: TypeAlias = Callable[[PublicFault], Awaitable[Answer]]
-"""Takes in a message about public faults, not judged yet; it may wait until it can be."""
+"""Takes in a message about public faults, not judged yet; it may wait until it can be, and until it
+is kept. Raises ``StoreError`` where it is not: then it is to be said again."""

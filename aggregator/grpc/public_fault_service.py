@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import grpc
+
 from aggregator.grpc.call import Context, unary
 from aggregator.grpc.wire_messages import public_fault
+from contract.errors import StoreError
 from contract.wire import pubfault_pb2 as wire
 
 if TYPE_CHECKING:
@@ -19,8 +22,12 @@ NAME = "PubFault"
 def methods(send: Send, bucket: Bucket, clock: Clock) -> dict[str, Any]:
     """By name, as gRPC takes them. A refusal is an answer like any other."""
 
-    async def call(request: wire.PublicFaultRequest, _: Context) -> wire.RespStatus:
-        answer = await send(public_fault(request))
+    async def call(request: wire.PublicFaultRequest, context: Context) -> wire.RespStatus:
+        try:
+            answer = await send(public_fault(request))
+        except StoreError as error:
+            # Nobody may take this for an answer: who leads next would know nothing of it.
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return wire.RespStatus(code=answer.code, info=answer.info)
 
     shape = wire.PublicFaultRequest

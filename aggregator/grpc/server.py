@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
 ]
 _GRACE_SECONDS = 0.5
+_AGAIN_SECONDS = 1.0
 
 
 class GrpcStatus(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class GrpcStatus(msgspec.Struct, frozen=True):
     subscribers: int
     sent: int
     tls_problem: str | None
+    trouble: str | None
+    """Why it does not listen although this replica leads."""
 
 
 class GrpcServer:
@@ -87,6 +91,9 @@ class GrpcServer:
         self._faults = FaultService(faults, clock, turned)
         self._tables = RankTableService(tables, clock)
         self._server: grpc.aio.Server | None = None
+        self._trying: asyncio.Task[None] | None = None
+        self.trouble: str | None = None
+        """Why it does not listen although this replica leads."""
         self.port: int | None = None
         """Where it listens; ``None`` while it does not."""
 
@@ -109,11 +116,39 @@ class GrpcServer:
         _log.info("serving gRPC on %s, %s", self._address(self.port), how)
 
     async def leads(self, leading: bool) -> None:
-        """Listen while this replica leads, and only then. Raises what ``start`` does."""
-        await (self.start() if leading else self.stop())
+        """Listen while this replica leads, and only then.
+
+        An address that cannot be had, as while a leader before on the same host is paused, is tried
+        again and again: that clients are served is not worth that nobody publishes.
+        """
+        if not leading:
+            await self.stop()
+        elif not await self._try():
+            self._trying = asyncio.create_task(self._try_again(), name="listen for gRPC")
+
+    async def _try(self) -> bool:
+        try:
+            await self.start()
+        except ListenError as error:
+            if self.trouble is None:
+                _log.error("%s; trying again", error)
+            self.trouble = str(error)
+            return False
+        self.trouble = None
+        return True
+
+    async def _try_again(self) -> None:
+        while True:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            if await self._try():
+                return
 
     async def stop(self) -> None:
         """Let everybody go, at once, so that they connect to who leads now."""
+        trying, self._trying, self.trouble = self._trying, None, None
+        if trying is not None:
+            trying.cancel()
+            await asyncio.gather(trying, return_exceptions=True)
         server, self._server, self.port = self._server, None, None
         if server is not None:
             self._faults.subscriptions.close()
@@ -144,6 +179,7 @@ class GrpcServer:
             subscribers=sum(len(one.subscriptions.subscribed) for one in both),
             sent=sum(one.sent for one in both),
             tls_problem=None if self._tls is None else self._tls.problem,
+            trouble=self.trouble,
         )
 
     def _address(self, port: int) -> str:

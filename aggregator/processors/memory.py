@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from aggregator.processors import inheriting
 from aggregator.processors.keeping import POLICY, Kept, bucket_of, decode_bucket, encode_bucket
 from aggregator.processors.policy import Policy
 from aggregator.processors.separation import Separation
@@ -86,8 +87,11 @@ class Memory:
         text, self.left_out[bucket] = encode_bucket(nodes)
         return text
 
-    def restore(self, texts: Mapping[str, str]) -> list[str]:
-        """Replace everything by what was kept; returns what could not be read."""
+    def restore(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
+        """Replace everything by what was kept, completed by what is newer; returns what could not
+        be read.
+        """
+        own = dict(self.devices), dict(self.switches), tuple(self.windows.waiting)
         for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):
             book.clear()
         self.windows.clear()
@@ -104,7 +108,23 @@ class Memory:
             for node, kept in nodes.items():
                 self._restore(node, kept)
         self._kept()
+        self._complete(*own, now_ms)
         return problems
+
+    def _complete(
+        self,
+        devices: dict[str, DeviceState],
+        switches: dict[str, SwitchState],
+        waiting: tuple[Occurrence, ...],
+        now_ms: int,
+    ) -> None:
+        self.to_keep |= inheriting.books(self.devices, self.switches, devices, switches, now_ms)
+        if not self.separation.policy.enabled:
+            return
+        kept = tuple(self.windows.waiting)
+        missing = tuple(inheriting.missing(waiting, kept, self.separation, now_ms))
+        self.windows.add(missing)
+        self.to_keep |= {one.node for one in missing}
 
     def _restore(self, node: str, kept: Kept) -> None:
         if kept.device != NO_DEVICE_STATE:

@@ -263,7 +263,7 @@ class Processing:
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()
-        problems = self.memory.restore(texts)
+        problems = self.memory.restore(texts, now.wall_ms)
         self.documents.follow_up()
         if self.documents.policy is not None:
             self._again |= self.separation.set_policy(self.documents.policy)

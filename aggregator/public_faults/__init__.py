@@ -9,6 +9,7 @@ statistic.py  statistic-fault-info
 places.py     which nodes and chips there are; away.py: which are no more
 table.py      which codes and resources are taken; table_file.py: those of a file
 limits.py     how much anybody may say; waiting.py: what waits until it may be said
+recent.py     what documents said a moment ago, for who leads next
 documents.py  the documents that carry messages, and which of them have counted
 rows.py       the state in buckets, for the next run
 service.py    the way in for gRPC

@@ -16,6 +16,7 @@ from aggregator.public_faults.judging import (
 )
 from aggregator.public_faults.ledger import MOST_FAULTS
 from aggregator.public_faults.limits import Limits
+from aggregator.public_faults.recent import Recent
 from aggregator.public_faults.status import Record
 from aggregator.public_faults.values import Outcome
 from aggregator.public_faults.waiting import Waiting
@@ -50,6 +51,7 @@ class Hearing:
         self._ledger = ledger
         self._tables = tables
         self._limits = Limits()
+        self._recent = Recent()
 
     def send(self, message: PublicFault, now: Moment) -> Answer:
         """Take in a message that came over gRPC."""
@@ -84,6 +86,10 @@ class Hearing:
     def observe(self, source: int, event: WatchEvent, now: Moment) -> None:
         """Take in an event of the documents that carry messages."""
         new, gone = self.documents.observe(source, event)
+        for origin in new:
+            text = self.documents.texts[origin]
+            if text is not None:
+                self._recent.note(origin, text, now)
         for origin in gone:
             self.record.gone(_named(origin))
         self.take_documents(new, now)
@@ -112,6 +118,21 @@ class Hearing:
             else:
                 self.record.count(self._known(said[0].resource), "held")
                 self.waiting.put(origin, said, problems)
+
+    def say_again(self, now: Moment) -> None:
+        """After a restore: what documents said before they said what they say now, as far as
+        nothing newer is known.
+        """
+        for origin, text in self._recent.since(now):
+            if self.documents.texts.get(origin) == text:
+                continue
+            try:
+                message = decode_public_fault(origin.place, {DATA_KEY: text})
+                said, _ = self._sayings(message, origin.place, now)
+            except DocumentError:
+                continue  # that was said when it came
+            good, _ = ([], ()) if self.places is None else self._place(said)
+            self._say([one for one in good if self._ledger.is_newer(one)], now)
 
     def serve(self, now: Moment) -> None:
         """Take in what has waited, as far as it is its time."""

@@ -62,6 +62,11 @@ class Ledger:
         """What stands of this fault."""
         return self._nodes.get(key[0], {}).get(key[1:])
 
+    def is_newer(self, saying: Saying) -> bool:
+        """Whether nothing that was told as late is known of this fault."""
+        known = self.get(saying.key) or self._over.get(saying.key)
+        return known is None or known.told_at_ms < saying.told_at_ms
+
     def say(self, saying: Saying, level: str, now: Moment, *, placed: bool) -> Outcome:
         """Take in what is said; ``level`` is that of its code."""
         key = saying.key

@@ -251,6 +251,7 @@ class PublicFaults:
             hearing.waiting.put(None, (saying,))
         self._rows.compare(kept)
         self._was_restored = True
+        hearing.say_again(now)
         hearing.take_documents(list(hearing.documents.uncounted()), now)
         self._take_over(now)
         return unreadable

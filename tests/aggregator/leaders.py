@@ -47,7 +47,7 @@ def judge(seen: Watching) -> None:
     stamps: dict[str, int] = {}
     numbers: dict[str, int] = {}
     homes: dict[str, str] = {}
-    for document in _every_document(seen):
+    for document in every_document(seen):
         for node, entry in published(document.data[document.name]).items():
             assert homes.setdefault(node, document.name) == document.name, f"{node} moved"
             number, stamp = entry["SuperPodID"], entry["UpdateTime"]
@@ -59,7 +59,7 @@ def judge(seen: Watching) -> None:
             numbers[node], stamps[node] = number, stamp
 
 
-def _every_document(seen: Watching) -> Iterator[Document]:
+def every_document(seen: Watching) -> Iterator[Document]:
     """Each state of each device document that the watch has shown, in order."""
     for event in seen.events:
         shown = event.documents if isinstance(event, Listed) else ()

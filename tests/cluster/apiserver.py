@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Object = dict[str, Any]
 
 REQUEST_SECONDS = 2**-8
-"""How long a request takes that is answered: a binary fraction, sums of which stay exact."""
+"""How long a request takes unless told otherwise: a binary fraction, sums of which stay exact."""
 
 _PODS = "api/v1/pods"
 _SUBRESOURCES = ("status", "binding", "eviction")
@@ -84,6 +84,8 @@ class ApiServer:
         self.is_up = True
         self.refuses: Callable[[str, Place], bool] = lambda *_: False
         """Which requests of clients are answered with an error (503)."""
+        self.seconds = REQUEST_SECONDS
+        """How long a request takes."""
         self.requests: list[tuple[str, Place]] = []
         """What clients asked but for watches."""
         self._on_change = on_change
@@ -178,6 +180,11 @@ class ApiServer:
             return _missing(place)
         if _is_outdated(there, patch):
             return _status(409, "the object has been modified")
+        if (
+            patch.get("metadata", {}).get("uid", there["metadata"]["uid"])
+            != there["metadata"]["uid"]
+        ):
+            return _status(422, "metadata.uid: field is immutable")
         return 200, self._put(place, _merged(there, patch), by)
 
     def _delete(self, place: Place, options: Object, by: str) -> tuple[int, Any]:
@@ -233,7 +240,7 @@ class ApiServer:
     async def _request(
         self, client: Client, method: str, path: str, body: bytes | None, *, only_metadata: bool
     ) -> tuple[int, bytes]:
-        await asyncio.sleep(REQUEST_SECONDS)
+        await asyncio.sleep(self.seconds)
         place = place_of(urlsplit(path).path)
         self._check(client)
         self.requests.append((method, place))

@@ -190,7 +190,8 @@ async def _through(running: Any, context: _Context) -> AsyncIterator[Any]:
 
 
 def _read(handler: Any, request: bytes) -> Any:
-    return handler.request_deserializer(request)
+    read = handler.request_deserializer
+    return request if read is None else read(request)
 
 
 def _written(handler: Any, answer: Any) -> bytes:

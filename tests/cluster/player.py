@@ -143,7 +143,7 @@ class Player:
         steps.prepare(self.api)
 
     @contextlib.contextmanager
-    def replaced(self) -> Iterator[None]:
+    def replaced(self) -> Iterator[pytest.MonkeyPatch]:
         """Within the block aggregators have the edges of this place."""
         chance = _Chance(_SEED)
         now = SimpleNamespace(time_ns=lambda: self.wall_ms * 1_000_000)
@@ -161,7 +161,7 @@ class Player:
             patch.setattr("stores.backoff.random", chance)
             patch.setattr("stores.kubernetes_watch.random", chance)
             patch.setattr("grpc.aio.server", self._serve)
-            yield
+            yield patch
 
     @property
     def at_ms(self) -> int:
@@ -259,7 +259,7 @@ class Player:
     def _configuration(self) -> AggregatorConfiguration:
         told: dict[str, Any] = {"state_dir": self._place / "state"}
         if "grpc" in AggregatorConfiguration.model_fields:
-            told["grpc"] = {"listen": "127.0.0.1:8899", "plaintext": True}
+            told["grpc"] = {"listen": "127.0.0.1:0", "plaintext": True}
         return AggregatorConfiguration(**(told | self.configuration))
 
     async def end(self) -> None:

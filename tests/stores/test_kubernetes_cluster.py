@@ -293,6 +293,12 @@ async def test_a_pod_is_labelled(control_plane: ControlPlane, cluster: Cluster) 
         await cluster.label_pod("default", "b", {"fault-type": "Separate"})
     with pytest.raises(StoreRefused, match="namespace"):
         await cluster.label_pod("../x", "b", {})
+    uid = stored["uid"]
+    await cluster.label_pod("default", "a", {"fault-type": "SubHealth"}, uid)
+    with pytest.raises(StoreNotFound, match="another pod"):
+        await cluster.label_pod("default", "a", {"fault-type": "Separate"}, f"0{uid[1:]}")
+    stored = control_plane.request("GET", "/api/v1/namespaces/default/pods/a")["metadata"]
+    assert stored["labels"] == {"app": "x", "fault-type": "SubHealth"}
 
 
 @pytest.mark.apiserver

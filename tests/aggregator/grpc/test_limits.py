@@ -262,3 +262,33 @@ def test_who_does_not_serve_does_not_pay() -> None:
     code = "import aggregator.daemon, aggregator.grpc.endpoint, aggregator.rank_tables.part, sys"
     code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_who_leads_listens_as_soon_as_the_port_is_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The leader before was paused, on the same host."""
+    first = World()
+    async with first.serving() as target:
+        world = World()
+        server = world.make(listen=target)
+        await server.leads(True)
+        assert "Address already in use" in str(server.status().trouble)
+        assert server.port is None
+        await asyncio.sleep(1.2)
+    async with asyncio.timeout(10), Client(target) as client:
+        await until_answered(client)
+        assert server.status().trouble is None
+        await server.leads(False)
+    said = [one.getMessage() for one in caplog.records if "trying again" in one.getMessage()]
+    assert len(said) == 1
+
+
+async def test_who_ceases_to_lead_tries_no_more() -> None:
+    async with World().serving() as target:
+        server = World().make(listen=target)
+        await server.leads(True)
+        await server.leads(False)
+        assert server.status().trouble is None
+    await asyncio.sleep(1.2)
+    assert server.port is None

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
-from stores.base import Changed, Document, Listed
+from stores.base import Changed, Deleted, Document, Listed
 from tests.aggregator.public_faults.telling import (
     at,
     begun,
@@ -173,3 +173,34 @@ def test_a_bucket_that_cannot_be_read_is_told_and_the_others_count() -> None:
     (problem,) = again.restore(state, at(1))
     assert problem.startswith(damaged)
     assert 0 < again.status().standing < len(names)
+
+
+def test_what_a_document_said_for_a_moment_is_known_to_who_read_it() -> None:
+    """The leader was killed before it had kept that; now the document says something else."""
+    leader, follower = begun(), begun()
+    for part in (leader, follower):
+        part.observe(0, MESSAGES, Changed(document("a", told(one("fault-0001")))), at(1))
+    state = kept(leader)
+    moments = [
+        told(one("fault-0002", devices=(1,)), at_ms=at(2).wall_ms),
+        told(one("fault-0003", devices=(2,)), at_ms=at(3).wall_ms),
+    ]
+    for number, message in enumerate(moments):
+        follower.observe(0, MESSAGES, Changed(document("a", message)), at(2 + number))
+    follower.observe(0, MESSAGES, Deleted("default", "a"), at(4))
+    follower.restore(state, at(14))
+    assert standing(follower).keys() == {"0", "1", "2"}
+
+
+def test_what_is_over_does_not_come_back_with_it() -> None:
+    leader, follower = begun(), begun()
+    for part in (leader, follower):
+        occurs = told(one("fault-0001"), one("fault-0002", "once", devices=(1,)))
+        part.observe(0, MESSAGES, Changed(document("a", occurs)), at(1))
+        part.observe(0, MESSAGES, Deleted("default", "a"), at(2))
+    leader.send(told(one("fault-0001", "recover"), at_ms=at(7).wall_ms), at(7))
+    leader.step(at(8))
+    follower.restore(kept(leader), at(20))
+    assert standing(follower) == {}
+    follower.restore(kept(leader), at(100))
+    assert standing(follower) == {}

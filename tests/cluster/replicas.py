@@ -1,0 +1,148 @@
+"""Several aggregators on one API server in memory and in virtual time: who ends, who follows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aggregator import daemon, process
+from tests.cluster.grpc_server import MemoryServer
+from tests.cluster.player import InMemory, Missing
+from tests.cluster.playing import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from aggregator.config import AggregatorConfiguration
+    from aggregator.daemon import Aggregator
+    from tests.cluster.apiserver import Client
+    from tests.cluster.player import Services
+
+LEASE_SECONDS = 10
+
+
+@dataclass
+class Replica:
+    """One life of one of them."""
+
+    name: str
+    life: asyncio.Task[None] | None = None
+    client: Client | None = None
+    aggregator: Aggregator | None = None
+    servers: list[MemoryServer] = field(default_factory=list)
+    stop: Callable[[], object] = lambda: None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it writes."""
+        return self.made.succession.leads
+
+    @property
+    def made(self) -> Aggregator:
+        """The daemon, to look into."""
+        assert self.aggregator is not None
+        return self.aggregator
+
+    @property
+    def services(self) -> Services:
+        """What it serves by gRPC."""
+        serving = [server for server in self.servers if server.serves]
+        return InMemory(serving[-1]) if serving else Missing()
+
+
+_WHO: ContextVar[Replica] = ContextVar("who")
+
+
+class Replicas(Cluster):
+    """A cluster in which aggregators are begun by name, and end one by one."""
+
+    def __init__(self, place: Path, **configuration: Any) -> None:
+        super().__init__(place, configuration=configuration)
+        self._replicas: list[Replica] = []
+
+    async def begin(self, name: str, seconds: float = 1.0) -> Replica:
+        """Begin a life, and let time pass."""
+        replica = Replica(name)
+        (self._place / name).mkdir(parents=True, exist_ok=True)
+        told = self._configuration().model_dump() | {"state_dir": self._place / name}
+        configuration = type(self._configuration())(**told)
+        self._replicas.append(replica)
+        replica.life = asyncio.create_task(_live(replica, configuration), name=name)
+        await self.pass_time(seconds)
+        return replica
+
+    async def until(self, seconds: float) -> None:
+        """See ``Player``."""
+        await super().until(seconds)
+        for replica in self._replicas:
+            if replica.life is not None and replica.life.done():
+                await replica.life
+                raise AssertionError(f"{replica.name} ended")
+
+    async def told_to_end(self, replica: Replica) -> None:
+        """SIGTERM, until it has ended."""
+        life, replica.life = replica.life, None
+        assert life is not None
+        replica.stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await life
+
+    async def killed(self, replica: Replica) -> None:
+        """SIGKILL."""
+        life, replica.life = replica.life, None
+        assert life is not None
+        assert replica.client is not None
+        replica.client.cut()
+        for server in replica.servers:
+            server.serves = False
+        life.cancel()
+        with contextlib.suppress(BaseException):
+            await life
+
+    async def close(self) -> None:
+        """End all of them."""
+        for replica in self._replicas:
+            if replica.life is not None:
+                await self.told_to_end(replica)
+        await super().close()
+
+    def _connect(self) -> Client:
+        replica = _WHO.get()
+        replica.client = self.api.client(replica.name)
+        return replica.client
+
+    def _serve(self, *_: object, interceptors: Any = (), **__: object) -> MemoryServer:
+        server = MemoryServer(interceptors or ())
+        _WHO.get().servers.append(server)
+        return server
+
+    def _take_stop(self, told: Callable[[], object]) -> None:
+        _WHO.get().stop = told
+
+
+async def _live(replica: Replica, configuration: AggregatorConfiguration) -> None:
+    _WHO.set(replica)
+    await process._run(configuration)
+
+
+@contextlib.asynccontextmanager
+async def replicas(place: Path, **configuration: Any) -> AsyncIterator[Replicas]:
+    """An empty cluster; nobody is begun."""
+    made = Replicas(place, **configuration)
+    told_of = daemon.Aggregator
+
+    def make(*arguments: Any, **named: Any) -> Aggregator:
+        aggregator = told_of(*arguments, **named)
+        _WHO.get().aggregator = aggregator
+        return aggregator
+
+    with made.replaced() as patch:
+        patch.setattr("aggregator.process.Aggregator", make)
+        try:
+            yield made
+        finally:
+            await made.close()
