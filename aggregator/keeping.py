@@ -2,10 +2,10 @@
 
 In quiet times a change is in the store at once, and each document is written at most twice a
 second. All of them wait for their turn with what readers wait for (``pace.py``), parts one after
-the other, so that a storm in one does not hold up the others; one for which somebody waits goes
-first and does not wait itself. Each write replaces the version that was seen last. A new leader
-first marks each document, so that what an earlier one still has under way is refused, and then
-restores from it.
+the other, so that a storm in one does not hold up the others; one for which somebody waits has its
+turn like a change. Each write replaces the version that was seen last. A new leader first marks
+each document, so that what an earlier one still has under way is refused, and then restores from
+it.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ class Keeping:
         """What is to be written, with the number of the look that found it."""
         self._writing_now: dict[_Key, int] = {}
         self._looks = 0
+        self._written_last: dict[str, int] = {}
+        """Part to when one of its documents had its turn, in turns."""
+        self._turns_total = 0
         self._next_ms: dict[_Key, int] = {}
         """When a document may be written again that was written a moment ago."""
         self._refused_until_ms: dict[_Key, int] = {}
@@ -96,9 +99,6 @@ class Keeping:
         self._keeps = False
         self._term = 0
         """Grows whenever what is not kept yet is given up."""
-        self._written_last: dict[str, int] = {}
-        """Part to when one of its documents had its turn, in turns."""
-        self._turns_total = 0
         self._writes = dict.fromkeys(self._keepers, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
         self._trouble: dict[_Key, str] = {}
@@ -253,11 +253,11 @@ class Keeping:
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 await self._wait()
-                if not any(self._awaited.values()):
+                if not self._awaited.total():
                     await asyncio.sleep(_SETTLE_SECONDS)
                 continue
-            if not self._awaited[key[0]]:
-                await self._turns.write(STATE_PREFIX, Write.STATE)
+            is_awaited = self._awaited[key[0]] > 0
+            await self._turns.write(STATE_PREFIX, Write.CHANGE if is_awaited else Write.STATE)
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 continue
