@@ -383,7 +383,7 @@ async def test_nothing_is_told_as_new_that_the_leader_before_had_published(
         await world.device("n1", config(faults, unhealthy=(3,)) | switch, 0.5)
         await world.server("n1", server, 0.5)
         await one.services.call(wire.SEND, public("occur"))
-        await world.pass_time(0.5)
+        await world.pass_time(1.5)  # what is told is committed once a second
         first = told(tmp_path, "one")
         assert ("80C98000", None, "RestartNPU") in first
         assert ("220001001", None, "SeparateNPU") in first
