@@ -166,6 +166,10 @@ class Pipeline:
         """Take in one event of a watch of a store."""
         self._dirty |= feed.observe(event, now.wall_ms)
 
+    def knows(self, node: str) -> bool:
+        """Whether the node is in a document."""
+        return any(node in lane.entries for lane in self.lanes)
+
     @property
     def dirty(self) -> frozenset[str]:
         """The nodes that the next step judges, as far as that is known now."""

@@ -117,7 +117,11 @@ class Telling:
             for node in sorted(changed):
                 self._observe(node, now)
         else:
-            self._computed |= changed
+            for node in changed:
+                if self._pipeline.knows(node):
+                    self._computed.add(node)
+                else:
+                    self._computed.discard(node)
         for node in moved:
             self._tables.set_pods(node, self._world.pods_on(node))
         self._board.changed(changed.union(moved), now)

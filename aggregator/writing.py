@@ -112,17 +112,28 @@ class Writing(Generic[W]):
                 await asyncio.sleep(backoff.next_seconds())
             elif not output.must_write(value, self._clock()):
                 continue  # it is there already
-            elif (took_ms := await self._attempt(await self._in_turn(value))) is not None:
-                backoff.reset()
-                self._refused_in_a_row = 0
-                if self._touches is not None:
-                    self._touches.written(output.name, self._clock())
-                self._acknowledged(output.acknowledged)
-                # A storm of changes must not keep the store busy more than half of the time.
-                window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
-                await asyncio.sleep(max(window, self._pause_seconds))
-            elif self._refused_in_a_row != 1:
-                await asyncio.sleep(backoff.next_seconds())
+            else:
+                await self._write(await self._in_turn(value), backoff)
+
+    async def _write(self, value: W, backoff: Backoff) -> None:
+        """Write once, and let some time pass."""
+        output = self.output
+        if not self._desk.leadership.leads:
+            # The process may have been paused while it waited for its turn: what it knows is old,
+            # and the version that its watch shows by now is another leader's.
+            return
+        took_ms = await self._attempt(value)
+        if took_ms is not None:
+            backoff.reset()
+            self._refused_in_a_row = 0
+            if self._touches is not None:
+                self._touches.written(output.name, self._clock())
+            self._acknowledged(output.acknowledged)
+            # A storm of changes must not keep the store busy more than half of the time.
+            window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
+            await asyncio.sleep(max(window, self._pause_seconds))
+        elif self._refused_in_a_row != 1:
+            await asyncio.sleep(backoff.next_seconds())
 
     async def _in_turn(self, value: W) -> W:
         """Wait for this document's turn, if it has to; what is to be written then."""

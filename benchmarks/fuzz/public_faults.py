@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from aggregator.moment import Moment
+from aggregator.part import LAST
 from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
 from contract.cluster_device import DeviceRecord, render_device_entry
 from contract.cluster_info import member, value_of, verify_device_value
@@ -74,7 +75,7 @@ def _check(faults: PublicFaults) -> None:
         except VigilError as error:
             raise AssertionError(str(error)) from None
     buckets = {f"{number:02}" for number in range(32)}
-    texts = {b: text for b in (*buckets, "about") if (text := faults.text(b)) is not None}
+    texts = {b: text for b in (*buckets, f"{LAST}about") if (text := faults.text(b)) is not None}
     again = _begun(texts, {})
     assert again.status().standing == faults.status().standing
     assert again.views() == faults.views()

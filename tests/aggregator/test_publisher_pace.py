@@ -77,6 +77,7 @@ class Cluster:
     def __init__(self, count: int, *, there: bool) -> None:
         self.names = [cluster_device_name(number) for number in range(count)]
         self.stamps = dict.fromkeys(self.names, 0)
+        self.leadership = Always("")
         self.store = SlowStore(*(self._document(name) for name in self.names if there))
         store: Any = self.store
         self.publisher = Publisher(
@@ -87,7 +88,7 @@ class Cluster:
             touch_period_seconds=TOUCH_SECONDS,
             writes_per_second=WRITES_PER_SECOND,
             followed=lambda *_: None,
-            leadership=Always(""),
+            leadership=self.leadership,
             clock=clock,
             stalls=Stalls(now),
         )
@@ -174,3 +175,19 @@ async def test_touches_go_on_while_something_changes_all_the_time() -> None:
         assert gaps
         assert max(gaps) < 55
     assert cluster.most_in_a_second() <= WRITES_PER_SECOND
+
+
+async def test_who_lost_the_lead_while_waiting_for_its_turn_writes_no_more() -> None:
+    """A process that was paused meanwhile knows old values, and maybe new versions."""
+    cluster = Cluster(40, there=True)
+    async with cluster.running():
+        await asyncio.sleep(1)
+        for name in cluster.names:
+            cluster.change(name)
+        await asyncio.sleep(0.3)
+        cluster.leadership.leads = False
+        await asyncio.sleep(0.01)
+        written = len(cluster.store.puts)
+        assert 0 < written < len(cluster.names)
+        await asyncio.sleep(10)
+        assert len(cluster.store.puts) == written

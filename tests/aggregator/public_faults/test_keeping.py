@@ -185,7 +185,7 @@ def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> Non
     faults.send(told(one()), at(1))
     faults.step(at(1))
     assert faults.views() == ()
-    assert "about" not in kept(faults)
+    assert LAST + "about" not in kept(faults)
     due = faults.next_due_ms()
     while due is not None and due < 30_000:
         faults.step(at(due / 1000))
@@ -193,15 +193,15 @@ def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> Non
         due = max(faults.next_due_ms() or 0, due + 1)
     faults.step(at(30))
     assert len(faults.views()) == 1
-    assert "about" in kept(faults)
+    assert LAST + "about" in kept(faults)
 
 
 def test_state_that_is_nested_too_deep_is_said_and_harms_nothing_else() -> None:
     deep = '{"used":true,"x":' + "[" * 100_000
     faults = PublicFaults()
     faults.know(places("n1"))
-    (problem,) = faults.restore({"about": deep}, at(0))
-    assert problem.startswith("about: ")
+    (problem,) = faults.restore({LAST + "about": deep}, at(0))
+    assert problem.startswith(f"{LAST}about: ")
     assert faults.send(told(one()), at(1)).code == 0
 
 
