@@ -144,7 +144,8 @@ def test_cluster_info_is_kept_and_repaired(
     assert wait(lambda: cluster.read(CLUSTER, name) == before, "a deletion is repaired") < 2
     path = f"/api/v1/namespaces/{CLUSTER}/configmaps/{name}"
     cluster.plane.request("PATCH", path, {"data": {name: "{}"}})
-    assert wait(lambda: cluster.read(CLUSTER, name) == before, "an edit is repaired") < 2
+    # Within 2 s of its start an edit may be another leader's last write.
+    assert wait(lambda: cluster.read(CLUSTER, name) == before, "an edit is repaired") < 3
     cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})
     aggregator.kill()
     cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})
