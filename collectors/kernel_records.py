@@ -41,18 +41,26 @@ class Records:
     def __init__(self) -> None:
         self.unreadable = 0
         self._rest = b""
+        self._is_too_long = False
+        """The line that is not complete yet is no record, however it ends."""
 
     def take(self, data: bytes) -> list[KernelRecord]:
         """The records that ``data`` completes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _LONGEST_BYTES:
+        if lines and self._is_too_long:
+            del lines[0]  # its end, which may look like a record
+            self._is_too_long = False
+        if self._is_too_long:
+            self._rest = b""
+        elif len(self._rest) > _LONGEST_BYTES:
             self.unreadable += 1
             self._rest = b""
+            self._is_too_long = True
         records: list[KernelRecord] = []
         for line in lines:
             if not line or line[:1] == b" ":
                 continue
-            record = parse_record(line)
+            record = parse_record(line) if len(line) <= _LONGEST_BYTES else None
             if record is None:
                 self.unreadable += 1
             else:

@@ -64,6 +64,16 @@ def test_a_line_without_an_end_is_given_up() -> None:
     assert [one.text for one in records.take(b"\n" + line(1, HUNG).encode())] == [HUNG]
 
 
+@pytest.mark.parametrize("cut", [1, 30_000, 70_000, 139_990])
+def test_a_line_that_is_too_long_is_no_record_and_neither_is_its_end(cut: int) -> None:
+    text = b"6,1,1,-;" + b"x" * 70_000 + b"6,2,2,-;" + b"y" * 70_000 + b"\n6,3,3,-;good\n"
+    whole, pieces = Records(), Records()
+    assert [one.sequence for one in whole.take(text)] == [3]
+    found = pieces.take(text[:cut]) + pieces.take(text[cut:])
+    assert [one.sequence for one in found] == [3]
+    assert (whole.unreadable, pieces.unreadable) == (1, 1)
+
+
 @given(st.binary(max_size=300))
 def test_nonsense_is_counted_and_never_an_error(data: bytes) -> None:
     records = Records()
