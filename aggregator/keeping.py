@@ -2,8 +2,8 @@
 
 In quiet times a change is in the store at once, and each document is written at most twice a
 second. All of them wait for their turn with what readers wait for (``pace.py``), parts one after
-the other, so that a storm in one does not hold up the others; one for which somebody waits has its
-turn like a change. Each write replaces the version that was seen last. A new leader first marks
+the other, so that a storm in one does not hold up the others; one for which somebody waits goes
+first and waits for no turn. Each write replaces the version that was seen last. A new leader first marks
 each document, so that what an earlier one still has under way is refused, and then restores from
 it.
 """
@@ -256,8 +256,8 @@ class Keeping:
                 if not self._awaited.total():
                     await asyncio.sleep(_SETTLE_SECONDS)
                 continue
-            is_awaited = self._awaited[key[0]] > 0
-            await self._turns.write(STATE_PREFIX, Write.CHANGE if is_awaited else Write.STATE)
+            if not self._awaited[key[0]]:
+                await self._turns.write(STATE_PREFIX, Write.STATE)
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 continue
