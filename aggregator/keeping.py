@@ -3,9 +3,9 @@
 In quiet times a change is in the store at once, and each document is written at most twice a
 second. All of them wait for their turn with what readers wait for (``pace.py``), parts one after
 the other, so that a storm in one does not hold up the others; one for which somebody waits goes
-first and waits for no turn. Each write replaces the version that was seen last. A new leader first marks
-each document, so that what an earlier one still has under way is refused, and then restores from
-it.
+first and waits for no turn. Each write replaces the version that was seen last. A new leader first
+marks each document, so that what an earlier one still has under way is refused, and then restores
+from it.
 """
 
 from __future__ import annotations

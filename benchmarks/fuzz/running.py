@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST_SECONDS = 0.050
+"""For one input of a parser."""
+LONGEST_SECONDS_OF_ALL = {"aggregator-input": 0.25}
+"""For targets that are a whole program, which lets time pass with each input."""
 _SHOWN_FAILURES = 5
+_TOO_LONG = "takes longer than"
 _SMALLER_SECONDS = 5.0
 _MEASURED_AGAIN = 3
 
@@ -66,6 +70,7 @@ def fuzz(target: Target, count: int, seed: int) -> Outcome:
     A good input that is refused is a failure, too. Stops behind the fifth different failure.
     """
     outcome = Outcome(target.name)
+    longest = LONGEST_SECONDS_OF_ALL.get(target.name, LONGEST_SECONDS)
     rng = Random(f"{seed} {target.name}")
     known: set[str] = set()
     begun = time.monotonic()
@@ -82,11 +87,11 @@ def fuzz(target: Target, count: int, seed: int) -> Outcome:
         what, refused, seconds = _fed(target, text)
         outcome.count += 1
         outcome.refused += refused
-        if seconds > LONGEST_SECONDS:
+        if seconds > longest:
             # A collection of garbage, or a processor that others slow down, is no input's fault.
             seconds = min(_fed(target, text)[2] for _ in range(_MEASURED_AGAIN))
-            if seconds > LONGEST_SECONDS and what is None:
-                what = "takes longer than 50 ms"
+            if seconds > longest and what is None:
+                what = f"{_TOO_LONG} {longest * 1000:.0f} ms"
         outcome.slowest_seconds = max(outcome.slowest_seconds, seconds)
         if what is not None and what not in known:
             known.add(what)
@@ -112,6 +117,7 @@ def _fed(target: Target, text: str) -> tuple[str | None, bool, float]:
 def _smaller(target: Target, text: str, what: str) -> str:
     """``text`` without what is not needed for it to fail in the same way."""
     end = time.monotonic() + _SMALLER_SECONDS
+    longest = LONGEST_SECONDS_OF_ALL.get(target.name, LONGEST_SECONDS)
     length = len(text) // 2
     while length:
         begin = 0
@@ -120,7 +126,7 @@ def _smaller(target: Target, text: str, what: str) -> str:
                 return text
             shorter = text[:begin] + text[begin + length :]
             found, _, seconds = _fed(target, shorter)
-            if found == what or (found is None and "50 ms" in what and seconds > LONGEST_SECONDS):
+            if found == what or (found is None and _TOO_LONG in what and seconds > longest):
                 text = shorter
             else:
                 begin += length
