@@ -85,9 +85,11 @@ class Telling:
             self._observe(node, now)
 
     def _shown_faults(self, node: str) -> tuple[CodeFault, ...]:
-        """The faults of chips in an entry that was taken over: its record has none."""
+        """The faults of chips in an entry that was taken over: its record has none. Of an entry of
+        our own the record says all, so its text is not read again for each change.
+        """
         entry = self._pipeline.device.entries.get(node)
-        if entry is None or _NO_FAULTS in entry.text:
+        if entry is None or entry.whole or _NO_FAULTS in entry.text:
             return ()
         key = device_info_name(node)
         return faults_of(read_device_entry(key, entry.text, key)[1], key)
