@@ -308,7 +308,7 @@ class Aggregator:
         await self._listed()
         await self.telling.seed(self._clock())
         self._step()
-        self.readiness.waits_for = None if self.leadership.holder else "waiting for a leader"
+        self.readiness.waits_for = None if self.leadership.follows else "waiting for a leader"
 
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:

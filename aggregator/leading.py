@@ -52,6 +52,10 @@ class Leadership(Protocol):
         """Who leads, as far as is known; empty for nobody."""
 
     @property
+    def follows(self) -> bool:
+        """Whether another process leads, as far as is known."""
+
+    @property
     def taken_total(self) -> int:
         """How often this process began to lead."""
 
@@ -71,6 +75,7 @@ class Always:
     elected_by: str | None = None
     fences = False
     leads = True
+    follows = False
     taken_total = 1
 
     def __init__(self, identity: str) -> None:
@@ -107,6 +112,11 @@ class ByLock:
     def holder(self) -> str:
         """See ``Leadership``."""
         return self._identity if self.leads else self._lock.holder()
+
+    @property
+    def follows(self) -> bool:
+        """See ``Leadership``."""
+        return not self.leads and bool(self._lock.holder())
 
     async def run(self, told: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
@@ -180,6 +190,11 @@ class ByLease:
         tenure = self._own or self._seen
         return "" if tenure is None else tenure.holder
 
+    @property
+    def follows(self) -> bool:
+        """See ``Leadership``."""
+        return self._own is None and self.holder not in ("", self._identity)
+
     async def run(self, told: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
         self._told = told
@@ -206,7 +221,8 @@ class ByLease:
     def _see(self, tenure: Tenure) -> None:
         if self._seen is None or self._seen.version != tenure.version:
             self._seen_at_ms = self._clock().steady_ms
-        if self._seen is None or self._seen.holder != tenure.holder:
+        is_news = self._seen is None or self._seen.holder != tenure.holder
+        if is_news and tenure.holder != self._identity:  # else we are about to lead
             _log.info("follower of %s", tenure.holder or "nobody")
         self._seen = tenure
         self._wake.set()

@@ -134,7 +134,7 @@ class Authored(Generic[W]):
 
     def sees(self, document: Document | None) -> None:
         """The store was asked, after it refused a write."""
-        is_repaired = self._repair and self._is_what_was_shown(document)
+        is_repaired = self._repair and self._judged and self._is_what_was_shown(document)
         self.shows(Shown.NOTHING if document is None else document)
         self.version = "" if document is None else document.version
         if is_repaired:
@@ -224,10 +224,14 @@ class Authored(Generic[W]):
             return data is None and self.shown is Shown.NOTHING
         return self.shown.data == data and self.labels.items() <= self.shown.labels.items()
 
-    def written(self, version: str, value: W) -> None:
-        """A write was acknowledged with ``version``; it is empty where the document is gone."""
-        if self.version:
-            self._replaced.append(self.version)
+    def written(self, version: str, value: W, replaced: str | None) -> None:
+        """A write was acknowledged with ``version``; it is empty where the document is gone.
+
+        ``replaced`` is the version that was known when it was sent: what the watch showed since
+        may be from after it.
+        """
+        if replaced:
+            self._replaced.append(replaced)
         self._own_versions.append(version)
         self.version = version
         self.acknowledged = value.revision
@@ -268,9 +272,9 @@ class Output(Authored["Value"]):
         """See ``Authored``."""
         return Document(self.namespace, self.name, self.data(value), self.labels, value.annotations)
 
-    def written(self, version: str, value: Value) -> None:
+    def written(self, version: str, value: Value, replaced: str | None) -> None:
         """See ``Authored``."""
-        super().written(version, value)
+        super().written(version, value, replaced)
         self.bytes = len(value.text.encode())
         self.nodes = value.nodes
         self.left_out = value.left_out

@@ -72,5 +72,4 @@ class Readiness:
 
     def _follows(self) -> bool:
         """Whether everything is known and another aggregator publishes it."""
-        leadership = self._leadership
-        return self._succession.is_warm and not leadership.leads and bool(leadership.holder)
+        return self._succession.is_warm and self._leadership.follows

@@ -203,6 +203,7 @@ class Writing(Generic[W]):
         output = self.output
         was = output.error
         began_ms = self._clock().steady_ms
+        replaced = output.version
         try:
             self._check(value)
             with self._stalls.busy(f"write {output.name} to {self._store.url}"):
@@ -216,7 +217,7 @@ class Writing(Generic[W]):
             if was is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             return None
-        output.written(version, value)
+        output.written(version, value, replaced)
         if was is not None:
             _log.info("%s is published again", output.name)
         return self._clock().steady_ms - began_ms

@@ -114,22 +114,22 @@ async def test_what_others_change_or_delete_is_repaired(store: Store, daemon: Da
 
 async def test_a_second_writer_is_a_conflict(store: Store, daemon: Daemon) -> None:
     await store.put(report("n1", faulty()))
-    async with watching(store, OUTPUTS) as seen:
-        daemon.start()
-        for number in range(4):
-            mine = {NAME: f'{{"number":{number}}}'}
-            await store.put(Document(CLUSTER_NAMESPACE, NAME, mine, dict([CLUSTER_LABEL])))
-            daemon.process.wait_until(
-                lambda number=number: daemon.metric(FOREIGN_WRITES) == number + 1,  # type: ignore[misc]
-                seconds=10,
-            )
-            if number < 3:
-                await seen.until(shows("n1", "Ascend910-3"))
+    daemon.start()
+    right = await values(store)
+    for number in range(4):
+        mine = {NAME: f'{{"number":{number}}}'}
+        await store.put(Document(CLUSTER_NAMESPACE, NAME, mine, dict([CLUSTER_LABEL])))
         daemon.process.wait_until(
-            lambda: daemon.metric("npu_vigil_publication_conflict") == 1, seconds=10
+            lambda number=number: daemon.metric(FOREIGN_WRITES) == number + 1,  # type: ignore[misc]
+            seconds=10,
         )
-        await store.put(report("n1", healthy(T0 + 1)))
-        await asyncio.sleep(0.5)
+        if number < 3:
+            await repaired(store, right)
+    daemon.process.wait_until(
+        lambda: daemon.metric("npu_vigil_publication_conflict") == 1, seconds=10
+    )
+    await store.put(report("n1", healthy(T0 + 1)))
+    await asyncio.sleep(0.5)
     assert await values(store) == mine
     assert daemon.ask("/api/v1/documents")[1]["documents"][0]["conflict"] is True
     assert "conflict" in daemon.log.read_text()
@@ -196,9 +196,12 @@ async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: P
     daemon.spawn()
     async with watching(store, OUTPUTS) as seen:
         await seen.until(shows("n1", "Ascend910-3"))
-    status, answer = daemon.ask("/readyz")
-    assert status == 503
-    assert str(blocked) in answer["reasons"][0]
+
+    def says_why() -> bool:
+        status, answer = daemon.ask("/readyz")
+        return status == 503 and str(blocked) in answer["reasons"][0]
+
+    daemon.process.wait_until(says_why, seconds=10)
     (blocked / "mindx-dl").unlink()
     daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
 

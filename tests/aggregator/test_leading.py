@@ -120,6 +120,7 @@ async def test_one_leads_and_renews_and_the_other_follows() -> None:
         await asyncio.sleep(60)
         assert (a.leadership.leads, b.leadership.leads) == (True, False)
         assert b.leadership.holder == "a"
+        assert (a.leadership.follows, b.leadership.follows) == (False, True)
         assert set(server.history) == {"a"}
         assert 17 <= len(server.history) <= 20, "every third of its duration"
         assert (a.told, b.told) == (1, 0)
@@ -214,12 +215,26 @@ async def test_one_that_is_started_again_at_its_place_does_not_wait() -> None:
         assert again.leadership.leads
 
 
+async def test_nobody_follows_the_lease_that_an_earlier_run_of_its_own_left() -> None:
+    server = Server()
+    async with candidates(server, "a") as (a,):
+        await a.end()
+    again = Candidate(server, "a")
+    again.link.is_up = False
+    await asyncio.sleep(1)
+    assert again.leadership.holder == "a"
+    assert not again.leadership.leads
+    assert not again.leadership.follows
+    await again.end()
+
+
 async def test_a_lock_is_led_by_one_and_let_go(tmp_path: Path) -> None:
     one, other = (ByLock(DirectoryLock(tmp_path), "d:", name) for name in "ab")
     tasks = [asyncio.create_task(each.run(lambda: None)) for each in (one, other)]
     await asyncio.sleep(1)
     assert (one.leads, other.leads) == (True, False)
     assert other.holder == "a"
+    assert (one.follows, other.follows) == (False, True)
     await one.release()
     await asyncio.sleep(1)
     assert (one.leads, other.leads) == (False, True)

@@ -23,7 +23,7 @@ def written(text: str = "one", revision: int = 1) -> tuple[Output, Value]:
     """An output whose value is stored as version 10."""
     output, value = Output(NAME), Value(text, 1, revision)
     assert output.must_write(value, moment(0))
-    output.written("10", value)
+    output.written("10", value, output.version)
     assert not output.must_write(value, moment(0))
     return output, value
 
@@ -51,7 +51,7 @@ def test_the_watch_may_be_late_or_early() -> None:
     newer = Value("two", 1, 2)
     assert output.must_write(newer, moment(2))
     output.shows(document("two", "11"))  # before the write returns
-    output.written("11", newer)
+    output.written("11", newer, output.version)
     assert not output.must_write(newer, moment(3))
     output.shows(document("one", "10"))  # an old event at last
     assert not output.must_write(newer, moment(4))
@@ -66,7 +66,7 @@ def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
         output.shows(shown)
         assert output.must_write(value, moment(1))
         assert output.foreign_total == 1
-        output.written("100", value)
+        output.written("100", value, output.version)
         assert not output.must_write(value, moment(1))
 
 
@@ -94,7 +94,7 @@ def test_a_write_whose_answer_was_lost_is_known_again() -> None:
 def test_an_earlier_own_value_put_back_by_somebody_is_repaired() -> None:
     output, _value = written()
     newer = Value("two", 1, 2)
-    output.written("11", newer)
+    output.written("11", newer, output.version)
     output.shows(document("one", "12"))
     assert output.must_write(newer, moment(1))
     assert output.foreign_total == 1
@@ -103,7 +103,7 @@ def test_an_earlier_own_value_put_back_by_somebody_is_repaired() -> None:
 def test_put_back_with_its_old_version_it_is_repaired_when_it_cannot_be_a_late_event() -> None:
     output, _ = written()
     newer = Value("two", 1, 2)
-    output.written("11", newer)
+    output.written("11", newer, output.version)
     output.shows(document("one", "10"))
     assert not output.must_write(newer, moment(1))
     assert not output.settled
@@ -117,7 +117,7 @@ def test_more_than_three_foreign_writes_a_minute_stop_us_until_it_is_quiet() -> 
     for number in range(FOREIGN_WRITES):
         output.shows(document("theirs", f"a{number}"))
         assert output.must_write(value, moment(number))
-        output.written(f"b{number}", value)
+        output.written(f"b{number}", value, output.version)
     output.shows(document("theirs", "a9"))
     assert not output.must_write(value, moment(10))
     assert output.conflict
@@ -134,7 +134,7 @@ def test_foreign_writes_now_and_then_are_repaired_each_time() -> None:
     for number in range(10):
         output.shows(document("theirs", f"a{number}"))
         assert output.must_write(value, moment(number * 25))
-        output.written(f"b{number}", value)
+        output.written(f"b{number}", value, output.version)
     assert not output.conflict
 
 
@@ -146,7 +146,7 @@ def test_lag_counts_from_the_change_to_its_acknowledgement() -> None:
     assert output.must_write(newer, moment(9))
     since_ms = output.pending_since_ms
     assert since_ms == moment(3).wall_ms
-    output.written("11", newer)
+    output.written("11", newer, output.version)
     assert not output.must_write(newer, moment(10))
     assert output.pending_since_ms is None
     assert output.error is None
@@ -161,7 +161,7 @@ def test_a_touch_is_no_foreign_write_however_late_it_is_shown() -> None:
     newer = Value("two", 1, 2)
     assert output.must_write(newer, moment(2))
     output.shows(document("one", "21"))  # the event of another touch, during the write
-    output.written("22", newer)
+    output.written("22", newer, output.version)
     assert not output.must_write(newer, moment(2.1))
     output.shows(document("two", "22"))
     assert not output.must_write(newer, moment(2.2))
@@ -172,7 +172,7 @@ def test_a_touched_value_that_somebody_puts_back_is_repaired() -> None:
     output, value = written()
     output.touched(value)
     newer = Value("two", 1, 2)
-    output.written("22", newer)
+    output.written("22", newer, output.version)
     output.shows(document("one", "23"))
     assert not output.must_write(newer, moment(3))
     assert not output.settled
@@ -187,7 +187,7 @@ def test_our_touch_of_a_foreign_write_is_no_second_one() -> None:
     assert output.must_write(value, moment(1))
     annotations = {TOUCHED: "then"}
     output.shows(msgspec.structs.replace(document("mine", "100"), annotations=annotations))
-    output.written("101", value)
+    output.written("101", value, output.version)
     assert not output.must_write(value, moment(1.1))
     output.shows(document("one", "101"))
     assert not output.must_write(value, moment(1.2))
@@ -200,7 +200,7 @@ def test_a_write_replaces_what_was_seen_last() -> None:
     assert output.version == "10"
     output.shows(document("one", "12"))  # a touch
     assert output.version == "12"
-    output.written("13", Value("two", 1, 2))
+    output.written("13", Value("two", 1, 2), output.version)
     output.shows(document("one", "12"))  # late
     output.shows(document("one", "10"))  # later still
     assert output.version == "13"
@@ -213,7 +213,7 @@ def test_what_was_replaced_is_no_foreign_write_when_it_is_shown_late() -> None:
     output, value = written()
     output.sees(document("mine", "11"))
     assert output.must_write(value, moment(1))
-    output.written("12", value)
+    output.written("12", value, output.version)
     assert output.foreign_total == 1
     output.shows(document("mine", "11"))
     assert not output.must_write(value, moment(1.1))
@@ -229,12 +229,32 @@ def test_one_change_that_was_told_and_read_is_one() -> None:
     output.sees(document("one", "11", {}))
     assert output.must_write(value, moment(1))
     assert output.foreign_total == 1
-    output.written("12", value)
+    output.written("12", value, output.version)
     output.shows(document("theirs", "13"))
     assert output.must_write(value, moment(2))
     output.sees(document("theirs again", "14"))
     assert output.must_write(value, moment(2))
     assert output.foreign_total == 3
+
+
+def test_a_change_that_is_told_while_a_write_is_refused_because_of_it_is_another_one() -> None:
+    output, value = written()
+    output.shows(document("theirs", "11"))
+    assert output.must_write(value, moment(1))  # refused, for what the watch shows meanwhile
+    output.shows(document("theirs again", "12"))
+    output.sees(document("theirs again", "12"))
+    assert output.must_write(value, moment(1))
+    assert output.foreign_total == 2
+
+
+def test_a_change_that_is_told_before_the_answer_to_our_write_is_from_after_it() -> None:
+    output, value = written()
+    output.shows(document("theirs", "11"))
+    assert output.must_write(value, moment(1))
+    output.shows(document("theirs again", "13"))
+    output.written("12", value, "11")
+    assert output.must_write(value, moment(1.1))
+    assert output.foreign_total == 2
 
 
 def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
@@ -251,5 +271,5 @@ def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
     assert not output.must_write(value, moment(11))
     assert output.must_write(value, moment(13.1))
     assert output.foreign_total == 1
-    output.written("22", value)
+    output.written("22", value, output.version)
     assert output.fenced
