@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 import pytest
+from looptime import LoopTimeEventLoop
 
 from dcmi_shim.emulator.install import install
 from tests.parts.broker import Broker
@@ -23,6 +25,28 @@ def pytest_sessionstart() -> None:
     closes.
     """
     asyncio.set_event_loop(None)
+    _let_virtual_time_pass()
+
+
+def _let_virtual_time_pass() -> None:
+    """Let no loop in virtual time run anything before its time, not by a nanosecond.
+
+    asyncio takes what is due within its clock's resolution for due. Who waits for the rest of a
+    time that is shorter than that waits again and again, and in virtual time for ever.
+    """
+    LoopTimeEventLoop._clock_resolution = property(  # type: ignore[attr-defined]
+        lambda loop: math.ulp(loop.time()), lambda _, __: None
+    )
+
+
+_TO_THREAD = asyncio.to_thread
+
+
+@pytest.fixture(autouse=True)
+def _threads_are_real_again() -> Iterator[None]:
+    """No test leaves behind what it has instead of threads: all later ones would fail at random."""
+    yield
+    assert asyncio.to_thread is _TO_THREAD
 
 
 @pytest.fixture(scope="session")

@@ -328,35 +328,39 @@ async def test_a_label_that_the_leader_could_not_set_is_set_by_the_next_one(tmp_
 
 
 async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     async def slow(work: Any, *arguments: Any) -> Any:
         await asyncio.sleep(1.75)
         return work(*arguments)
 
     async with replicas(tmp_path) as world:
-        await world.node("n1", serial_number="SN-1")
-        await world.device("n1", config())
-        one, other = await two(world)
-        monkeypatch.setattr("asyncio.to_thread", slow)
-        await world.device("n1", broken(3, update_time=1_760_000_100), 0.5)
-        world.api.seconds = 0.25
-        # Something is under way, and more is to be kept.
-        for number in range(40):
-            await world.public(f"p{number}", public("occur", number=number, chips=(number % 8,)))
-        await world.pass_time(0.3)
-        began = world.at_ms
-        ending = asyncio.create_task(world.told_to_end(one))
-        holder = one.made.leadership._identity  # type: ignore[attr-defined]
-        while lease(world)["spec"]["holderIdentity"] == holder:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        assert world.at_ms - began < 1000
-        await ending
-        world.api.seconds = 2**-8
-        await world.pass_time(2)
-        assert other.leads
-        chips = world.unhealthy("n1").split(",")
-        assert chips == [f"Ascend910-{chip}" for chip in range(8)]
+        # Undone before what the cluster replaced for itself.
+        with pytest.MonkeyPatch.context() as patch:
+            await world.node("n1", serial_number="SN-1")
+            await world.device("n1", config())
+            one, other = await two(world)
+            patch.setattr("asyncio.to_thread", slow)
+            await world.device("n1", broken(3, update_time=1_760_000_100), 0.5)
+            world.api.seconds = 0.25
+            # Something is under way, and more is to be kept.
+            for number in range(40):
+                await world.public(
+                    f"p{number}", public("occur", number=number, chips=(number % 8,))
+                )
+            await world.pass_time(0.3)
+            began = world.at_ms
+            ending = asyncio.create_task(world.told_to_end(one))
+            holder = one.made.leadership._identity  # type: ignore[attr-defined]
+            while lease(world)["spec"]["holderIdentity"] == holder:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert world.at_ms - began < 1000
+            await ending
+            world.api.seconds = 2**-8
+            await world.pass_time(2)
+            assert other.leads
+            chips = world.unhealthy("n1").split(",")
+            assert chips == [f"Ascend910-{chip}" for chip in range(8)]
 
 
 def told(place: Path, name: str) -> list[tuple[str, str | None, str | None]]:

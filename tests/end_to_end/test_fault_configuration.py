@@ -78,6 +78,8 @@ def test_changes_are_in_force_at_once(node: Node) -> None:
     texts = [row.get("fault_code") for row in node.journal("fault-configuration")]
     # Again after each trouble of the journal, which a busy machine may see.
     in_order = [text for text, _ in groupby(texts)]
+    if in_order[0] is None:  # the first trouble came before the first table
+        del in_order[0]
     assert in_order == [table("SeparateNPU")[CODES], table("RestartRequest")[CODES], None]
 
 

@@ -46,7 +46,7 @@ def test_a_stop_may_take_a_while_and_a_kill_may_not(cluster_node: Node, cluster:
     node.options += ["--heartbeat-interval-seconds", "1"]
     node.environment["VIGIL_HEARTBEAT_ABSENCE_SECONDS"] = "300"
     node.start()
-    node.wait(lambda: lease(cluster) is not None, "the first beat", 5.0)
+    node.wait(lambda: lease(cluster) is not None, "the first beat")
     node.kill()
     assert lease(cluster)["leaseDurationSeconds"] == 3
     node.start()

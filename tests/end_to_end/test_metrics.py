@@ -73,6 +73,7 @@ class Troubled:
             self.node.emulator.occur(2, code)
         self.node.emulator.hang("dcmi_get_device_errorcode_v2", 3)
         self.node.wait(lambda: "npu_vigil_blind{" in self.agent(), "a chip is blind", 30)
+        self.node.wait(lambda: "npu_vigil_driver_stuck_calls{" in self.agent(), "it hangs", 30)
         self.node.wait(lambda: "npu_vigil_cluster_faults{" in self.cluster(), "it is merged", 30)
         # The aggregator stalls: it cannot write while somebody else has the lock.
         lock = (self._root / CLUSTER_NAMESPACE / ".lock").open()

@@ -127,6 +127,7 @@ def test_no_moment_with_another_table(node: Node) -> None:
     for _ in range(2):
         node.start()
         shows(node, 20, Disk="Separate")
+        node.wait(lambda: bool(node.journal("changes")), "it is in the journal too")
         node.kill()
     changes = [change for rows in node.journal("changes") for change in rows]
     assert {one["new_level"] for one in changes if one["code"] == DISK.code} == {"SeparateFault"}

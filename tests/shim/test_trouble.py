@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
-from tests.shim.conftest import running
+from tests.shim.conftest import QUICK, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,7 +207,9 @@ async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDri
 
 async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], SmallDriver]) -> None:
     flood = small_driver("flood")
-    async with running(flood.library) as state:
+    # Serials begin anew in another process, and a loaded machine may take long for a call.
+    patient = dataclasses.replace(QUICK, call_seconds=20.0, longest_call_seconds=20.0)
+    async with running(flood.library, patient) as state:
         chip = (await state.driver.inventory()).chips[0]
         pid = state.driver.child_pid
         assert pid is not None
