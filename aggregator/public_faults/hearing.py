@@ -19,7 +19,7 @@ from aggregator.public_faults.judging import (
     placed,
     sayings,
 )
-from aggregator.public_faults.ledger import MOST_FAULTS, OVERTAKEN_MS
+from aggregator.public_faults.ledger import OVERTAKEN_MS
 from aggregator.public_faults.limits import Limits
 from aggregator.public_faults.pieces import PIECE, Backlog
 from aggregator.public_faults.recent import Recent
@@ -322,7 +322,7 @@ class Hearing:
             outcome = self._ledger.say(saying, str(level or ""), self.now, placed=is_placed)
             self.record.count(self._known(saying.resource), outcome)
             if outcome is Outcome.FULL:
-                what = f"{MOST_FAULTS} faults stand: there is room for no more"
+                what = f"{self._ledger.full(saying.node)}: there is room for no more"
                 problems.append(Problem(f"fault {saying.fault_id}", what))
         return problems
 
