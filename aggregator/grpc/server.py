@@ -86,6 +86,7 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Listen. Raises ``ListenError`` where the address cannot be had."""
+        await _check_free(self._endpoint.listen)
         server = grpc.aio.server(options=_OPTIONS)
         bucket = Bucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
         clock = self._clock
@@ -105,13 +106,17 @@ class GrpcServer:
     async def leads(self, leading: bool) -> None:
         """Listen while this replica leads, and only then.
 
-        An address that cannot be had, as while a leader before on the same host is paused, is tried
-        again and again: that clients are served is not worth that nobody publishes.
+        Nobody waits for that: a name may take long to be looked up. An address that cannot be had,
+        as while a leader before on the same host is paused, is tried again and again (``trouble``):
+        that clients are served is not worth that nobody publishes.
         """
-        if not leading:
-            await self.stop()
-        elif not await self._try():
-            self._trying = asyncio.create_task(self._try_again(), name="listen for gRPC")
+        await self.stop()
+        if leading:
+            self._trying = asyncio.create_task(self._listen(), name="listen for gRPC")
+
+    async def _listen(self) -> None:
+        while not await self._try():  # noqa: ASYNC110  (nobody tells of a free port)
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _try(self) -> bool:
         try:
@@ -123,12 +128,6 @@ class GrpcServer:
             return False
         self.trouble = None
         return True
-
-    async def _try_again(self) -> None:
-        while True:
-            await asyncio.sleep(_AGAIN_SECONDS)
-            if await self._try():
-                return
 
     async def stop(self) -> None:
         """Let everybody go, at once, so that they connect to who leads now."""
@@ -174,7 +173,6 @@ class GrpcServer:
 
     def _bind(self, server: grpc.aio.Server) -> int:
         listen = self._endpoint.listen
-        _check_free(listen)
         try:
             if self._tls is None:
                 return server.add_insecure_port(listen)
@@ -183,19 +181,23 @@ class GrpcServer:
             raise ListenError(f"cannot serve gRPC on {listen}: {error}") from None
 
 
-def _check_free(listen: str) -> None:
+async def _check_free(listen: str) -> None:
     """Raise ``ListenError`` with the reason that gRPC itself does not tell."""
     host, _, port = listen.rpartition(":")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        # Not by the loop's own thread: who answers for names may be away.
+        found = await asyncio.get_running_loop().getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        )
+        family, kind, protocol, _, address = found[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
     except OSError as error:
         raise ListenError(f"cannot serve gRPC on {listen}: {error.strerror}") from None
+    except UnicodeError:
+        raise ListenError(f"cannot serve gRPC on {listen}: {host} is no name of a host") from None
 
 
 def _credentials(material: TlsMaterial) -> Any:

@@ -233,7 +233,9 @@ async def test_a_follower_sends_its_clients_away(world: World, client: Client) -
         Closed.STOPPING.value,
     )
     assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
-    await world.server.leads(True)
+    server = world.server
+    await server.leads(True)
+    await until(lambda: server.port)
     async with Client(world.target) as again:
         code, _ = await refused(again.listen(SUBSCRIBE, ME).next())
         assert code is grpc.StatusCode.UNKNOWN, "nobody registered with this one"

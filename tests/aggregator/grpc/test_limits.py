@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
+import threading
 
 import grpc
 import grpc.aio
@@ -246,6 +248,37 @@ async def test_a_host_that_is_none_of_ours() -> None:
         await World().make(listen="192.0.2.1:0").start()
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "a..b", "no-such-host.invalid"])
+async def test_a_host_that_can_never_be_had_is_told_while_it_is_tried(host: str) -> None:
+    server = World().make(listen=f"{host}:8899")
+    await server.leads(True)
+    await until(lambda: server.trouble)
+    assert f"cannot serve gRPC on {host}:8899" in str(server.status().trouble)
+    await server.leads(False)
+    assert server.trouble is None
+
+
+async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def look_up(*_: object, **__: object) -> list[object]:
+        asked.set()
+        answered.wait(20)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    server = World().make(listen="here.example:8899")
+    await server.leads(True)
+    await until(asked.is_set)
+    assert server.trouble is None
+    answered.set()
+    await until(lambda: server.trouble)
+    assert "Temporary failure" in str(server.trouble)
+    await server.leads(False)
+
+
 async def test_ipv6() -> None:
     world = World()
     server = world.make(listen="[::1]:0")
@@ -273,6 +306,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
         world = World()
         server = world.make(listen=target)
         await server.leads(True)
+        await until(lambda: server.trouble)
         assert "Address already in use" in str(server.status().trouble)
         assert server.port is None
         await asyncio.sleep(1.2)
@@ -288,6 +322,7 @@ async def test_who_ceases_to_lead_tries_no_more() -> None:
     async with World().serving() as target:
         server = World().make(listen=target)
         await server.leads(True)
+        await until(lambda: server.trouble)
         await server.leads(False)
         assert server.status().trouble is None
     await asyncio.sleep(1.2)
