@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.public_faults.ledger import Ledger
-    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.rows import Rows, State
     from aggregator.public_faults.table import Tables
     from aggregator.public_faults.values import Saying
+    from contract.pieces import Work
     from contract.public_fault import PublicFault
     from stores.base import WatchEvent
 

@@ -18,11 +18,11 @@ from aggregator.public_faults.device import with_public_faults
 from aggregator.public_faults.hearing import Hearing
 from aggregator.public_faults.judging import existing_devices
 from aggregator.public_faults.ledger import Ledger
-from aggregator.public_faults.pieces import whole
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.table import CONFIG_MAP, FILE, Tables
 from contract.errors import Problem
 from contract.names import PUBLIC_FAULT_LABEL
+from contract.pieces import whole
 from stores.base import Changed, Deleted, Listed, Selection
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from aggregator.moment import Moment
     from aggregator.part import View
     from aggregator.public_faults.judging import Answer
-    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.values import Key, Standing
     from contract.cluster_device import DeviceRecord
+    from contract.pieces import Work
     from contract.public_fault import PublicFault
     from contract.public_fault_table import PublicFaultTable
     from stores.base import WatchEvent
