@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
+from aggregator.grpc.cluster_view import FOUND, ClusterView
 from aggregator.grpc.interfaces import CLUSTER, NORMAL
 from aggregator.grpc.limits import Bucket
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
@@ -25,7 +26,6 @@ _log = logging.getLogger(__name__)
 
 NAME = "fault.Fault"
 _REGISTERED = wire.Status(code=0, info="register success")
-_FOUND = 200
 _QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING = 10, 10, 50
 _ID_BYTES = range(8, 129)
 _HAN = re.compile("[\u4e00-\u9fa5]")
@@ -41,6 +41,7 @@ class FaultService:
         self.subscriptions = Subscriptions()
         self.sent = 0
         self._faults = faults
+        self._cluster = ClusterView(faults, clock)
         self._clock = clock
         self._turned = turned
         self._queries = Bucket(_QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING)
@@ -134,14 +135,13 @@ class FaultService:
             await asyncio.sleep(wait_seconds)
         job = request.jobId
         if not job:
-            signal = fault_signal(CLUSTER, self._faults.cluster())
-            return wire.FaultQueryResult(code=_FOUND, info="Succeed", faultSignal=signal)
+            return await self._cluster.answer()
         if len(job.encode()) not in _ID_BYTES or _HAN.search(job) is not None:
             await refuse(context, f"job with jobId: {job} is invalid")
         message = self._faults.message(job)
         if message is None:
             info = f"job with jobId: {job} not found fault info"
-            return wire.FaultQueryResult(code=_FOUND, info=info)
+            return wire.FaultQueryResult(code=FOUND, info=info)
         return wire.FaultQueryResult(
-            code=_FOUND, info="all info returned", faultSignal=fault_signal(job, message)
+            code=FOUND, info="all info returned", faultSignal=fault_signal(job, message)
         )

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggregator.grpc.cluster_view import HOLDS_MS, MANY
 from aggregator.grpc.limits import Bucket
 from aggregator.grpc.mailbox import Closed, Mailbox
 from aggregator.grpc.server import CALLS_PER_SECOND, MOST_BYTES_RECEIVED, MOST_CONNECTIONS
@@ -24,11 +25,12 @@ from aggregator.grpc.subscriptions import (
     Subscriptions,
 )
 from aggregator.grpc.subscriptions import Client as Who
+from aggregator.grpc.wire_messages import large_fault_signal
 from aggregator.moment import Moment
 from contract.errors import ListenError
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client
-from tests.aggregator.grpc.world import Message, World, until
+from tests.aggregator.grpc.world import Message, NodeFaults, World, until
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -161,6 +163,44 @@ async def test_questions_beyond_the_limit() -> None:
             call.cancel()
         clock.ms += 60_000
         assert (await client.ask(GET))["code"] == 200
+
+
+async def test_one_answer_about_many_ill_nodes_serves_all_who_ask() -> None:
+    clock, world = Hand(), World()
+
+    def ill(number: int) -> Message:
+        return Message("-1", "fault", tuple(NodeFaults(f"n{n}") for n in range(number)))
+
+    async def ask(client: Client) -> tuple[str, int]:
+        clock.ms += 100
+        signal = (await client.ask(GET))["faultSignal"]
+        return signal["uuid"], len(signal.get("nodeFaultInfo", ()))
+
+    async with world.serving(clock=clock) as target, Client(target) as client:
+        world.view = ill(MANY)
+        first = await ask(client)
+        assert await ask(client) == first
+        world.view = ill(MANY - 1)
+        assert (await ask(client))[1] == MANY - 1
+        world.view = ill(MANY + 1)
+        assert (await ask(client))[1] == MANY - 1, "it is younger than three seconds"
+        clock.ms += HOLDS_MS
+        assert (await ask(client))[1] == MANY + 1
+        world.view = Message("-1")
+        assert (await ask(client))[1] == 0
+
+
+async def test_many_nodes_leave_others_their_turn() -> None:
+    message = Message("-1", "fault", tuple(NodeFaults(f"n{n}") for n in range(1000)))
+    making = asyncio.create_task(large_fault_signal("-1", message))
+    turns = 0
+    while not making.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 10
+    assert [node.nodeName for node in (await making).nodeFaultInfo] == [
+        node.node_name for node in message.nodes
+    ]
 
 
 async def test_calls_of_all_kinds_share_one_limit() -> None:
