@@ -144,7 +144,7 @@ class GrpcServer:
 
     def changed(self, jobs: Iterable[str]) -> None:
         """What ``Faults`` says of these jobs and jobIDs changed, or they came or went."""
-        self._faults.changed(jobs)
+        self._faults.changed(jobs, serves=self.port is not None)
 
     def tables_changed(self, jobs: Iterable[str]) -> None:
         """The rank tables of these jobIDs changed."""
