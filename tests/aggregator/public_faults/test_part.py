@@ -19,6 +19,7 @@ from contract.cluster_info import VALUE_LIMIT
 from contract.public_fault import Influence
 from tests.aggregator.nodes import T0
 from tests.aggregator.public_faults.telling import (
+    TOLD_MS,
     at,
     begun,
     document,
@@ -248,6 +249,18 @@ def test_the_time_of_an_entry_never_goes_back() -> None:
         entry = merged
         stamps.append(entry.stamp)
     assert stamps == [T0, T0 + 100, T0 + 101, T0 + 200]
+
+
+def test_a_sender_whose_clock_is_behind_hears_that_it_said_nothing() -> None:
+    faults = begun()
+    faults.send(told(one(), at_ms=TOLD_MS + 30_000), at(0))
+    answer = faults.send(told(one(assertion="recover"), at_ms=TOLD_MS + 10_000), at(10))
+    assert (answer.code, answer.info) == (
+        0,
+        "public fault send successfully; refused: "
+        "fault fault-0001: something newer was told of it on node 'n1'",
+    )
+    assert standing(faults).keys() == {"0"}
 
 
 def standing_of(*said: tuple[str, str, tuple[int, ...], int]) -> list[Standing]:
