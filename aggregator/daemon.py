@@ -258,7 +258,7 @@ class Aggregator:
         return await kept_answer(self.public_faults, message, keeping, self._judge, self._clock)
 
     def _not_served(self) -> str | None:
-        return None if self.telling.server is None else self.telling.server.trouble
+        return None if self.telling.server is None else self.telling.server.not_served
 
     def _turned(self, _: object) -> None:
         """A client began or ceased to listen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ _OPTIONS = [
 ]
 _GRACE_SECONDS = 0.5
 _AGAIN_SECONDS = 1.0
+_FIRST_SECONDS = 0.5
 
 
 class GrpcServer:
@@ -106,17 +108,30 @@ class GrpcServer:
     async def leads(self, leading: bool) -> None:
         """Listen while this replica leads, and only then.
 
-        Nobody waits for that: a name may take long to be looked up. An address that cannot be had,
-        as while a leader before on the same host is paused, is tried again and again (``trouble``):
-        that clients are served is not worth that nobody publishes.
+        A name may take long to be looked up, for which nobody waits more than a moment. An address
+        that cannot be had, as while a leader before on the same host is paused, is tried again and
+        again (``not_served``): that clients are served is not worth that nobody publishes.
         """
         await self.stop()
         if leading:
-            self._trying = asyncio.create_task(self._listen(), name="listen for gRPC")
+            tried = asyncio.Event()
+            self._trying = asyncio.create_task(self._listen(tried), name="listen for gRPC")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_SECONDS):
+                    await tried.wait()
 
-    async def _listen(self) -> None:
-        while not await self._try():  # noqa: ASYNC110  (nobody tells of a free port)
+    @property
+    def not_served(self) -> str | None:
+        """Why it does not listen although this replica leads."""
+        if self._trying is None or self.port is not None:
+            return None
+        return self.trouble or f"gRPC does not listen on {self._endpoint.listen} yet"
+
+    async def _listen(self, tried: asyncio.Event) -> None:
+        while not await self._try():
+            tried.set()
             await asyncio.sleep(_AGAIN_SECONDS)
+        tried.set()
 
     async def _try(self) -> bool:
         try:

@@ -294,8 +294,9 @@ async def test_a_host_that_can_never_be_had_is_told_while_it_is_tried(host: str)
     await server.leads(True)
     await until(lambda: server.trouble)
     assert f"cannot serve gRPC on {host}:8899" in str(server.status().trouble)
+    assert server.not_served == server.trouble
     await server.leads(False)
-    assert server.trouble is None
+    assert server.not_served is None
 
 
 async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
@@ -313,6 +314,7 @@ async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
     await server.leads(True)
     await until(asked.is_set)
     assert server.trouble is None
+    assert server.not_served == "gRPC does not listen on here.example:8899 yet"
     answered.set()
     await until(lambda: server.trouble)
     assert "Temporary failure" in str(server.trouble)
