@@ -183,7 +183,12 @@ class Aggregator:
             began=self._began_to_lead,
         )
         self.readiness = Readiness(
-            self.pipeline, self.publishers, self.succession, self.leadership, self.stalls
+            self.pipeline,
+            self.publishers,
+            self.succession,
+            self.leadership,
+            self.stalls,
+            self._not_served,
         )
         self._publish_lost = publish_lost
         self.picture = Picture(self, clock, publish_lost=publish_lost)
@@ -251,6 +256,9 @@ class Aggregator:
         """Public faults came over gRPC. Raises ``StoreError`` where they could be lost."""
         keeping = self.succession.keeping
         return await kept_answer(self.public_faults, message, keeping, self._judge, self._clock)
+
+    def _not_served(self) -> str | None:
+        return None if self.telling.server is None else self.telling.server.not_served
 
     def _turned(self, _: object) -> None:
         """A client began or ceased to listen."""

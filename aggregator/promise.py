@@ -32,12 +32,16 @@ async def kept_answer(
 ) -> Answer:
     """Take in a message; answered once what it says is in the store.
 
-    ``judge`` is told the nodes that are to be judged again, which does not wait for that. Raises
+    ``judge`` is told nodes that are to be judged again, which does not wait for that, and asks for
+    the others itself. Raises
     ``StoreError`` where it is not kept in time: it is to be said again, which does no harm.
     """
     end_ms = clock().steady_ms + _ANSWER_MS
-    answer = await answered(faults, message, clock)
-    judge(faults.take_changed_nodes())
+    try:
+        answer = await answered(faults, message, clock)
+    finally:
+        # Also of what was taken in before the sender went: nobody else may ask for long.
+        judge(faults.take_changed_nodes())
     if answer.code == INVALID:
         return answer
     left_ms = max(_KEPT_MS, end_ms - clock().steady_ms)

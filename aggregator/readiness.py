@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from aggregator.status import Health
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aggregator.leading import Leadership
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
@@ -19,7 +21,8 @@ _log = logging.getLogger(__name__)
 
 class Readiness:
     """A leader is ready once everything that it knew at first is published, a follower once it
-    knows everything and somebody leads.
+    knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
+    such a leader publishes, but whoever asks for it hears that something is wrong.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class Readiness:
         succession: Succession,
         leadership: Leadership,
         stalls: Stalls,
+        not_served: Callable[[], str | None],
     ) -> None:
         self.waits_for: str | None = "waiting for the stores to answer"
         self._pipeline = pipeline
@@ -36,6 +40,7 @@ class Readiness:
         self._succession = succession
         self._leadership = leadership
         self._stalls = stalls
+        self._not_served = not_served
         self._complete: dict[str, int] | None = None
 
     def await_publication(self) -> None:
@@ -61,14 +66,16 @@ class Readiness:
 
     def health(self) -> Health:
         """The cheap part of the picture, for probes."""
+        not_served = self._not_served()
+        served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
-            return Health(self._stalls.stalled(), ())
+            return Health(self._stalls.stalled(), served)
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
-        return Health(self._stalls.stalled(), (self.waits_for, *why))
+        return Health(self._stalls.stalled(), (self.waits_for, *why, *served))
 
     def _follows(self) -> bool:
         """Whether everything is known and another aggregator publishes it."""

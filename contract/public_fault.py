@@ -13,9 +13,12 @@ import msgspec
 from contract import go_json
 from contract.errors import DocumentError, Problem, quoted
 from contract.go_decode import GoStruct, Int32, Int64, decode
+from contract.pieces import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator
+    from collections.abc import Callable, Collection, Iterator
+
+    from contract.pieces import Work
 
 DATA_KEY = "PublicFault"
 VERSION = "1.0"
@@ -96,15 +99,11 @@ def accepted(
     that were configured when they occurred. Raises ``DocumentError`` for a message that is refused
     as a whole.
     """
-    judging = accepting(
-        message, document, codes=codes, resources=resources, is_serial=is_serial, ending=ending
+    return whole(
+        accepting(
+            message, document, codes=codes, resources=resources, is_serial=is_serial, ending=ending
+        )
     )
-    while True:
-        try:
-            next(judging)
-        except StopIteration as end:
-            found: tuple[tuple[Fault, ...], tuple[Problem, ...]] = end.value
-            return found
 
 
 def accepting(
@@ -115,7 +114,7 @@ def accepting(
     resources: Collection[str],
     is_serial: Callable[[str], bool] = lambda _: False,
     ending: Collection[str] = (),
-) -> Generator[int, None, tuple[tuple[Fault, ...], tuple[Problem, ...]]]:
+) -> Work[tuple[tuple[Fault, ...], tuple[Problem, ...]]]:
     """The same fault by fault; says of each how much it was."""
     faults = message.faults or []
     for where, wrong in (

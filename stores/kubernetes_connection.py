@@ -116,7 +116,10 @@ class Connection:
                     response.close()
                     response = await self._send(newer, method, path, body, timeout, headers)
             async with response:
-                yield response
+                try:
+                    yield response
+                finally:
+                    _abandon(response)
         except TimeoutError as error:
             raise StoreUnavailable(f"{host} gives no answer in time ({method} {path})") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -206,6 +209,16 @@ class Connection:
             return configuration, await asyncio.to_thread(_credentials, configuration)
         except Exception as error:  # its errors are of any kind: YAML, keys, types, files
             raise _wrong_configuration(self._kubeconfig, error) from error
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Leave a connection on which more would come, as that of a watch, without a goodbye.
+
+    A server that hangs would not answer it, and nobody waits for it when the store is closed.
+    """
+    connection = response.connection  # none once everything has come
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _credentials(configuration: Any) -> tuple[object, ...]:

@@ -8,14 +8,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
+from aggregator.grpc.cluster_view import FOUND, ClusterView
 from aggregator.grpc.interfaces import CLUSTER, NORMAL
 from aggregator.grpc.limits import Bucket
+from aggregator.grpc.recoveries import Recoveries
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
 from aggregator.grpc.wire_messages import fault_signal
 from contract.wire import fault_pb2 as wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from aggregator.grpc.interfaces import FaultMessage, Faults
     from aggregator.grpc.mailbox import Mailbox
@@ -25,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 NAME = "fault.Fault"
 _REGISTERED = wire.Status(code=0, info="register success")
-_FOUND = 200
 _QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING = 10, 10, 50
 _ID_BYTES = range(8, 129)
 _HAN = re.compile("[\u4e00-\u9fa5]")
@@ -41,6 +42,8 @@ class FaultService:
         self.subscriptions = Subscriptions()
         self.sent = 0
         self._faults = faults
+        self._cluster = ClusterView(faults, clock)
+        self._recoveries = Recoveries(faults)
         self._clock = clock
         self._turned = turned
         self._queries = Bucket(_QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING)
@@ -56,8 +59,12 @@ class FaultService:
             "SubscribeFaultMsgSignal": streaming(asked, self._subscribe),
         }
 
-    def changed(self, jobs: Iterable[str]) -> None:
-        """What ``Faults`` says of these jobs changed, or they came or went."""
+    def changed(self, jobs: Iterable[str], *, serves: bool) -> None:
+        """What ``Faults`` says of these jobs changed, or they came or went. ``serves``: clients
+        can listen now.
+        """
+        jobs = tuple(jobs)
+        self._recoveries.note(jobs, self._clock().steady_ms, told=serves)
         everywhere = self.subscriptions.listening(CLUSTER)
         for job in jobs:
             for mailbox in (*self.subscriptions.listening(job), *everywhere):
@@ -91,20 +98,28 @@ class FaultService:
         _log.info("job %r, role %r: listens to faults", *client)
         self._turned(client)
         try:
-            if client.job == CLUSTER:
-                for job in self._faults.faulty():
-                    mailbox.put(job)
-            else:
-                mailbox.put(client.job)
-            await self._push(client, mailbox, context)
+            missed = tuple(self._missed(client))
+            of_all = client.job == CLUSTER
+            for job in (*self._faults.faulty(), *missed) if of_all else (client.job,):
+                mailbox.put(job)
+            await self._push(client, mailbox, context, missed)
             await leave(context, mailbox.closed)
         finally:
             self.subscriptions.end(client, mailbox)
             _log.info("job %r, role %r: listens to faults no more", *client)
             self._turned(client)
 
-    async def _push(self, client: Client, mailbox: Mailbox, context: Context) -> None:
-        told: dict[str, FaultMessage] = {}
+    def _missed(self, client: Client) -> Iterator[str]:
+        """Jobs that a leader before may have called ill to this client, and that are not now."""
+        now_ms = self._clock().steady_ms
+        if client.job == CLUSTER:
+            return self._recoveries.of_all(now_ms)
+        return self._recoveries.of(client.job, now_ms)
+
+    async def _push(
+        self, client: Client, mailbox: Mailbox, context: Context, missed: Iterable[str]
+    ) -> None:
+        told: dict[str, object] = dict.fromkeys(missed, "something, by another leader")
         """What was said last of each job with which something is wrong."""
         while (job := await mailbox.take()) is not None:
             message = self._faults.message(job)
@@ -134,14 +149,13 @@ class FaultService:
             await asyncio.sleep(wait_seconds)
         job = request.jobId
         if not job:
-            signal = fault_signal(CLUSTER, self._faults.cluster())
-            return wire.FaultQueryResult(code=_FOUND, info="Succeed", faultSignal=signal)
+            return await self._cluster.answer()
         if len(job.encode()) not in _ID_BYTES or _HAN.search(job) is not None:
             await refuse(context, f"job with jobId: {job} is invalid")
         message = self._faults.message(job)
         if message is None:
             info = f"job with jobId: {job} not found fault info"
-            return wire.FaultQueryResult(code=_FOUND, info=info)
+            return wire.FaultQueryResult(code=FOUND, info=info)
         return wire.FaultQueryResult(
-            code=_FOUND, info="all info returned", faultSignal=fault_signal(job, message)
+            code=FOUND, info="all info returned", faultSignal=fault_signal(job, message)
         )

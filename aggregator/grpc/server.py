@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ _OPTIONS = [
 ]
 _GRACE_SECONDS = 0.5
 _AGAIN_SECONDS = 1.0
+_FIRST_SECONDS = 0.5
 
 
 class GrpcServer:
@@ -86,6 +88,7 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Listen. Raises ``ListenError`` where the address cannot be had."""
+        await _check_free(self._endpoint.listen)
         server = grpc.aio.server(options=_OPTIONS)
         bucket = Bucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
         clock = self._clock
@@ -105,13 +108,30 @@ class GrpcServer:
     async def leads(self, leading: bool) -> None:
         """Listen while this replica leads, and only then.
 
-        An address that cannot be had, as while a leader before on the same host is paused, is tried
-        again and again: that clients are served is not worth that nobody publishes.
+        A name may take long to be looked up, for which nobody waits more than a moment. An address
+        that cannot be had, as while a leader before on the same host is paused, is tried again and
+        again (``not_served``): that clients are served is not worth that nobody publishes.
         """
-        if not leading:
-            await self.stop()
-        elif not await self._try():
-            self._trying = asyncio.create_task(self._try_again(), name="listen for gRPC")
+        await self.stop()
+        if leading:
+            tried = asyncio.Event()
+            self._trying = asyncio.create_task(self._listen(tried), name="listen for gRPC")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_SECONDS):
+                    await tried.wait()
+
+    @property
+    def not_served(self) -> str | None:
+        """Why it does not listen although this replica leads."""
+        if self._trying is None or self.port is not None:
+            return None
+        return self.trouble or f"gRPC does not listen on {self._endpoint.listen} yet"
+
+    async def _listen(self, tried: asyncio.Event) -> None:
+        while not await self._try():
+            tried.set()
+            await asyncio.sleep(_AGAIN_SECONDS)
+        tried.set()
 
     async def _try(self) -> bool:
         try:
@@ -123,12 +143,6 @@ class GrpcServer:
             return False
         self.trouble = None
         return True
-
-    async def _try_again(self) -> None:
-        while True:
-            await asyncio.sleep(_AGAIN_SECONDS)
-            if await self._try():
-                return
 
     async def stop(self) -> None:
         """Let everybody go, at once, so that they connect to who leads now."""
@@ -145,7 +159,7 @@ class GrpcServer:
 
     def changed(self, jobs: Iterable[str]) -> None:
         """What ``Faults`` says of these jobs and jobIDs changed, or they came or went."""
-        self._faults.changed(jobs)
+        self._faults.changed(jobs, serves=self.port is not None)
 
     def tables_changed(self, jobs: Iterable[str]) -> None:
         """The rank tables of these jobIDs changed."""
@@ -174,7 +188,6 @@ class GrpcServer:
 
     def _bind(self, server: grpc.aio.Server) -> int:
         listen = self._endpoint.listen
-        _check_free(listen)
         try:
             if self._tls is None:
                 return server.add_insecure_port(listen)
@@ -183,19 +196,23 @@ class GrpcServer:
             raise ListenError(f"cannot serve gRPC on {listen}: {error}") from None
 
 
-def _check_free(listen: str) -> None:
+async def _check_free(listen: str) -> None:
     """Raise ``ListenError`` with the reason that gRPC itself does not tell."""
     host, _, port = listen.rpartition(":")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        # Not by the loop's own thread: who answers for names may be away.
+        found = await asyncio.get_running_loop().getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        )
+        family, kind, protocol, _, address = found[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
     except OSError as error:
         raise ListenError(f"cannot serve gRPC on {listen}: {error.strerror}") from None
+    except UnicodeError:
+        raise ListenError(f"cannot serve gRPC on {listen}: {host} is no name of a host") from None
 
 
 def _credentials(material: TlsMaterial) -> Any:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MANY = 100
-"""Influences after which others have their turn."""
+"""Influences, or nodes, after which others have their turn."""
 
 
 async def public_fault(request: pubfault_pb2.PublicFaultRequest) -> PublicFault:
@@ -67,11 +67,25 @@ def _fault(fault: pubfault_pb2.Fault) -> Fault:
 
 def fault_signal(job_id: str, message: FaultMessage | None) -> fault_pb2.FaultMsgSignal:
     """``message`` under a new uuid; without one: nothing is wrong with this job (any more)."""
+    nodes = [] if message is None else [_node(node) for node in message.nodes]
+    return _signal(job_id, "normal" if message is None else message.signal_type, nodes)
+
+
+async def large_fault_signal(job_id: str, message: FaultMessage) -> fault_pb2.FaultMsgSignal:
+    """The same of as many nodes as there are; others have their turn meanwhile."""
+    nodes = []
+    for node in message.nodes:
+        nodes.append(_node(node))
+        if len(nodes) % _MANY == 0:
+            await asyncio.sleep(0)
+    return _signal(job_id, message.signal_type, nodes)
+
+
+def _signal(
+    job_id: str, signal_type: str, nodes: list[fault_pb2.NodeFaultInfo]
+) -> fault_pb2.FaultMsgSignal:
     return fault_pb2.FaultMsgSignal(
-        uuid=str(uuid.uuid4()),
-        jobId=job_id,
-        signalType="normal" if message is None else message.signal_type,
-        nodeFaultInfo=[] if message is None else [_node(node) for node in message.nodes],
+        uuid=str(uuid.uuid4()), jobId=job_id, signalType=signal_type, nodeFaultInfo=nodes
     )
 
 

@@ -19,7 +19,7 @@ from aggregator.public_faults.judging import (
     placed,
     sayings,
 )
-from aggregator.public_faults.ledger import MOST_FAULTS, OVERTAKEN_MS
+from aggregator.public_faults.ledger import OVERTAKEN_MS
 from aggregator.public_faults.limits import Limits
 from aggregator.public_faults.pieces import PIECE, Backlog
 from aggregator.public_faults.recent import Recent
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.public_faults.ledger import Ledger
-    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.rows import Rows, State
     from aggregator.public_faults.table import Tables
     from aggregator.public_faults.values import Saying
+    from contract.pieces import Work
     from contract.public_fault import PublicFault
     from stores.base import WatchEvent
 
@@ -87,7 +87,9 @@ class Hearing:
             said, missing, _ = yield from self._placing(said, self.places)
             problems += missing
             said, limited = self._within_limits(message.resource, said)
-            limited += yield from self._saying(said, self.places)
+            overtaken: list[Problem] = []
+            limited += yield from self._saying(said, self.places, overtaken)
+            problems += overtaken
         code = LIMITED if limited else OK if said else INVALID
         return self._answered(code, resource, [*limited, *problems], held)
 
@@ -307,8 +309,12 @@ class Hearing:
         ]
         return [s for s in said if (s.node or s.serial_number) not in refused], problems
 
-    def _saying(self, said: Iterable[Saying], places: Places) -> Work[list[Problem]]:
-        """Take in what is said; returns what cannot be."""
+    def _saying(
+        self, said: Iterable[Saying], places: Places, overtaken: list[Problem] | None = None
+    ) -> Work[list[Problem]]:
+        """Take in what is said; returns what cannot be. To ``overtaken`` is added what says nothing
+        any more: who sends it may have a clock that is behind.
+        """
         problems: list[Problem] = []
         for number, saying in enumerate(said):
             if number % _TOLD == _TOLD - 1:
@@ -321,8 +327,11 @@ class Hearing:
             is_placed = bool(places.chips(saying.node))
             outcome = self._ledger.say(saying, str(level or ""), self.now, placed=is_placed)
             self.record.count(self._known(saying.resource), outcome)
+            if outcome is Outcome.OVERTAKEN and overtaken is not None:
+                what = f"something newer was told of it on node {saying.node!r}"
+                overtaken.append(Problem(f"fault {saying.fault_id}", what))
             if outcome is Outcome.FULL:
-                what = f"{MOST_FAULTS} faults stand: there is room for no more"
+                what = f"{self._ledger.full(saying.node)}: there is room for no more"
                 problems.append(Problem(f"fault {saying.fault_id}", what))
         return problems
 

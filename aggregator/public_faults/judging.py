@@ -18,8 +18,8 @@ from contract.public_fault import accepting
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
+    from contract.pieces import Work
     from contract.public_fault import PublicFault
     from contract.public_fault_table import PublicFaultTable
 

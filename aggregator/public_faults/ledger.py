@@ -29,6 +29,10 @@ OVERTAKEN_MS = 60_000
 """How long a message may be on its way."""
 
 MOST_FAULTS = 50_000
+MOST_OF_A_NODE = 5000
+"""Above what ``statistic-fault-info`` tells. One node's faults take no room from all others, and
+are judged within a moment."""
+
 _MOST_OVER = 50_000
 
 
@@ -67,6 +71,14 @@ class Ledger:
         known = self.get(saying.key) or self._over.get(saying.key)
         return known is None or known.told_at_ms < saying.told_at_ms
 
+    def full(self, node: str) -> str | None:
+        """Why no further fault of ``node`` may stand; ``None``: there is room for it."""
+        if self.count >= MOST_FAULTS:
+            return f"{MOST_FAULTS} faults stand"
+        if len(self._nodes.get(node, ())) >= MOST_OF_A_NODE:
+            return f"{MOST_OF_A_NODE} faults of node {node!r} stand"
+        return None
+
     def say(self, saying: Saying, level: str, now: Moment, *, placed: bool) -> Outcome:
         """Take in what is said; ``level`` is that of its code."""
         key = saying.key
@@ -83,7 +95,7 @@ class Ledger:
             self._nodes[key[0]][key[1:]] = newer
             self._rows.put_quietly("fault", key, newer)
             return Outcome.KNOWN
-        if standing is None and self.count >= MOST_FAULTS:
+        if standing is None and self.full(saying.node) is not None:
             return Outcome.FULL
         ends = saying.assertion == "once"
         self._put(

@@ -18,11 +18,11 @@ from aggregator.public_faults.device import with_public_faults
 from aggregator.public_faults.hearing import Hearing
 from aggregator.public_faults.judging import existing_devices
 from aggregator.public_faults.ledger import Ledger
-from aggregator.public_faults.pieces import whole
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.table import CONFIG_MAP, FILE, Tables
 from contract.errors import Problem
 from contract.names import PUBLIC_FAULT_LABEL
+from contract.pieces import whole
 from stores.base import Changed, Deleted, Listed, Selection
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from aggregator.moment import Moment
     from aggregator.part import View
     from aggregator.public_faults.judging import Answer
-    from aggregator.public_faults.pieces import Work
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.values import Key, Standing
     from contract.cluster_device import DeviceRecord
+    from contract.pieces import Work
     from contract.public_fault import PublicFault
     from contract.public_fault_table import PublicFaultTable
     from stores.base import WatchEvent
@@ -117,7 +117,7 @@ class PublicFaults:
             before = self._tables.in_force
             self._tables.observe(source, event)
             self._judge_again(before)
-        return self._some_changed_nodes()
+        return self.take_changed_nodes()
 
     def send(self, message: PublicFault, now: Moment) -> Answer:
         """Take in a message that came over gRPC, at once."""
@@ -168,7 +168,7 @@ class PublicFaults:
                 count = self._ledger.forget(node)
                 _log.warning("node %s has been away for a day: %d faults are dropped", node, count)
         hearing.backlog.do_piece()
-        return self._some_changed_nodes()
+        return self.take_changed_nodes()
 
     def _look_for_chips(self, key: Key, places: Places, now: Moment) -> None:
         standing = self._ledger.get(key)
@@ -210,13 +210,9 @@ class PublicFaults:
         return with_public_faults(record, faults.values(), now.wall_ms // 1000)
 
     def take_changed_nodes(self) -> frozenset[str]:
-        """Nodes to be judged again since this was asked last."""
-        changed = frozenset(self._ledger.dirty)
-        self._ledger.dirty.clear()
-        return changed
-
-    def _some_changed_nodes(self) -> frozenset[str]:
-        """As many of them as can be judged at once; ``next_due_ms`` says when the next ones can."""
+        """Nodes to be judged again, as many as can be at once; ``next_due_ms`` says when the next
+        ones can.
+        """
         ledger, room, some = self._ledger, _SHOWN, set()
         while ledger.dirty and room > 0:
             node = ledger.dirty.pop()

@@ -1,32 +1,21 @@
 """Long work in pieces, between which others have their turn.
 
-A message may be about 50,000 nodes and chips, a store may have as many documents. Work is a
-generator that says how much it has done since it was asked last.
+A message may be about 50,000 nodes and chips, a store may have as many documents.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from contract.pieces import Work
 
 T = TypeVar("T")
 
-Work: TypeAlias = Generator[int, None, T]
-
 PIECE = 500
 """Influences, faults or documents: a few milliseconds."""
-
-
-def whole(work: Work[T]) -> T:
-    """All of it at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            found: T = end.value
-            return found
 
 
 async def in_pieces(work: Work[T]) -> T:

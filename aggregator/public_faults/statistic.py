@@ -78,12 +78,8 @@ def read(data: Mapping[str, str], now_ms: int) -> tuple[Iterable[Standing], list
     text = data.get(FAULTS_KEY)
     if not text:
         return (), []
-    try:
-        nodes = decode(text, dict[str, list[_Entry]], NAME, FAULTS_KEY)
-    except DocumentError as error:
-        return (), [str(error)]
+    nodes, strange = _entries(text)
     found: list[Standing] = []
-    strange: list[str] = []
     for node, entries in nodes.items():
         for index, one in enumerate(entries):
             devices = tuple(d for d in one.devices or () if 0 <= d <= LAST_DEVICE)
@@ -107,6 +103,34 @@ def read(data: Mapping[str, str], now_ms: int) -> tuple[Iterable[Standing], list
                     False,
                 )
             )
+    return found, strange
+
+
+def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
+    """What can be read, and why other things cannot: whoever edits one fault loses no other."""
+    try:
+        return decode(text, dict[str, list[_Entry]], NAME, FAULTS_KEY), []
+    except DocumentError as error:
+        wrong = str(error)
+    try:
+        nodes = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return {}, [wrong]
+    found: dict[str, list[_Entry]] = {}
+    strange: list[str] = []
+    for node, raw in nodes.items():
+        try:
+            entries = msgspec.json.decode(raw, type=list[msgspec.Raw])
+        except msgspec.MsgspecError:
+            strange.append(f"{NAME}: {FAULTS_KEY}.{node} is no list")
+            continue
+        for index, entry in enumerate(entries):
+            try:
+                one = decode(bytes(entry).decode(), _Entry, NAME, f"{FAULTS_KEY}.{node}[{index}]")
+            except DocumentError as error:
+                strange.append(str(error))
+            else:
+                found.setdefault(node, []).append(one)
     return found, strange
 
 

@@ -206,6 +206,26 @@ async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: P
     daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
 
 
+async def test_clients_that_cannot_be_served_are_told_of_while_nodes_are_published(
+    make: Make, tmp_path: Path
+) -> None:
+    from stores.address import open_store
+
+    url = f"directory:{tmp_path / 'store'}"
+    daemon = make(url, None, "--grpc-plaintext", "--grpc-listen", "192.0.2.1:8899")
+    store = open_store(url)
+    await store.put(report("n1", faulty()))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.spawn()
+        await seen.until(shows("n1", "Ascend910-3"))
+    why = "cannot serve gRPC on 192.0.2.1:8899: Cannot assign requested address"
+    daemon.process.wait_until(lambda: daemon.ask("/readyz")[1]["reasons"] == [why], seconds=20)
+    assert daemon.ask("/readyz")[0] == 503
+    assert daemon.ask("/healthz")[0] == 200
+    assert daemon.ask("/api/v1/services")[1]["services"]["grpc"]["trouble"] == why
+    await store.close()
+
+
 async def test_a_store_that_cannot_be_read_is_why_it_is_not_ready(make: Make) -> None:
     (port,) = free_ports(1)
     url = f"mqtt://127.0.0.1:{port}"

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import psutil
 import pytest
 
 from contract.errors import StoreUnavailable
@@ -68,6 +69,23 @@ async def test_what_happens_during_an_outage_is_seen_after_it(
         await relayed.put(a_document("changed", "3"))
         await seen.until(lambda seen: seen.documents["mindx-dl", "changed"].data["text"] == "3")
     assert [type(event) for event in seen.events[:3]] == [Listed, Interrupted, Listed]
+
+
+async def test_a_server_that_hangs_is_left_without_a_goodbye(relay: Relay, relayed: Store) -> None:
+    """It would not answer one, and the socket would stay open for half a minute."""
+
+    def open_connections() -> int:
+        known = psutil.Process().net_connections("tcp")
+        return sum(bool(one.raddr) and one.raddr.port == relay.port for one in known)
+
+    async with watching(relayed, Selection("mindx-dl")) as seen:
+        await seen.until(lambda seen: bool(seen.of(Listed)))
+        await relayed.put(a_document("seen", "1"))
+        await seen.until(lambda seen: ("mindx-dl", "seen") in seen.documents)  # the watch began
+        assert open_connections() > 0
+        relay.freeze()
+    await relayed.close()
+    assert open_connections() == 0
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

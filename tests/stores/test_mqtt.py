@@ -253,9 +253,15 @@ async def test_a_broker_that_accepts_and_says_nothing_is_left_without_noise(
 ) -> None:
     monkeypatch.setattr(mqtt_client, "_ANSWER_SECONDS", 0.2)
 
+    served: list[asyncio.Task[None]] = []
+
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        served.append(task)
         await reader.read()
         writer.close()
+        await writer.wait_closed()
 
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     mqtt = Mqtt.model_validate({"protocol": protocol})
@@ -267,7 +273,8 @@ async def test_a_broker_that_accepts_and_says_nothing_is_left_without_noise(
     await store.close()
     server.close()
     del store
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(10):  # every connection was left, and none is left open here
+        await asyncio.gather(*served)
     gc.collect()
     assert [one for one in caplog.records if one.name == "asyncio"] == []
 

@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from aggregator.grpc.mailbox import Closed
+from aggregator.grpc.recoveries import FOR_MS, Recoveries
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import (
     DeviceFault,
@@ -233,7 +234,9 @@ async def test_a_follower_sends_its_clients_away(world: World, client: Client) -
         Closed.STOPPING.value,
     )
     assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
-    await world.server.leads(True)
+    server = world.server
+    await server.leads(True)
+    await until(lambda: server.port)
     async with Client(world.target) as again:
         code, _ = await refused(again.listen(SUBSCRIBE, ME).next())
         assert code is grpc.StatusCode.UNKNOWN, "nobody registered with this one"
@@ -255,6 +258,54 @@ async def test_a_client_finds_the_next_leader_by_itself() -> None:
             await until_answered(client)
             stream = await subscribed(client, next_one, ME)
             assert await told(stream) == (JOB, "fault", ["80E18402"])
+
+
+async def test_a_client_hears_what_ended_while_nobody_led() -> None:
+    one, next_one = World(), World()
+    one.jobs = {JOB: faulty(JOB, "80E18402")}
+    next_one.jobs = {JOB: Message(JOB), OTHER: Message(OTHER)}
+    async with one.serving() as address, Client(address) as client:
+        stream = await subscribed(client, one, ME)
+        assert await told(stream) == (JOB, "fault", ["80E18402"])
+        next_one.make(listen=address)
+        next_one.put(faulty(JOB, "80E18402"))
+        next_one.instances["inference"] = "mindie-ms-controller"
+        next_one.put(faulty("inference", "80C98009"))
+        assert one.server is not None
+        await one.server.stop()
+        next_one.put(Message(JOB))
+        next_one.put(Message("inference"))
+        async with next_one.serving_again():
+            await until_answered(client)
+            stream = await subscribed(client, next_one, ME)
+            assert await told(stream) == (JOB, "normal", [])
+            everything = await subscribed(client, next_one, EVERYBODY)
+            assert await told(everything) == (JOB, "normal", [])
+            next_one.put(faulty(OTHER, "80CD8003"))
+            assert await told(everything) == (OTHER, "fault", ["80CD8003"])
+
+
+def test_only_what_ended_unheard_and_a_moment_ago_is_told_again() -> None:
+    world = World()
+    recoveries = Recoveries(world)
+
+    def note(message: Message, at_ms: int, *, heard: bool = False) -> None:
+        world.jobs[message.job_id] = message
+        recoveries.note([message.job_id], at_ms, told=heard)
+
+    note(Message(JOB), 0)
+    assert list(recoveries.of(JOB, 0)) == [], "it was never ill"
+    note(faulty(JOB, "80E18402"), 1)
+    note(Message(JOB), 2, heard=True)
+    assert list(recoveries.of(JOB, 2)) == [], "who listened has heard it"
+    note(faulty(JOB, "80E18402"), 3)
+    note(Message(JOB), 4)
+    assert list(recoveries.of(JOB, 4 + FOR_MS - 1)) == [JOB]
+    assert list(recoveries.of(JOB, 4 + FOR_MS)) == []
+    note(faulty(OTHER, "80E18402"), 5)
+    note(Message(OTHER), 6)
+    note(faulty(OTHER, "80E18402"), 7)
+    assert list(recoveries.of_all(8)) == [], "it is ill again"
 
 
 async def test_calls_that_wait_while_the_leader_goes() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
+import threading
 
 import grpc
 import grpc.aio
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggregator.grpc.cluster_view import HOLDS_MS, MANY
 from aggregator.grpc.limits import Bucket
 from aggregator.grpc.mailbox import Closed, Mailbox
 from aggregator.grpc.server import CALLS_PER_SECOND, MOST_BYTES_RECEIVED, MOST_CONNECTIONS
@@ -22,11 +25,12 @@ from aggregator.grpc.subscriptions import (
     Subscriptions,
 )
 from aggregator.grpc.subscriptions import Client as Who
+from aggregator.grpc.wire_messages import large_fault_signal
 from aggregator.moment import Moment
 from contract.errors import ListenError
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client
-from tests.aggregator.grpc.world import Message, World, until
+from tests.aggregator.grpc.world import Message, NodeFaults, World, until
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -161,6 +165,44 @@ async def test_questions_beyond_the_limit() -> None:
         assert (await client.ask(GET))["code"] == 200
 
 
+async def test_one_answer_about_many_ill_nodes_serves_all_who_ask() -> None:
+    clock, world = Hand(), World()
+
+    def ill(number: int) -> Message:
+        return Message("-1", "fault", tuple(NodeFaults(f"n{n}") for n in range(number)))
+
+    async def ask(client: Client) -> tuple[str, int]:
+        clock.ms += 100
+        signal = (await client.ask(GET))["faultSignal"]
+        return signal["uuid"], len(signal.get("nodeFaultInfo", ()))
+
+    async with world.serving(clock=clock) as target, Client(target) as client:
+        world.view = ill(MANY)
+        first = await ask(client)
+        assert await ask(client) == first
+        world.view = ill(MANY - 1)
+        assert (await ask(client))[1] == MANY - 1
+        world.view = ill(MANY + 1)
+        assert (await ask(client))[1] == MANY - 1, "it is younger than three seconds"
+        clock.ms += HOLDS_MS
+        assert (await ask(client))[1] == MANY + 1
+        world.view = Message("-1")
+        assert (await ask(client))[1] == 0
+
+
+async def test_many_nodes_leave_others_their_turn() -> None:
+    message = Message("-1", "fault", tuple(NodeFaults(f"n{n}") for n in range(1000)))
+    making = asyncio.create_task(large_fault_signal("-1", message))
+    turns = 0
+    while not making.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 10
+    assert [node.nodeName for node in (await making).nodeFaultInfo] == [
+        node.node_name for node in message.nodes
+    ]
+
+
 async def test_calls_of_all_kinds_share_one_limit() -> None:
     clock, world = Hand(), World()
     async with world.serving(clock=clock) as target, Client(target) as client:
@@ -246,6 +288,39 @@ async def test_a_host_that_is_none_of_ours() -> None:
         await World().make(listen="192.0.2.1:0").start()
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "a..b", "no-such-host.invalid"])
+async def test_a_host_that_can_never_be_had_is_told_while_it_is_tried(host: str) -> None:
+    server = World().make(listen=f"{host}:8899")
+    await server.leads(True)
+    await until(lambda: server.trouble)
+    assert f"cannot serve gRPC on {host}:8899" in str(server.status().trouble)
+    assert server.not_served == server.trouble
+    await server.leads(False)
+    assert server.not_served is None
+
+
+async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def look_up(*_: object, **__: object) -> list[object]:
+        asked.set()
+        answered.wait(20)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    server = World().make(listen="here.example:8899")
+    await server.leads(True)
+    await until(asked.is_set)
+    assert server.trouble is None
+    assert server.not_served == "gRPC does not listen on here.example:8899 yet"
+    answered.set()
+    await until(lambda: server.trouble)
+    assert "Temporary failure" in str(server.trouble)
+    await server.leads(False)
+
+
 async def test_ipv6() -> None:
     world = World()
     server = world.make(listen="[::1]:0")
@@ -273,6 +348,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
         world = World()
         server = world.make(listen=target)
         await server.leads(True)
+        await until(lambda: server.trouble)
         assert "Address already in use" in str(server.status().trouble)
         assert server.port is None
         await asyncio.sleep(1.2)
@@ -288,6 +364,7 @@ async def test_who_ceases_to_lead_tries_no_more() -> None:
     async with World().serving() as target:
         server = World().make(listen=target)
         await server.leads(True)
+        await until(lambda: server.trouble)
         await server.leads(False)
         assert server.status().trouble is None
     await asyncio.sleep(1.2)

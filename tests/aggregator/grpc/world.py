@@ -150,12 +150,19 @@ class World:
     @asynccontextmanager
     async def serving(self, **options: Any) -> AsyncIterator[str]:
         """Serve until the end of the block; gives the address."""
-        server = self.make(**options)
-        await server.start()
+        self.make(**options)
+        async with self.serving_again() as target:
+            yield target
+
+    @asynccontextmanager
+    async def serving_again(self) -> AsyncIterator[str]:
+        """The same with the server that was made."""
+        assert self.server is not None
+        await self.server.start()
         try:
             yield self.target
         finally:
-            await server.stop()
+            await self.server.stop()
 
 
 def tls_files(place: Path) -> TlsFiles:

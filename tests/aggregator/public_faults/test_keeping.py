@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,6 +125,32 @@ def test_what_upstream_has_left_is_taken_over() -> None:
     again = begun(places("n1"), kept(faults, state), seconds=10)
     again.observe(0, STATISTIC, listed, at(10))
     assert standing(again) == {}, "it has a state of its own"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('"n1":[{"devIds":"0"},GOOD]', "PublicFaults.n1[0].devIds"),
+        ('"n2":"x","n1":[GOOD]', "PublicFaults.n2 is no list"),
+        ('"n2":[7],"n1":[GOOD]', "PublicFaults.n2[0]"),
+    ],
+)
+def test_what_is_wrong_in_what_upstream_has_left_touches_no_other_fault(
+    caplog: pytest.LogCaptureFixture, wrong: str, said: str
+) -> None:
+    good = (
+        '{"resource":"CCAE","devIds":[0],"faultId":"fault-0001","type":"NPU",'
+        '"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123}'
+    )
+    left = {"PublicFaults": "{" + wrong.replace("GOOD", good) + "}"}
+    faults = PublicFaults()
+    faults.know(places("n1", "n2"))
+    faults.restore({}, at(0))
+    listed = Listed((Document("cluster-system", "statistic-fault-info", left),))
+    faults.observe(0, STATISTIC, listed, at(0))
+    faults.step(at(0))
+    assert standing(faults) == SEPARATED
+    assert said in caplog.text
 
 
 def test_a_node_that_went_has_its_faults_for_a_day() -> None:

@@ -146,6 +146,27 @@ def test_there_are_so_many_faults_at_most(ledger: Ledger, monkeypatch: pytest.Mo
     assert ledger.say(again, LEVEL, at(11), placed=True) is Outcome.ADDED
 
 
+def test_one_node_leaves_room_for_the_others(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "MOST_OF_A_NODE", 2)
+
+    def occurs(number: int, node: str, seconds: float = 0) -> Outcome:
+        one = saying("occur", name=f"fault-000{number}", node=node, seconds=seconds)
+        return ledger.say(one, LEVEL, at(seconds), placed=True)
+
+    assert [occurs(number, "n1") for number in range(3)] == [
+        Outcome.ADDED,
+        Outcome.ADDED,
+        Outcome.FULL,
+    ]
+    assert ledger.full("n1") == "2 faults of node 'n1' stand"
+    assert occurs(1, "n1") is Outcome.KNOWN
+    assert occurs(2, "n2") is Outcome.ADDED
+    ledger.say(saying("recover", 10, 10, "fault-0000"), LEVEL, at(10), placed=True)
+    assert occurs(2, "n1", 11) is Outcome.ADDED
+
+
 def test_a_node_without_faults_leaves_nothing(ledger: Ledger) -> None:
     """Defect B22."""
     say(ledger, "occur", 0)

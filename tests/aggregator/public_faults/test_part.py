@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,12 +10,16 @@ from msgspec.structs import replace
 
 from aggregator.facts import NodeState
 from aggregator.merge import Entry, merge
+from aggregator.public_faults.device import MOST_SHOWN, with_public_faults
 from aggregator.public_faults.part import PublicFaults
+from aggregator.public_faults.values import Standing
 from contract import device_info
 from contract.cluster_device import device_record, pre_separate_device, render_device_entry
+from contract.cluster_info import VALUE_LIMIT
 from contract.public_fault import Influence
 from tests.aggregator.nodes import T0
 from tests.aggregator.public_faults.telling import (
+    TOLD_MS,
     at,
     begun,
     document,
@@ -244,6 +249,63 @@ def test_the_time_of_an_entry_never_goes_back() -> None:
         entry = merged
         stamps.append(entry.stamp)
     assert stamps == [T0, T0 + 100, T0 + 101, T0 + 200]
+
+
+def test_a_sender_whose_clock_is_behind_hears_that_it_said_nothing() -> None:
+    faults = begun()
+    faults.send(told(one(), at_ms=TOLD_MS + 30_000), at(0))
+    answer = faults.send(told(one(assertion="recover"), at_ms=TOLD_MS + 10_000), at(10))
+    assert (answer.code, answer.info) == (
+        0,
+        "public fault send successfully; refused: "
+        "fault fault-0001: something newer was told of it on node 'n1'",
+    )
+    assert standing(faults).keys() == {"0"}
+
+
+def standing_of(*said: tuple[str, str, tuple[int, ...], int]) -> list[Standing]:
+    """Faults by code, level, chips and time."""
+    return [
+        Standing(
+            "n1", "CCAE", f"fault-{n:05}", "NPU", code, level, chips, at_s, 0, 0, 0, None, True
+        )
+        for n, (code, level, chips, at_s) in enumerate(said)
+    ]
+
+
+def test_a_fault_that_is_told_under_ever_new_names_leaves_the_entry_small() -> None:
+    """32 messages of 100 faults on 32 chips, which anybody may send: more than 1 MiB."""
+    chips = tuple(range(32))
+    flood = [("010001001", "SubHealthFault", chips, T0 + n) for n in range(3200)]
+    worse = ("220001001", "SeparateNPU", (31,), T0)
+    record = with_public_faults(eight(), standing_of(*flood, worse), T0)
+    told_of = [one for one in record.faults if one.code == "010001001"]
+    assert {(one.chip, one.time_ms) for one in told_of} == {
+        (f"Ascend910-{chip}", T0 + 3199) for chip in chips
+    }
+    assert record.unhealthy == ("Ascend910-31",)
+    assert [one.chip for one in record.faults if one.code == "220001001"] == ["Ascend910-31"]
+
+
+def test_as_many_times_as_there_is_room_for_are_told_like_upstream() -> None:
+    one_more = [("010001001", "SubHealthFault", (0,), T0 + n) for n in range(MOST_SHOWN + 1)]
+    told_of = with_public_faults(eight(), standing_of(*one_more[:-1]), T0).faults
+    assert len(told_of) == MOST_SHOWN
+    assert len(with_public_faults(eight(), standing_of(*one_more), T0).faults) == 1
+
+
+def test_of_ever_new_codes_the_worst_are_told_for_each_chip() -> None:
+    mild = [(f"{n:09}", "SubHealthFault", tuple(range(31)), T0 + n) for n in range(2000)]
+    worse = [(f"9{n:08}", "SeparateNPU", (n % 8, 31), T0) for n in range(100)]
+    record = with_public_faults(eight(), standing_of(*mild, *worse), T0)
+    assert len(record.faults) == MOST_SHOWN
+    assert len(render_device_entry("n1", record, T0)) < VALUE_LIMIT // 4
+    counts = Counter(one.chip for one in record.faults)
+    assert set(counts) == {f"Ascend910-{chip}" for chip in range(32)}
+    assert max(counts.values()) - min(counts.values()) <= 1
+    separated = {one.chip for one in record.faults if one.level == "SeparateNPU"}
+    assert separated == set(record.unhealthy) == {f"Ascend910-{n}" for n in (*range(8), 31)}
+    assert "000001999" in {one.code for one in record.faults if one.chip == "Ascend910-9"}
 
 
 def test_it_is_what_the_daemon_asks_for() -> None:

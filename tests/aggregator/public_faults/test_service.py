@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import pytest
 from msgspec.structs import replace
 
 from agent.publishing.fault_service_call import request_of
 from aggregator.grpc.wire_messages import public_fault as received
+from aggregator.promise import kept_answer
 from aggregator.public_faults.service import answered
+from contract.public_fault import Influence
 from contract.wire import pubfault_pb2 as wire
 from tests.aggregator.public_faults.telling import at, begun, one, places, standing, told
 
 if TYPE_CHECKING:
+    from aggregator.keeping import Keeping
     from aggregator.moment import Moment
 
 
@@ -58,3 +62,28 @@ async def test_an_answer_does_not_wait_for_ever() -> None:
     known.synced = True
     faults.step(at(1))
     assert standing(faults).keys() == {"0"}
+
+
+async def test_what_was_taken_of_a_message_is_judged_although_its_sender_has_gone() -> None:
+    """Nothing else may happen for long, so nobody else would ask which nodes changed."""
+    names = [f"node-{number}" for number in range(2000)]
+    faults = begun(places(*names))
+    message = told(*(one(f"fault-{n % 100:04}", node=name) for n, name in enumerate(names[:100])))
+    influence = [Influence(name, "", [0]) for name in names[:1000]]
+    message = replace(
+        message, faults=[replace(fault, influence=influence) for fault in message.faults or ()]
+    )
+    judged: set[str] = set()
+    nobody = cast("Keeping", None)
+    call = asyncio.create_task(kept_answer(faults, message, nobody, judged.update, clock))
+    while not faults.status().standing:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert 0 < faults.status().standing < 100_000
+    assert judged
+    assert all(faults.standing(name) for name in judged)
+    while faults.next_due_ms() == 0:
+        judged |= faults.step(at(0))
+    assert judged == {name for name in names if faults.standing(name)}
