@@ -72,6 +72,10 @@ def test_bounds_that_are_right(given: tuple[int, int, int]) -> None:
         ("\x00", ""),
         ("", "separate.fault_window_hours|release.fault_free_hours"),
         ("[" * 5000, ""),
+        ("enabled: !!bool maybe", ""),
+        ("enabled: !!timestamp soon", ""),
+        ("enabled: !!int ''", ""),
+        (f"enabled: {'1:' * 300}1.5", ""),
         ("a" * 20_000, ""),
     ],
 )
