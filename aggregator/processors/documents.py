@@ -51,7 +51,7 @@ class Documents:
         self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
         self._said: dict[int, dict[str, dict[str, Codes]]] = {}
         self._left: dict[tuple[str, str], int] = {}
-        """Node and chip to the wall time at which the chip left a document."""
+        """Node and chip to the wall time at which the chip left a document or was missing there."""
 
     @property
     def listed(self) -> bool:
@@ -114,15 +114,16 @@ class Documents:
         for node, chips in before.items():
             for chip in chips.keys() - said.get(node, {}).keys():
                 self._left[node, chip] = now_ms
+        nodes = self._adopt(said) if is_first else frozenset[str]()
+        released = self._separation.compare(source, said, unread)
+        # What was kept is read again when we begin to lead, and has them still.
+        self._left.update(dict.fromkeys(released, now_ms))
         while len(self._left) > _MOST_LEFT:
             del self._left[next(iter(self._left))]
         for known, node in tuple(self.problems):
             if known == source and node != policies.NAME and node not in unread:
                 self._problem(source, node, None)
-        nodes: frozenset[str] = frozenset()
-        if is_first:
-            nodes = self._adopt(said)
-        return nodes | self._separation.compare(source, said, unread)
+        return nodes | {node for node, _ in released}
 
     def _adopt(self, said: dict[str, dict[str, Codes]]) -> frozenset[str]:
         if self.policy is not None and not self.policy.enabled:

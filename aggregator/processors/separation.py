@@ -139,21 +139,21 @@ class Separation:
 
     def compare(
         self, source: int, said: Mapping[str, Mapping[str, Codes]], unread: Iterable[str]
-    ) -> frozenset[str]:
-        """See what the document of a store has; returns the nodes where somebody released a chip.
+    ) -> frozenset[tuple[str, str]]:
+        """See what the document of a store has; returns nodes and chips that somebody released.
 
         A chip that was in it and is not was released by an operator, with all that was counted
         (2.7). Of the nodes ``unread`` nothing is known.
         """
         skipped = frozenset(unread)
         self.mark_shown(source, said)
-        nodes = set()
+        released = set()
         for node, chips in tuple(self.chips.items()):
             for chip, one in tuple(chips.items()):
                 if source in one.shown and node not in skipped and chip not in said.get(node, {}):
                     self.drop(node, chip)
-                    nodes.add(node)
-        return frozenset(nodes)
+                    released.add((node, chip))
+        return frozenset(released)
 
     def mark_shown(self, source: int, said: Mapping[str, Mapping[str, Codes]]) -> None:
         """Remember which of the separated chips the document of a store has."""
