@@ -52,6 +52,11 @@ class Windows:
         self._latest_ms = 0
 
     @property
+    def size(self) -> int:
+        """How many wait."""
+        return self._size
+
+    @property
     def waiting(self) -> Iterable[Occurrence]:
         """Everything that waits."""
         return (one for queue in self._jobs.values() for one in queue)
