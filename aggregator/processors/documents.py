@@ -170,16 +170,28 @@ class Documents:
 
 def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     """The data of the document. What has no room is left out, and never what was shown before:
-    that would be taken for an operator's release.
+    that would be taken for an operator's release. If need be, it is shown without its codes.
     """
-    data: dict[str, str] = {}
-    room = VALUE_LIMIT
-    for node in sorted(nodes, key=lambda one: (not _is_shown(nodes[one]), one)):
-        text = render_chips({chip: one.codes for chip, one in nodes[node].items()})
-        room -= len(node) + len(text.encode())
-        if room >= 0:
-            data[node] = text
+    whole = {
+        node: render_chips({chip: one.codes for chip, one in chips.items()})
+        for node, chips in sorted(nodes.items())
+    }
+    room = VALUE_LIMIT - sum(_size(node, text) for node, text in whole.items())
+    if room >= 0:
+        return whole
+    shown = [node for node in whole if _is_shown(nodes[node])]
+    data = {node: render_chips({chip: {} for chip in nodes[node]}) for node in shown}
+    room = VALUE_LIMIT - sum(_size(node, text) for node, text in data.items())
+    for node in (*shown, *(one for one in whole if one not in data)):
+        more = _size(node, whole[node]) - (_size(node, data[node]) if node in data else 0)
+        if more <= room:
+            room -= more
+            data[node] = whole[node]
     return dict(sorted(data.items()))
+
+
+def _size(node: str, text: str) -> int:
+    return len(node) + len(text.encode())
 
 
 def _is_shown(chips: Mapping[str, Separated]) -> bool:

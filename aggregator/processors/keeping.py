@@ -62,10 +62,11 @@ def encode_bucket(nodes: Mapping[str, Kept]) -> tuple[str | None, int]:
         if nodes[node] == NOTHING:
             continue
         member = msgspec.json.encode({node: nodes[node]})[1:-1].decode()
-        room -= len(member.encode()) + 1
-        if room < 0:
-            left_out += 1
+        size = len(member.encode()) + 1
+        if size > room:
+            left_out += 1  # it alone: a smaller one behind it may fit
         else:
+            room -= size
             members.append(member)
     return (f"{{{','.join(sorted(members))}}}" if members else None), left_out
 
