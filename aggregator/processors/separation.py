@@ -25,6 +25,9 @@ _AHEAD_MS = 60_000
 _MOST_TIMES = 50
 """The greatest threshold there is."""
 
+_MOST_CODES = 1000
+"""Of one chip: a driver has fewer. Who makes up new ones all the time must not fill the memory."""
+
 Counts = dict[str, dict[str, tuple[int, ...]]]
 """Chip to code to the times at which it came, oldest first."""
 
@@ -73,11 +76,15 @@ class Separation:
             threshold = self.policy.threshold
             if len(times) < threshold or times[-1] - times[-threshold] >= self.policy.window_ms:
                 codes[one.code] = times
+                if len(codes) > _MOST_CODES:
+                    del codes[min(codes, key=lambda code: codes[code][-1])]
                 continue
             self._forget(one.node, one.chip, one.code)
             chips = self.chips.setdefault(one.node, {})
             known = chips.get(one.chip, Separated({}))
             separated = {**known.codes, one.code: times[-1]}
+            if len(separated) > _MOST_CODES:
+                del separated[min(separated, key=separated.__getitem__)]
             chips[one.chip] = msgspec.structs.replace(known, codes=separated)
             nodes.add(one.node)
         return frozenset(nodes)

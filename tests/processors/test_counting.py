@@ -205,3 +205,15 @@ def test_counters_end_after_720_hours() -> None:
     assert found.counts == {"n1": {chip(0): {"A": (T + HOUR,)}}}
     found.prune(T + KEPT_MS + HOUR)
     assert found.counts == {}
+
+
+def test_a_chip_with_ever_new_codes_does_not_fill_the_memory() -> None:
+    many = [at(number, code=f"{number:08X}") for number in range(1100)]
+    found = separation()
+    found.count([*many, *many[-1:]])
+    assert found.counts["n1"][chip(0)].keys() == {one.code for one in many[100:]}
+    found.count(many[-1:])
+    assert found.of("n1") == {chip(0)}, "the newest counted on"
+    at_once = separation(Policy(True, threshold=1))
+    at_once.count(many)
+    assert at_once.chips["n1"][chip(0)].codes.keys() == {one.code for one in many[100:]}
