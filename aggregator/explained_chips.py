@@ -18,6 +18,7 @@ from aggregator.processors.states import (
     Times,
 )
 from contract.catalogue import shipped
+from contract.cluster_device import pre_separates
 from contract.levels import ChipLevel
 
 if TYPE_CHECKING:
@@ -184,6 +185,10 @@ class _Reasons:
                 return self.hidden(hidden), hidden.until_ms
             return "the node says so; it is not published yet", None
         if said is not None:
+            chips = self._pipeline.processing.separation.of(self._node)
+            if published.code == _MANUAL and published.chip in chips:
+                why, until_ms = self.separated(published.chip)
+                return f"the node says so; and here it is {why}", until_ms
             return "the node says so", None
         if published.fault_type == PUBLIC_FAULT:
             return self.public(published)
@@ -268,10 +273,13 @@ def _about_chip(
         yield f"the node has it as {said}, it is published as {published}"
     if is_hidden and "recovering" in published and "recovering" not in said:
         yield "nobody is given it while its fault is held back, and no pod is harmed for it"
-    if any(fault.published == _PRE_SEPARATE for fault in faults):
+    if any(fault.published and pre_separates(fault.published, fault.code) for fault in faults):
+        spared = "it is not unhealthy until that ends"
+        if "unhealthy" in published.split(","):
+            spared = "it would not be unhealthy but for another fault"
         yield {
             None: f"{_PRE_SEPARATE}: nobody knows whether a pod uses it",
-            True: f"{_PRE_SEPARATE}: a pod uses it, so it is not unhealthy until that ends",
+            True: f"{_PRE_SEPARATE}: a pod uses it, so {spared}",
             False: f"{_PRE_SEPARATE}: no pod uses it, so it is unhealthy",
         }[used]
 

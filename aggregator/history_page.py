@@ -36,7 +36,8 @@ def asked_of(query: dict[str, str]) -> Asked:
 
 def _number(name: str, text: str) -> int:
     least, most = _NUMBERS[name]
-    if not text.isascii() or not text.isdecimal() or not least <= int(text[:20]) <= most:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_LARGEST))
+    if not is_number or not least <= int(text) <= most:
         raise WrongQuestion(f"{name} is no number from {least} to {most}")
     return int(text)
 

@@ -99,6 +99,12 @@ class Inbox(Generic[R]):
     def _is_silent(self, document: Document) -> bool:
         return self.kind.optional and all(text is None for text in self.kind.texts(document))
 
+    def refuses(self, node: str, document: Document) -> bool:
+        """Whether something of this kind in a document that was just taken in is refused, and not
+        only in one before it.
+        """
+        return node in self.rejected and not self._is_silent(document)
+
     def ended(self, node: str, document: Document) -> bool:
         """Whether a document that has nothing for this kind ends what an earlier one said."""
         return self._is_silent(document) and self.forget(node)
@@ -166,7 +172,7 @@ class Feed:
             return frozenset()
         self.present.add(node)
         changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
-        if not self._is_refused(node):
+        if not any(inbox.refuses(node, document) for inbox in self.inboxes):
             changed += [inbox.ended(node, document) for inbox in self.inboxes]
         return frozenset({node}) if any(changed) else frozenset()
 

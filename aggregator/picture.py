@@ -28,7 +28,7 @@ from aggregator.openapi import (
     Services,
     World,
 )
-from aggregator.processors.status import separation_status
+from aggregator.processors.status import all_counted, all_separated, separation_status
 from aggregator.slices import in_slices
 from aggregator.status import (
     ServicesStatus,
@@ -113,12 +113,15 @@ class Picture:
         """How it stands with public faults."""
         return PublicFaultsPage(self._at_ms, self._of.public_faults.status())
 
-    def separation(self) -> Separation:
+    async def separation(self) -> Separation:
         """How it stands with manual separation."""
-        return Separation(self._at_ms, self._separation())
+        return Separation(self._at_ms, await self._separation())
 
-    def _separation(self) -> SeparationStatus:
-        return separation_status(self._of.pipeline.processing, self._stores, self._at_ms)
+    async def _separation(self) -> SeparationStatus:
+        processing, stores = self._of.pipeline.processing, self._stores
+        chips = await in_slices(all_separated(processing, stores))
+        counted = await in_slices(all_counted(processing, self._at_ms))
+        return separation_status(processing, stores, chips, counted)
 
     def world(self) -> World:
         """What is known of Nodes, pods and PodGroups."""
@@ -156,7 +159,7 @@ class Picture:
             kept=leader.kept,
             jobs=(await self.jobs()).jobs,
             public_faults=self._of.public_faults.status(),
-            separation=self._separation(),
+            separation=await self._separation(),
             world=self.world().world,
             services=self._services(),
         )

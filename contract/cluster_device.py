@@ -120,6 +120,11 @@ def healed(record: DeviceRecord) -> DeviceRecord:
     )
 
 
+def pre_separates(level: str, code: str) -> bool:
+    """Whether a fault with this level and code is for ``pre_separate_device`` to decide about."""
+    return level == ChipLevel.PRE_SEPARATE_NPU and code not in _PARAMETER_PLANE
+
+
 def pre_separate_device(record: DeviceRecord, used: frozenset[str] | None) -> DeviceRecord:
     """Decide about chips whose fault is a pre-separation (3.8, M15).
 
@@ -129,11 +134,7 @@ def pre_separate_device(record: DeviceRecord, used: frozenset[str] | None) -> De
     """
     if used is None:
         return record
-    chips = {
-        fault.chip
-        for fault in record.faults
-        if fault.level == ChipLevel.PRE_SEPARATE_NPU and fault.code not in _PARAMETER_PLANE
-    }
+    chips = {fault.chip for fault in record.faults if pre_separates(fault.level, fault.code)}
     if not chips:
         return record
     condemned = {

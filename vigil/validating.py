@@ -194,6 +194,9 @@ def _object(text: str, source: str) -> dict[str, Any]:
         said = " ".join(str(error).split())
         problem = Problem("(file)", f"is neither JSON nor YAML: {said}")
         raise ConfigurationError(source, [problem]) from None
+    except Exception as error:  # what the library makes of a tag that does not fit its value
+        problem = Problem("(file)", f"a value is not what its tag says: {error!r}")
+        raise ConfigurationError(source, [problem]) from None
     if not isinstance(content, dict):
         problem = Problem("(file)", "is no ConfigMap: it is no object")
         raise ConfigurationError(source, [problem])

@@ -77,8 +77,8 @@ def process_device(
     received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
     wanted = filters(around.facts, around.controllers) if record.faults else []
     record, filtered = filter_device(record, received, wanted, now_ms)
-    record, uce, waiting, due_ms = accompany(record, state.uce, received, now_ms)
-    hidden = (*filtered, *waiting)
+    accompanied = accompany(record, state, now_ms)
+    record, hidden = accompanied.record, (*filtered, *accompanied.hidden)
     nowhere = unlisted(record, {one.fault.chip for one in hidden})
     record = pre_separate_device(record, around.facts.used)
     seen: dict[str, dict[str, str]] = {}
@@ -88,10 +88,10 @@ def process_device(
     record = separate(record, around.separated)
     return Device(
         list_recovering(record, nowhere),
-        DeviceState(received, uce, seen),
+        DeviceState(received, accompanied.uce, seen, accompanied.companions),
         hidden,
         occurrences,
-        earliest(due_ms, next_change_ms(filtered)),
+        earliest(accompanied.due_ms, next_change_ms(filtered)),
     )
 
 

@@ -51,7 +51,7 @@ class Documents:
         self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
         self._said: dict[int, dict[str, dict[str, Codes]]] = {}
         self._left: dict[tuple[str, str], int] = {}
-        """Node and chip to the wall time at which the chip left a document."""
+        """Node and chip to the wall time at which the chip left a document or was missing there."""
 
     @property
     def listed(self) -> bool:
@@ -114,15 +114,16 @@ class Documents:
         for node, chips in before.items():
             for chip in chips.keys() - said.get(node, {}).keys():
                 self._left[node, chip] = now_ms
+        nodes = self._adopt(said) if is_first else frozenset[str]()
+        released = self._separation.compare(source, said, unread)
+        # What was kept is read again when we begin to lead, and has them still.
+        self._left.update(dict.fromkeys(released, now_ms))
         while len(self._left) > _MOST_LEFT:
             del self._left[next(iter(self._left))]
         for known, node in tuple(self.problems):
             if known == source and node != policies.NAME and node not in unread:
                 self._problem(source, node, None)
-        nodes: frozenset[str] = frozenset()
-        if is_first:
-            nodes = self._adopt(said)
-        return nodes | self._separation.compare(source, said, unread)
+        return nodes | {node for node, _ in released}
 
     def _adopt(self, said: dict[str, dict[str, Codes]]) -> frozenset[str]:
         if self.policy is not None and not self.policy.enabled:
@@ -169,16 +170,28 @@ class Documents:
 
 def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     """The data of the document. What has no room is left out, and never what was shown before:
-    that would be taken for an operator's release.
+    that would be taken for an operator's release. If need be, it is shown without its codes.
     """
-    data: dict[str, str] = {}
-    room = VALUE_LIMIT
-    for node in sorted(nodes, key=lambda one: (not _is_shown(nodes[one]), one)):
-        text = render_chips({chip: one.codes for chip, one in nodes[node].items()})
-        room -= len(node) + len(text.encode())
-        if room >= 0:
-            data[node] = text
+    whole = {
+        node: render_chips({chip: one.codes for chip, one in chips.items()})
+        for node, chips in sorted(nodes.items())
+    }
+    room = VALUE_LIMIT - sum(_size(node, text) for node, text in whole.items())
+    if room >= 0:
+        return whole
+    shown = [node for node in whole if _is_shown(nodes[node])]
+    data = {node: render_chips({chip: {} for chip in nodes[node]}) for node in shown}
+    room = VALUE_LIMIT - sum(_size(node, text) for node, text in data.items())
+    for node in (*shown, *(one for one in whole if one not in data)):
+        more = _size(node, whole[node]) - (_size(node, data[node]) if node in data else 0)
+        if more <= room:
+            room -= more
+            data[node] = whole[node]
     return dict(sorted(data.items()))
+
+
+def _size(node: str, text: str) -> int:
+    return len(node) + len(text.encode())
 
 
 def _is_shown(chips: Mapping[str, Separated]) -> bool:

@@ -35,12 +35,11 @@ HARMLESS = frozenset(
 def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRecord:
     """``record`` with ``faults`` too; one that is there already is not doubled.
 
-    A chip with one that is not harmless leaves the available list for the one of its type.
+    A chip with one that is not harmless leaves the available list for the one of its type, also
+    where the node has the fault, but not the chip in that list.
     """
     new = set(faults).difference(record.faults)
-    if not new:
-        return record
-    serious = [fault for fault in new if fault.level not in HARMLESS]
+    serious = [fault for fault in faults if fault.level not in HARMLESS]
     card = {fault.chip for fault in serious if fault.fault_type in _CARD}
     network = {fault.chip for fault in serious if fault.fault_type == _NETWORK}
     away = card | network
@@ -49,7 +48,7 @@ def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRec
         available=tuple(chip for chip in record.available if chip not in away),
         unhealthy=_with(record.unhealthy, card),
         network_unhealthy=_with(record.network_unhealthy, network),
-        faults=tuple(sorted((*record.faults, *new))),
+        faults=tuple(sorted((*record.faults, *new))) if new else record.faults,
     )
 
 

@@ -50,23 +50,28 @@ def bucket_of(node: str) -> str:
 
 
 def encode_bucket(nodes: Mapping[str, Kept]) -> tuple[str | None, int]:
-    """The text of a bucket, ``None`` without anything, and how many nodes had no room in it.
+    """The text of a bucket, ``None`` without anything, and how many nodes had no room in it
+    with all that is known of them.
 
-    Separated chips and counters go first: what else is lost begins anew with the next report.
+    Separated chips and counters go first, alone if need be: what else is lost begins anew with the
+    next report.
     """
     members, left_out, room = [], 0, VALUE_LIMIT - 2
     order = sorted(
         nodes, key=lambda node: (not (nodes[node].separated or nodes[node].counts), node)
     )
     for node in order:
-        if nodes[node] == NOTHING:
+        whole = nodes[node]
+        if whole == NOTHING:
             continue
-        member = msgspec.json.encode({node: nodes[node]})[1:-1].decode()
-        room -= len(member.encode()) + 1
-        if room < 0:
-            left_out += 1
-        else:
-            members.append(member)
+        for kept in (whole, Kept(counts=whole.counts, separated=whole.separated)):
+            member = msgspec.json.encode({node: kept})[1:-1].decode()
+            size = len(member.encode()) + 1
+            if kept != NOTHING and size <= room:
+                room -= size
+                members.append(member)
+                break
+        left_out += kept is not whole
     return (f"{{{','.join(sorted(members))}}}" if members else None), left_out
 
 

@@ -77,7 +77,9 @@ def _parsed(text: str) -> Any:
         return yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         said = " ".join(str(error).split())
-        raise DocumentError(NAME, KEY, f"is no YAML: {said}") from None
+    except Exception as error:  # what the library makes of a tag that does not fit its value
+        said = f"a value is not what its tag says: {error!r}"
+    raise DocumentError(NAME, KEY, f"is no YAML: {said}")
 
 
 def _section(tree: Any, name: str) -> dict[Any, Any]:

@@ -25,6 +25,9 @@ _AHEAD_MS = 60_000
 _MOST_TIMES = 50
 """The greatest threshold there is."""
 
+_MOST_CODES = 1000
+"""Of one chip: a driver has fewer. Who makes up new ones all the time must not fill the memory."""
+
 Counts = dict[str, dict[str, tuple[int, ...]]]
 """Chip to code to the times at which it came, oldest first."""
 
@@ -73,11 +76,15 @@ class Separation:
             threshold = self.policy.threshold
             if len(times) < threshold or times[-1] - times[-threshold] >= self.policy.window_ms:
                 codes[one.code] = times
+                if len(codes) > _MOST_CODES:
+                    del codes[min(codes, key=lambda code: codes[code][-1])]
                 continue
             self._forget(one.node, one.chip, one.code)
             chips = self.chips.setdefault(one.node, {})
             known = chips.get(one.chip, Separated({}))
             separated = {**known.codes, one.code: times[-1]}
+            if len(separated) > _MOST_CODES:
+                del separated[min(separated, key=separated.__getitem__)]
             chips[one.chip] = msgspec.structs.replace(known, codes=separated)
             nodes.add(one.node)
         return frozenset(nodes)
@@ -139,21 +146,21 @@ class Separation:
 
     def compare(
         self, source: int, said: Mapping[str, Mapping[str, Codes]], unread: Iterable[str]
-    ) -> frozenset[str]:
-        """See what the document of a store has; returns the nodes where somebody released a chip.
+    ) -> frozenset[tuple[str, str]]:
+        """See what the document of a store has; returns nodes and chips that somebody released.
 
         A chip that was in it and is not was released by an operator, with all that was counted
         (2.7). Of the nodes ``unread`` nothing is known.
         """
         skipped = frozenset(unread)
         self.mark_shown(source, said)
-        nodes = set()
+        released = set()
         for node, chips in tuple(self.chips.items()):
             for chip, one in tuple(chips.items()):
                 if source in one.shown and node not in skipped and chip not in said.get(node, {}):
                     self.drop(node, chip)
-                    nodes.add(node)
-        return frozenset(nodes)
+                    released.add((node, chip))
+        return frozenset(released)
 
     def mark_shown(self, source: int, said: Mapping[str, Mapping[str, Codes]]) -> None:
         """Remember which of the separated chips the document of a store has."""

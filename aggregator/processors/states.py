@@ -23,11 +23,14 @@ class DeviceState(msgspec.Struct, frozen=True, omit_defaults=True):
     """``received``: since when a code is there. ``uce``: when a chip's UCE fault occurred.
 
     ``seen``: chip to code to the level with which it was counted or found not to count.
+    ``companions``: chip to code of a companion of UCE faults to each of its own times to since when
+    it is there with that time.
     """
 
     received: Times = {}
     uce: dict[str, int] = {}
     seen: dict[str, dict[str, str]] = {}
+    companions: dict[str, dict[str, dict[int, int]]] = {}
 
 
 class SwitchState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -75,20 +75,21 @@ class SeparationStatus(msgspec.Struct, frozen=True):
 
 
 def separation_status(
-    processing: Processing, stores: Sequence[str], now_ms: int
+    processing: Processing,
+    stores: Sequence[str],
+    chips: tuple[SeparatedChip, ...],
+    counted: tuple[CountedCode, ...],
 ) -> SeparationStatus:
-    """How it is now; ``stores`` are URLs in their order, ``now_ms`` wall time."""
+    """How it is now; ``stores`` are URLs in their order. See ``all_separated`` and ``all_counted``
+    for what grows with the number of nodes.
+    """
     separation, windows = processing.separation, processing.windows
     return SeparationStatus(
         listed=processing.listed,
         policy=separation.policy,
-        chips=tuple(
-            chip
-            for node in sorted(separation.chips)
-            for chip in separated_chips(processing, node, stores)
-        ),
-        counted=tuple(_counted(processing, now_ms)),
-        waiting=sum(1 for _ in windows.waiting),
+        chips=chips,
+        counted=counted,
+        waiting=windows.size,
         lost=windows.lost_total,
         left_out=sum(processing.memory.left_out.values()),
         problems=tuple(
@@ -98,22 +99,22 @@ def separation_status(
     )
 
 
-def separated_chips(
-    processing: Processing, node: str, stores: Sequence[str]
-) -> Iterator[SeparatedChip]:
-    """The chips of ``node`` that are in manual separation."""
+def all_separated(processing: Processing, stores: Sequence[str]) -> Iterator[SeparatedChip]:
+    """The chips that are in manual separation. It may be read in slices."""
     separation = processing.separation
     free_ms = separation.policy.free_ms
-    for chip, one in sorted(separation.chips.get(node, {}).items()):
-        codes = (
-            SeparatingCode(code, at_ms, None if free_ms is None else at_ms + free_ms)
-            for code, at_ms in sorted(one.codes.items())
-        )
-        shown_in = tuple(stores[number] for number in one.shown if number < len(stores))
-        yield SeparatedChip(node, chip, tuple(codes), shown_in)
+    for node in sorted(separation.chips):
+        for chip, one in sorted(separation.chips.get(node, {}).items()):
+            codes = (
+                SeparatingCode(code, at_ms, None if free_ms is None else at_ms + free_ms)
+                for code, at_ms in sorted(one.codes.items())
+            )
+            shown_in = tuple(stores[number] for number in one.shown if number < len(stores))
+            yield SeparatedChip(node, chip, tuple(codes), shown_in)
 
 
-def _counted(processing: Processing, now_ms: int) -> Iterator[CountedCode]:
+def all_counted(processing: Processing, now_ms: int) -> Iterator[CountedCode]:
+    """What is counted; ``now_ms`` is wall time. It may be read in slices."""
     window_ms = processing.separation.policy.window_ms
     for node, chips in sorted(processing.separation.counts.items()):
         for chip, codes in sorted(chips.items()):

@@ -11,10 +11,13 @@ import msgspec
 
 from aggregator.processors.fixing import remove_faults
 from aggregator.processors.states import ACCOMPANIES, UNDECIDED, HiddenFault, earliest
+from contract.cluster_device import DeviceRecord
 
 if TYPE_CHECKING:
-    from aggregator.processors.states import Times
-    from contract.cluster_device import CodeFault, DeviceRecord
+    from collections.abc import Iterable
+
+    from aggregator.processors.states import DeviceState
+    from contract.cluster_device import CodeFault
 
 WINDOW_MS = 5000
 _UCE = "80E01801"
@@ -22,24 +25,35 @@ _COMPANIONS = ("80C98009", "80CB8009")
 _REMEMBERED_MS = 60_000
 """How long after a UCE fault a report of what came along with it may arrive."""
 
+Sightings = dict[str, dict[str, dict[int, int]]]
+"""See ``DeviceState.companions``."""
 
-def accompany(
-    record: DeviceRecord, uce: dict[str, int], received: Times, now_ms: int
-) -> tuple[DeviceRecord, dict[str, int], tuple[HiddenFault, ...], int | None]:
-    """Hide companions of UCE faults, and for 5 s those of which it is not known yet.
 
-    Returns the record, the times of the UCE faults by chip, what is hidden, and when time alone
-    changes something (wall).
+class Accompanied(msgspec.Struct, frozen=True):
+    """What becomes of a record. ``uce`` and ``companions`` are to be remembered; ``due_ms``: when
+    time alone changes something (wall).
     """
+
+    record: DeviceRecord
+    uce: dict[str, int]
+    companions: Sightings
+    hidden: tuple[HiddenFault, ...] = ()
+    due_ms: int | None = None
+
+
+def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompanied:
+    """Hide companions of UCE faults, and for 5 s those of which it is not known yet."""
+    uce = state.uce
     companions = [fault for fault in record.faults if any(c in fault.code for c in _COMPANIONS)]
     fresh: dict[str, int] = {}
     for fault in record.faults:
         if _UCE in fault.code:
             fresh[fault.chip] = max(fault.time_ms, fresh.get(fault.chip, fault.time_ms))
     if not companions and not fresh and not uce:
-        return record, uce, (), None
+        return Accompanied(record, uce, {})
+    sightings = _sightings(companions, state.companions, now_ms)
     known = {**uce, **fresh}
-    hidden = [one for fault in companions if (one := _judge(fault, known, received, now_ms))]
+    hidden = [one for fault in companions if (one := _judge(fault, known, sightings, now_ms))]
     needed = {one.fault.chip for one in hidden if one.why == ACCOMPANIES}
     kept = {
         chip: time_ms
@@ -58,17 +72,30 @@ def accompany(
         record = msgspec.structs.replace(
             record, update_time=max(record.update_time, now_ms // 1000)
         )
-    return record, kept, tuple(hidden), earliest(*forgets, *shown)
+    return Accompanied(record, kept, sightings, tuple(hidden), earliest(*forgets, *shown))
+
+
+def _sightings(companions: Iterable[CodeFault], before: Sightings, now_ms: int) -> Sightings:
+    """Since when each is there. One that comes again while it is listed has another time of its
+    own, and is undecided anew.
+    """
+    found: Sightings = {}
+    for fault in companions:
+        known = before.get(fault.chip, {}).get(fault.code, {})
+        since_ms = min(known.get(fault.time_ms, now_ms), now_ms)
+        found.setdefault(fault.chip, {}).setdefault(fault.code, {})[fault.time_ms] = since_ms
+    return found
 
 
 def _judge(
-    fault: CodeFault, uce: dict[str, int], received: Times, now_ms: int
+    fault: CodeFault, uce: dict[str, int], sightings: Sightings, now_ms: int
 ) -> HiddenFault | None:
     time_ms = uce.get(fault.chip)
     if time_ms is not None and abs(time_ms - fault.time_ms) <= WINDOW_MS:
         return HiddenFault(fault, ACCOMPANIES, None)
     # A node whose clock runs ahead must not hide its fault for longer than others.
-    until_ms = min(fault.time_ms, received[fault.chip][fault.code]) + WINDOW_MS
+    since_ms = sightings[fault.chip][fault.code][fault.time_ms]
+    until_ms = min(fault.time_ms, since_ms) + WINDOW_MS
     return HiddenFault(fault, UNDECIDED, until_ms) if now_ms <= until_ms else None
 
 

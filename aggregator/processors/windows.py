@@ -52,6 +52,11 @@ class Windows:
         self._latest_ms = 0
 
     @property
+    def size(self) -> int:
+        """How many wait."""
+        return self._size
+
+    @property
     def waiting(self) -> Iterable[Occurrence]:
         """Everything that waits."""
         return (one for queue in self._jobs.values() for one in queue)
@@ -62,11 +67,10 @@ class Windows:
             if self._size >= MOST:
                 self.lost_total += 1
                 continue
-            queue = self._jobs.setdefault(one.job, [])
-            if one not in queue:
-                insort(queue, one)
-                self._size += 1
-                self._latest_ms = max(self._latest_ms, one.at_ms)
+            # A fault that changes its level counts again, at the time at which it came.
+            insort(self._jobs.setdefault(one.job, []), one)
+            self._size += 1
+            self._latest_ms = max(self._latest_ms, one.at_ms)
 
     def set_back(self, now_ms: int) -> frozenset[str]:
         """Nothing came later than now, lest it waits for as long as the clock was set back; returns

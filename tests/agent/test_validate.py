@@ -134,7 +134,9 @@ def test_what_is_wrong_with_a_config_map(change: dict[str, Any], where: str) -> 
     assert where in problems(json.dumps(CONFIG_MAP | change))
 
 
-@pytest.mark.parametrize("text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *nobody", ""])
+@pytest.mark.parametrize(
+    "text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *nobody", "data: !!bool x", ""]
+)
 def test_what_is_no_config_map(text: str) -> None:
     assert problems(text)
 

@@ -12,6 +12,8 @@ from aggregator.explanation import Around, explain
 from aggregator.facts import Facts, Job, Pod
 from aggregator.jobs.status import RelationStatus
 from aggregator.last_seen import Memory
+from aggregator.processors.policy import Policy
+from aggregator.processors.separation import Separated
 from aggregator.public_faults.values import Standing
 from aggregator.status import node_status, node_statuses
 from contract.device_info import SWITCH_INFO_KEY
@@ -86,6 +88,32 @@ def test_pre_separation_says_what_pods_have_to_do_with_it() -> None:
     (busy,) = explained(world, "n1", frozenset({"Ascend910-3"})).chips
     assert busy.because[-1].startswith("PreSeparateNPU: a pod uses it")
     assert (idle.used_by_pod, busy.used_by_pod) == (False, True)
+
+
+def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
+    link = fault(2, "PreSeparateNPU", "81078603", kind="CardNetwork")
+    both = [fault(3, "PreSeparateNPU", "80E18402"), fault(3, "RestartNPU", "80C98000")]
+    said = config([link, *both], unhealthy=(3,), network=(2,), update_time=T0)
+    world = World(report("n1", said))
+    used = frozenset({"Ascend910-2", "Ascend910-3"})
+    parameter_plane, condemned = explained(world, "n1", used).chips
+    assert parameter_plane.because == ("the node has it as network_unhealthy",)
+    assert condemned.because == (
+        "the node has it as unhealthy",
+        "PreSeparateNPU: a pod uses it, so it would not be unhealthy but for another fault",
+    )
+
+
+def test_a_chip_that_is_separated_by_its_node_and_here_says_both() -> None:
+    world = World(report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,))))
+    separation = world.pipeline.processing.separation
+    separation.chips["n1"] = {"Ascend910-3": Separated({"80C98000": T0 * 1000})}
+    (by_node,) = explained(world, "n1").chips[0].faults
+    assert (by_node.because, by_node.until_ms) == ("the node says so", None), "the policy is off"
+    separation.set_policy(Policy(enabled=True))
+    (both,) = explained(world, "n1").chips[0].faults
+    assert both.because.startswith("the node says so; and here it is in manual separation, because")
+    assert both.until_ms == T0 * 1000 + 48 * 3_600_000
 
 
 def test_a_server_that_is_published_otherwise_says_why() -> None:

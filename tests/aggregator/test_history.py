@@ -244,7 +244,14 @@ async def test_the_page_answers_with_a_cursor_and_refuses_nonsense(parts: Parts)
 
 @pytest.mark.parametrize(
     "query",
-    [{"since": "1"}, {"limit": "10001"}, {"after": "-1"}, {"since_ms": "٣"}, {"after": "9" * 4000}],
+    [
+        {"since": "1"},
+        {"limit": "10001"},
+        {"after": "-1"},
+        {"since_ms": "٣"},
+        {"after": "9" * 4000},
+        {"after": "0" * 30 + "9" * 30},
+    ],
 )
 def test_wrong_questions_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(WrongQuestion):

@@ -8,8 +8,11 @@ import pytest
 
 from aggregator import intake
 from aggregator.intake import Feed, Inbox, Source, newest
+from aggregator.kinds import SWITCH
+from contract.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
 from stores.base import Changed, Deleted, Document, Interrupted, Listed
 from tests.aggregator.nodes import T0, faulty, healthy, record, report
+from tests.aggregator.test_kinds import with_switch
 from tests.contract.test_cluster_device import config
 
 if TYPE_CHECKING:
@@ -61,6 +64,19 @@ def test_the_good_document_comes_back_unchanged() -> None:
     assert feed.observe(Changed(report("n1", healthy())), 3) == {"n1"}
     assert device(feed).rejected == {}
     assert feed.observe(Changed(report("n1", healthy())), 4) == frozenset()
+
+
+def test_a_good_document_ends_what_a_refused_part_before_it_left_standing() -> None:
+    source = Source("test:")
+    feed = source.devices
+    feed.observe(Changed(with_switch("n1", "Separate", "UnHealthy")), 1)
+    feed.observe(Changed(report("n1", healthy() | {SWITCH_INFO_KEY: "{"})), 2)
+    assert source.switch.reports["n1"].record.status == "UnHealthy", "the last good one counts"
+    feed.observe(Changed(report("n1", {DEVICE_INFO_KEY: "{"})), 3)
+    assert source.switch.knows("n1"), "who is refused ends nothing"
+    assert feed.observe(Changed(report("n1", healthy())), 4) == {"n1"}
+    assert not source.switch.knows("n1")
+    assert not feed.tells(SWITCH, "n1")
 
 
 def test_a_list_replaces_what_was_known() -> None:

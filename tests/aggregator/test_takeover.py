@@ -222,6 +222,23 @@ async def test_a_release_by_an_operator_while_nobody_leads(tmp_path: Path) -> No
 
 
 @EITHER_END
+async def test_a_release_by_an_operator_while_nobody_runs(tmp_path: Path, *, killed: bool) -> None:
+    async with replicas(tmp_path) as world:
+        await counted(world)
+        one = await world.begin("one", 3)
+        for _ in range(3):
+            await flap(world, 40)
+        assert separated(world)
+        await (world.killed(one) if killed else world.told_to_end(one))
+        thing = {"namespace": "cluster-system", "name": "clusterd-manual-info-cm"}
+        await world.do({"do": "edit-output", "object": thing | {"delete": True}})
+        again = await world.begin("again", 3 + LEASE_SECONDS + 2)
+        assert again.leads
+        assert not separated(world), "what was kept is read twice: at the start, and to lead"
+        assert manual_info(world) == {}
+
+
+@EITHER_END
 async def test_a_filter_hides_as_long_as_it_would_have(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as world:
         await job(world, **{"huawei.com/schedule.filter.faultCode": "80C98000:60"})

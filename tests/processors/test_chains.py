@@ -40,6 +40,16 @@ def test_e19_pre_separation() -> None:
     assert done.hidden == ()
 
 
+def test_a_separated_chip_is_never_free_though_its_node_has_the_fault_and_lists_it_so() -> None:
+    said = record_of(range(8), [one(3, "ManuallySeparateNPU", "")])
+    assert chip(3) in said.available
+    done = process(said, separated=frozenset({chip(3)})).record
+    assert done.faults == said.faults
+    assert numbers(done.unhealthy) == [3]
+    assert numbers(done.available) == [0, 1, 2, 4, 5, 6, 7]
+    assert process(done, separated=frozenset({chip(3)})).record == done
+
+
 def test_e26_companions_of_a_uce_fault() -> None:
     said = record(
         one(0, "RestartBusiness", "80E01801", T - 6000),

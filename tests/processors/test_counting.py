@@ -114,6 +114,18 @@ def test_what_a_chip_repeats_within_the_window_counts_each_time() -> None:
     assert judged(at(0), at(10), at(20)) == [at(0), at(10), at(20)]
 
 
+def test_levels_that_change_within_the_window_count_each_time() -> None:
+    mine, state, windows = facts(pod(0)), NO_DEVICE_STATE, Windows()
+    for ms, level in enumerate(("RestartBusiness", "RestartNPU", "RestartBusiness")):
+        done = process(faulty(level), T + ms, mine, state, counting=True)
+        state = done.state
+        windows.add(done.occurrences)
+    counted, _ = windows.step(T + WINDOW_MS)
+    assert [one.at_ms for one in counted] == [T, T, T]
+    assert list(windows.waiting) == []
+    assert separation().count(counted) == {"node1"}
+
+
 def test_a_clock_that_was_set_back_does_not_hold_a_fault_for_ever() -> None:
     windows = Windows()
     windows.add([at(0)])
@@ -193,3 +205,15 @@ def test_counters_end_after_720_hours() -> None:
     assert found.counts == {"n1": {chip(0): {"A": (T + HOUR,)}}}
     found.prune(T + KEPT_MS + HOUR)
     assert found.counts == {}
+
+
+def test_a_chip_with_ever_new_codes_does_not_fill_the_memory() -> None:
+    many = [at(number, code=f"{number:08X}") for number in range(1100)]
+    found = separation()
+    found.count([*many, *many[-1:]])
+    assert found.counts["n1"][chip(0)].keys() == {one.code for one in many[100:]}
+    found.count(many[-1:])
+    assert found.of("n1") == {chip(0)}, "the newest counted on"
+    at_once = separation(Policy(True, threshold=1))
+    at_once.count(many)
+    assert at_once.chips["n1"][chip(0)].codes.keys() == {one.code for one in many[100:]}

@@ -72,6 +72,10 @@ def test_bounds_that_are_right(given: tuple[int, int, int]) -> None:
         ("\x00", ""),
         ("", "separate.fault_window_hours|release.fault_free_hours"),
         ("[" * 5000, ""),
+        ("enabled: !!bool maybe", ""),
+        ("enabled: !!timestamp soon", ""),
+        ("enabled: !!int ''", ""),
+        (f"enabled: {'1:' * 300}1.5", ""),
         ("a" * 20_000, ""),
     ],
 )
@@ -321,3 +325,16 @@ def test_a_list_that_is_too_long_keeps_what_was_shown() -> None:
     assert sum(len(name) + len(said) for name, said in data.items()) <= VALUE_LIMIT
     assert list(data) == sorted(data)
     assert data.keys() >= {f"n{number:04}" for number in range(151, 300)}
+
+
+def test_a_node_with_too_many_codes_takes_no_other_out_of_the_list() -> None:
+    codes = {f"{number:08X}": T for number in range(20_000)}
+    big, small = Separated(codes, (0,)), Separated({"80C98000": T}, (0,))
+    nodes = {"n1": {chip(0): big}, "n2": {chip(0): small}}
+    data = rendered(nodes)
+    assert read_chips("n1", data["n1"]) == {chip(0): {}}, "it is still there"
+    assert read_chips("n2", data["n2"]) == {chip(0): {"80C98000": T}}
+    nodes["n1"] = {chip(0): Separated(codes)}
+    assert set(rendered(nodes)) == {"n2"}, "what was never shown may be left out"
+    nodes["n3"] = {chip(0): Separated({"80C98000": T})}
+    assert set(rendered(nodes)) == {"n2", "n3"}

@@ -10,8 +10,10 @@ from aggregator.facts import Facts, Job, Pod
 from aggregator.pipeline import Pipeline
 from aggregator.processors import manual_info, policy
 from aggregator.processors.fixing import add_faults
+from aggregator.processors.keeping import Kept, bucket_of, decode_bucket, encode_bucket
 from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.policy import KEY
+from aggregator.processors.states import DeviceState
 from contract.cluster_device import CodeFault, DeviceRecord
 from stores.base import Changed, Deleted, Document, Listed
 from tests.aggregator.nodes import faulty, healthy, moment, published, report, unhealthy
@@ -23,6 +25,7 @@ from tests.processors.test_documents import SHIPPED, text
 if TYPE_CHECKING:
     from aggregator.moment import Moment
     from aggregator.processors.processing import PublicFaults
+    from aggregator.processors.separation import Counts
 
 NAME = "cluster-info-device-0"
 ONCE = text(threshold=1)
@@ -417,3 +420,15 @@ def test_the_shipped_policy_needs_three() -> None:
         world.put(at + 40, "n1", healthy())
         world.run(at + 40, at + 99)
     assert world.unhealthy("n1") == chip(3)
+
+
+def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> None:
+    names = [name for name in (f"n{number}" for number in range(500)) if bucket_of(name) == "00"]
+    small = Kept(DeviceState({chip(0): {"80C98000": 1}}))
+    counted: Counts = {chip(0): {"80C98000": (1, 2)}}
+    big = Kept(DeviceState({chip(0): {f"{code:08X}": 1 for code in range(70_000)}}), counts=counted)
+    text, left_out = encode_bucket({names[0]: big, **dict.fromkeys(names[1:], small)})
+    assert text is not None
+    assert left_out == 1
+    least = {names[0]: Kept(counts=counted)}
+    assert decode_bucket("00", text) == (dict.fromkeys(names[1:], small) | least, [])

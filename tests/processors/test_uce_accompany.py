@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from aggregator.processors.states import NO_DEVICE_STATE, DeviceState
@@ -75,6 +76,22 @@ def test_a_node_whose_clock_runs_ahead_hides_its_fault_no_longer(ahead_ms: int) 
     first = process(said, T)
     assert first.due_ms == T + 5001
     assert process(said, T + 5001, state=first.state).record.faults == said.faults
+
+
+def test_one_that_comes_again_while_it_is_listed_is_undecided_anew() -> None:
+    first = process(companion(T), T)
+    shown = process(companion(T), T + 10_000, state=first.state)
+    assert codes(shown.record) == [f"1:{AIV}"]
+    again = process(companion(T + 19_000), T + 20_000, state=shown.state)
+    assert (codes(again.record), again.due_ms) == ([], T + 24_001)
+    with_uce = process(uce(T + 21_000, (AIV, T + 19_000)), T + 22_000, state=again.state)
+    assert codes(with_uce.record) == [f"1:{UCE}"]
+    kept = msgspec.json.decode(msgspec.json.encode(again.state), type=DeviceState)
+    over = process(companion(T + 19_000), T + 24_001, state=kept)
+    assert codes(over.record) == [f"1:{AIV}"]
+    ahead = process(companion(T + 3_600_000), T + 30_000, state=over.state)
+    assert ahead.due_ms == T + 35_001, "also where the node's clock was set ahead"
+    assert codes(process(companion(T + 3_600_000), T + 35_001, state=ahead.state).record) != []
 
 
 def test_a_fault_of_another_chip_decides_nothing() -> None:
