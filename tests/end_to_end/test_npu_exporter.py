@@ -11,6 +11,7 @@ from tests.parts.exposition import RECORDED
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
+    from prometheus_client.samples import Sample
 
     from tests.end_to_end.node import Node
 
@@ -77,7 +78,12 @@ def test_names_types_helps_and_labels_are_theirs(folder_node: Node) -> None:
 
 def test_the_cards_are_named_as_they_name_them(folder_node: Node) -> None:
     start(folder_node)
-    samples = scraped(folder_node)["npu_chip_info_health_status"].samples
+
+    def health() -> list[Sample]:
+        return scraped(folder_node)["npu_chip_info_health_status"].samples
+
+    folder_node.wait(lambda: all(one.labels["model_name"] for one in health()), "they have names")
+    samples = health()
     for sample in samples:
         assert sample.labels["model_name"] == "910B3-Ascend-V1"
         assert sample.labels["pcie_bus_info"].startswith("0000:")
