@@ -137,7 +137,7 @@ class Succession:
         except StoreError as error:
             self._trouble = str(error)
             return False
-        self._pipeline.restore(documents)
+        self._pipeline.restore(documents, doubt=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
         self._inherit(self._pipeline.lost)
