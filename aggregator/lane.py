@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import msgspec
+
 from aggregator.intake import Inbox, newest
 from aggregator.merge import Entry, Wait
 from contract.cluster_info import entry_texts
@@ -160,6 +162,11 @@ class Lane(Generic[R]):
             if node in self.entries and not self._is_later(node):
                 self.doubted.add(node)
                 self._waiting.pop(node, None)
+                entry = self.entries[node]
+                if not entry.whole:
+                    # Jobs are told by records: without its faults the node would look healthy.
+                    record = self.kind.as_shown(node, entry)
+                    self.entries[node] = msgspec.structs.replace(entry, record=record)
 
     def believes(self, node: str) -> bool:
         """Whether what we know of a node may be published."""

@@ -13,7 +13,7 @@ from tests.aggregator.nodes import T0
 from tests.aggregator.test_takeover import two
 from tests.cluster.playing import KEY
 from tests.cluster.replicas import LEASE_SECONDS, replicas
-from tests.contract.test_cluster_device import config
+from tests.contract.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,12 +130,17 @@ async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Pa
             await world.device(node, config())
         one, other = await two(world)
         blind(other, interrupted=True)
-        await world.device("n1", config(unhealthy=(3,)), 1)
+        faults = [fault(3, "RestartNPU", "80C98000")]
+        await world.device("n1", config(faults, unhealthy=(3,)), 1)
         await world.killed(one)
         world.api.refuses = lambda _, place: nodes(place)
         await world.pass_time(100)
         assert other.leads
         assert world.unhealthy("n1") == "Ascend910-3"
+        known = other.made.pipeline.published("n1").device
+        assert known is not None
+        assert known.unhealthy == ("Ascend910-3",), "jobs are told of it too"
+        assert [one.code for one in known.faults] == ["80C98000"]
         world.api.refuses = lambda *_: False
         await world.device("n1", config(unhealthy=(4,)), 10)
         assert shown(world, "n1") == ["", "Ascend910-3", "Ascend910-4"]
