@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aggregator.beats import Listener
+from aggregator.doubts import Doubts
 from aggregator.feeding import read_documents
 from aggregator.following import follow
 from aggregator.jobs.board import Board
@@ -190,6 +191,7 @@ class Aggregator:
             self.stalls,
             self._not_served,
         )
+        self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)
         self._publish_lost = publish_lost
         self.picture = Picture(self, clock, publish_lost=publish_lost)
         """What is shown of all this."""
@@ -221,6 +223,7 @@ class Aggregator:
                 table = follow_table(self._table_file, self._configure)
                 tasks.create_task(table, name="read the table of public faults")
             tasks.create_task(self._labelling.run(), name="label pods")
+            tasks.create_task(self._doubts.run(), name="read again what another leader knew")
             tasks.create_task(self._merge(tasks), name="merge")
             told = keep_told(
                 self.stalls.stalled, lambda: self.readiness.health().not_ready, os.environ
@@ -321,6 +324,7 @@ class Aggregator:
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
+        self._doubts.look()
         self._step()
         self.telling.began(self._clock())
         names = self.pipeline.documents
@@ -370,11 +374,13 @@ class Aggregator:
         if publisher is not self.publishers[0]:
             return
         now = self._clock()
-        self.telling.followed(*self.pipeline.follow(document, now), now)
+        leads = self.succession.leads
+        self.telling.followed(*self.pipeline.follow(document, now, doubt=leads), now)
+        self._doubts.look()
         lost = lost_of(document)
         if lost is not None:
             self._inherit(lost)
-        if self.succession.leads:
+        if leads:
             # What we are about to write must be later than this.
             self._wake_publishers(self._step())
         self._wake.set()

@@ -127,16 +127,22 @@ class Feed:
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL)
         """What to watch."""
         self.inboxes = inboxes
-        self.present: set[str] = set()
-        """Nodes that have a document, good or bad."""
+        self.present: dict[str, str] = {}
+        """Nodes that have a document, good or bad, and its version."""
         self.deleted: set[str] = set()
         """Nodes whose document went since this was cleared, even if there is a new one."""
         self.listed = False
         self.interrupted: str | None = None
         """Why nothing is heard from the store now."""
         self.interruptions_total = 0
+        self.told: set[str] = set()
+        """Nodes of which the watch told something since this was cleared."""
         self._namespace = namespace
         self._prefix = prefix
+        self._ahead: dict[str, str | None] = {}
+        """What was read by name and the watch has yet to show: versions, ``None`` for nothing. Only
+        of a store whose versions are numbers: its watch shows each of them.
+        """
 
     def observe(self, event: WatchEvent, now_ms: int) -> frozenset[str]:
         """Take in one event; returns the nodes about which something changed."""
@@ -146,22 +152,48 @@ class Feed:
                 self.interrupted = None
                 return self._replace(documents, now_ms)
             case Changed(document):
+                node = self._node_of(document.namespace, document.name)
+                if node is None or self._is_behind(node, document.version):
+                    return frozenset()
+                self.told.add(node)
                 return self._take(document, now_ms)
             case Deleted(namespace, name):
                 node = self._node_of(namespace, name)
-                return frozenset() if node is None else self._forget(node)
+                if node is None or self._ahead.get(node) is not None:
+                    return frozenset()  # what was read is from after that
+                self._ahead.pop(node, None)
+                self.told.add(node)
+                return self._forget(node)
             case Interrupted(reason):
                 if self.interrupted is None:
                     self.interruptions_total += 1
                 self.interrupted = reason
                 return frozenset()
 
+    def name_of(self, node: str) -> str:
+        """The name of a node's document."""
+        return self._prefix + node
+
+    def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
+        """A node's document was read by its name: the watch may be behind it for a while."""
+        if document is None or not self.selection.fits(document.labels):
+            if self.present.get(node, "").isdecimal():
+                self._ahead[node] = None
+            return self._forget(node)
+        if document.version.isdecimal() and self.present.get(node) != document.version:
+            self._ahead[node] = document.version
+        return self._take(document, now_ms)
+
     def _replace(self, documents: Iterable[Document], now_ms: int) -> frozenset[str]:
         changed: set[str] = set()
+        self._ahead.clear()
         gone = set(self.present)
+        self.told |= gone
         for document in documents:
             changed |= self._take(document, now_ms)
-            gone.discard(self._node_of(document.namespace, document.name) or "")
+            node = self._node_of(document.namespace, document.name) or ""
+            self.told.add(node)
+            gone.discard(node)
         for node in gone:
             changed |= self._forget(node)
         return frozenset(changed)
@@ -170,11 +202,21 @@ class Feed:
         node = self._node_of(document.namespace, document.name)
         if node is None:
             return frozenset()
-        self.present.add(node)
+        self.present[node] = document.version
         changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
         if not any(inbox.refuses(node, document) for inbox in self.inboxes):
             changed += [inbox.ended(node, document) for inbox in self.inboxes]
         return frozenset({node}) if any(changed) else frozenset()
+
+    def _is_behind(self, node: str, version: str) -> bool:
+        """Whether this is from before what was read by name."""
+        if node not in self._ahead:
+            return False
+        known = self._ahead[node]
+        if known is None or (version.isdecimal() and int(version) < int(known)):
+            return True
+        del self._ahead[node]
+        return False
 
     def _is_refused(self, node: str) -> bool:
         return any(node in inbox.rejected for inbox in self.inboxes)
@@ -194,7 +236,7 @@ class Feed:
     def _forget(self, node: str) -> frozenset[str]:
         if node not in self.present:
             return frozenset()
-        self.present.discard(node)
+        del self.present[node]
         self.deleted.add(node)
         for inbox in self.inboxes:
             inbox.forget(node)

@@ -61,6 +61,8 @@ class Kind(Generic[R]):
     index: Callable[[str], int | None]
     take_over: Callable[[str, str, str], tuple[str, Entry[R]]]
     """Node and entry of a member's key and text in a document; raises ``DocumentError``."""
+    as_shown: Callable[[str, Entry[R]], R]
+    """What the text of a node's entry says that was taken over."""
     verify: Callable[[str, str, int], None]
     """Raises ``DocumentError`` where a reader would refuse a value."""
 
@@ -78,6 +80,13 @@ def _take_over_device(key: str, text: str, document: str) -> tuple[str, Entry[De
     if not _is_ours(key, text, document, cluster_info.verify_device_value):
         text = render_device_entry(node, record, stamp)
     return node, Entry(text, stamp, record, whole=False)
+
+
+def _device_as_shown(node: str, entry: Entry[DeviceRecord]) -> DeviceRecord:
+    key = device_info_name(node)
+    return cluster_info.record_as_shown(
+        cluster_info.read_device_entry(key, entry.text, key)[1], key
+    )
 
 
 def _is_ours(key: str, text: str, document: str, verify: Callable[[str, str, int], None]) -> bool:
@@ -104,6 +113,7 @@ DEVICE = Kind[DeviceRecord](
     document=cluster_info.cluster_device_name,
     index=cluster_info.cluster_device_index,
     take_over=_take_over_device,
+    as_shown=_device_as_shown,
     verify=cluster_info.verify_device_value,
 )
 
@@ -146,6 +156,7 @@ SWITCH = Kind[SwitchRecord](
     document=cluster_switch.cluster_switch_name,
     index=cluster_switch.cluster_switch_index,
     take_over=_take_over_switch,
+    as_shown=lambda _, entry: entry.record,
     verify=cluster_switch.verify_switch_value,
 )
 
@@ -189,6 +200,7 @@ NODE = Kind[NodeRecord](
     document=lambda _: CLUSTER_NODE_NAME,
     index=lambda name: 0 if name == CLUSTER_NODE_NAME else None,
     take_over=_take_over_node,
+    as_shown=lambda _, entry: entry.record,
     verify=cluster_node.verify_node_value,
 )
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import msgspec
+
 from aggregator.intake import Inbox, newest
 from aggregator.merge import Entry, Wait
 from contract.cluster_info import entry_texts
@@ -69,6 +71,8 @@ class Lane(Generic[R]):
         self.entries: dict[str, Entry[R]] = {}
         self.healing: dict[str, int | None] = {}
         """Deleted nodes and the steady time at which they are dropped, once that is known."""
+        self.doubted: set[str] = set()
+        """Nodes of which another leader has published what may be newer than what we know."""
         self._touch_period_ms = int(touch_period_seconds * 1000)
         self._waiting: dict[str, int] = {}
         self._acknowledged: dict[int, int] = {}
@@ -152,6 +156,31 @@ class Lane(Generic[R]):
                 self.healing[node] = now.steady_ms + self._touch_period_ms
         return frozenset(changed), frozenset(entries)
 
+    def doubt(self, nodes: Iterable[str]) -> None:
+        """Another leader has published something else of these nodes than we would."""
+        for node in nodes:
+            if node in self.entries and not self._is_later(node):
+                self.doubted.add(node)
+                self._waiting.pop(node, None)
+                entry = self.entries[node]
+                if not entry.whole:
+                    # Jobs are told by records: without its faults the node would look healthy.
+                    record = self.kind.as_shown(node, entry)
+                    self.entries[node] = msgspec.structs.replace(entry, record=record)
+
+    def believes(self, node: str) -> bool:
+        """Whether what we know of a node may be published."""
+        if node in self.doubted and self._is_later(node):
+            self.doubted.remove(node)
+        return node not in self.doubted
+
+    def _is_later(self, node: str) -> bool:
+        """Whether what the node says is later than all that is published, by its own stamp: one
+        that is published is never before that of what it was made from.
+        """
+        report = newest(self.inboxes, node)
+        return report is not None and self.kind.age(report.record) > self.entries[node].stamp
+
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
         """Count in documents that are not ours; they are to be empty. Returns their numbers."""
         found = {self.kind.index(document.name) for document in documents}
@@ -213,7 +242,7 @@ class Lane(Generic[R]):
         """Leave out the deleted nodes whose time has come; returns the documents that changed."""
         changed: set[int] = set()
         for node, drop_at_ms in tuple(self.healing.items()):
-            if node in self._waiting:
+            if node in self._waiting or node in self.doubted:
                 continue
             if drop_at_ms is None:
                 home = self.shelf.home(node)
@@ -240,5 +269,7 @@ class Lane(Generic[R]):
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``update`` or ``drop_healed`` have something to do."""
-        due = [*self._waiting.values(), *(at for at in self.healing.values() if at is not None)]
-        return min(due, default=None)
+        healing = (at for node, at in self.healing.items() if node not in self.doubted)
+        return min(
+            (*self._waiting.values(), *(at for at in healing if at is not None)), default=None
+        )

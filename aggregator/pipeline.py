@@ -31,7 +31,7 @@ from contract.node_info import NodeRecord
 from contract.switch_info import SwitchRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aggregator.intake import Feed
     from aggregator.moment import Moment
@@ -121,18 +121,23 @@ class Pipeline:
             lane.kind.document(index) for lane in self.lanes for index in lane.shelf.indices
         )
 
-    def restore(self, documents: Iterable[Document]) -> None:
+    def restore(self, documents: Iterable[Document], *, doubt: bool = False) -> None:
         """Take over the documents of an earlier run, or of another leader as they are now.
 
-        What cannot be read is overwritten, not obeyed.
+        What cannot be read is overwritten, not obeyed. ``doubt``: the other leader may have known
+        more of the nodes than we do (``doubted``).
         """
         documents = tuple(documents)
         self.unreadable = []
+        dirty = frozenset(self._dirty)
         for lane in self.lanes:
             before = dict(lane.entries)
             self.unreadable += lane.restore(documents)
             if before or lane.kind.name in self._settled:
-                self._dirty |= {n for n, one in lane.entries.items() if before.get(n) is not one}
+                differ = {n for n, one in lane.entries.items() if before.get(n) is not one}
+                if doubt:
+                    lane.doubt(differ | dirty)
+                self._dirty |= differ
         for document in documents:
             names = lost_of(document)
             if names is not None:
@@ -140,16 +145,39 @@ class Pipeline:
                 self.processing.lost = lost
                 self._note_lost()
 
-    def follow(self, document: Document, now: Moment) -> tuple[frozenset[str], frozenset[str]]:
+    def follow(
+        self, document: Document, now: Moment, *, doubt: bool = False
+    ) -> tuple[frozenset[str], frozenset[str]]:
         """Another leader wrote this document; returns the nodes of which it says something else
-        than was computed here, and all that are in it.
+        than was computed here, and all that are in it. ``doubt``: see ``restore``.
         """
         differ, found = frozenset[str](), frozenset[str]()
         for lane in self.lanes:
             others, nodes = lane.follow(document, now)
+            if doubt:
+                lane.doubt(others)
             differ, found = differ | others, found | nodes
         self._dirty |= differ
         return differ, found
+
+    @property
+    def doubted(self) -> frozenset[str]:
+        """Nodes of which another leader has published something else than we would, and may have
+        known more: that stays until their documents were read anew, or something later came.
+        """
+        return frozenset(node for lane in self.lanes for node in lane.doubted)
+
+    def read(self, feed: Feed, documents: Mapping[str, Document | None], now: Moment) -> None:
+        """Take in the documents of these nodes, which were asked for by name."""
+        for node, document in documents.items():
+            self._dirty |= feed.read(node, document, now.wall_ms)
+
+    def believe(self, nodes: Iterable[str]) -> None:
+        """What we know of these nodes is as new as can be."""
+        nodes = frozenset(nodes)
+        for lane in self.lanes:
+            lane.doubted -= nodes
+        self._dirty |= nodes
 
     def judge_again(self, nodes: Iterable[str]) -> None:
         """Something that is not in documents of nodes has changed about these nodes."""
@@ -199,6 +227,8 @@ class Pipeline:
             settled = lane.kind.name in self._settled
             indices: set[int] = set()
             for node in sorted(self._dirty | lane.due(now)):
+                if not lane.believes(node):
+                    continue
                 gone = self._was_deleted(lane, node) or (
                     settled and not self._is_present(lane, node)
                 )

@@ -101,7 +101,7 @@ class Succession:
             while not self._leadership.leads:
                 await self._anything()
             term = self._leadership.taken_total
-            await self._take_over(tasks)
+            await self._take_over(tasks, term)
             while self._leadership.leads and self._leadership.taken_total == term:
                 await self._anything()
             await self._hand_over()
@@ -110,15 +110,15 @@ class Succession:
         await self._told.wait()
         self._told.clear()
 
-    async def _take_over(self, tasks: asyncio.TaskGroup) -> None:
+    async def _take_over(self, tasks: asyncio.TaskGroup, term: int) -> None:
         backoff, trouble = Backoff(), False
         while not await self._read_again():
             if not trouble:
                 _log.warning("cannot take over yet, trying again: %s", self._trouble)
             trouble = True
             await asyncio.sleep(backoff.next_seconds())
-        if not self._leadership.leads:
-            return
+        if not self._leadership.leads or self._leadership.taken_total != term:
+            return  # somebody else leads, or has led since this was read
         self.leads = True
         self._began()
         self.keeping.lead(tasks)
@@ -137,7 +137,7 @@ class Succession:
         except StoreError as error:
             self._trouble = str(error)
             return False
-        self._pipeline.restore(documents)
+        self._pipeline.restore(documents, doubt=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
         self._inherit(self._pipeline.lost)

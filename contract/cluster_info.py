@@ -140,6 +140,23 @@ def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
     return tuple(one for fault in faults for one in split(fault))
 
 
+def record_as_shown(entry: DeviceEntry, document: str) -> DeviceRecord:
+    """All that an entry says which ``read_device_entry`` has read, with its faults."""
+    devices = entry.DeviceList or {}
+    resource = min(devices, default="")
+
+    def chips(what: str) -> tuple[str, ...]:
+        return tuple(name for name in devices.get(f"{resource}-{what}", "").split(",") if name)
+
+    return msgspec.structs.replace(
+        record_of(entry),
+        unhealthy=chips("Unhealthy"),
+        network_unhealthy=chips("NetworkUnhealthy"),
+        recovering=chips("Recovering"),
+        faults=faults_of(entry, document) if devices else (),
+    )
+
+
 def verify_device_value(value: str, document: str, nodes: int) -> None:
     """Read a value that is about to be written as its readers will.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from aggregator import intake
@@ -55,6 +56,78 @@ def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:
     assert device(feed).rejected_total == len(BAD)
     assert device(feed).rejected["n1"].since_ms == 10
     assert said(feed) is None
+
+
+def at(version: str, document: Document) -> Document:
+    return msgspec.structs.replace(document, version=version)
+
+
+def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_before() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    assert feed.read("n1", at("13", report("n1", faulty(3))), 2) == {"n1"}
+    place = report("n1", {})
+    for old in (
+        Changed(at("9", report("n1", faulty(1)))),
+        Changed(at("11", report("n1", faulty(1)))),
+        Deleted(place.namespace, place.name),
+        Changed(at("12", report("n1", faulty(2)))),
+    ):
+        assert feed.observe(old, 3) == frozenset()
+        assert said(feed) == record(faulty(3))
+    assert feed.observe(Changed(at("13", report("n1", faulty(3)))), 4) == frozenset()
+    assert feed.observe(Changed(at("14", report("n1", faulty(4)))), 5) == {"n1"}
+    assert said(feed) == record(faulty(4))
+    assert feed.observe(Deleted(place.namespace, place.name), 6) == {"n1"}
+    assert said(feed) is None
+
+
+def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    feed.read("n1", at("10", report("n1", healthy())), 2)
+    place = report("n1", {})
+    assert feed.observe(Deleted(place.namespace, place.name), 3) == {"n1"}
+    assert said(feed) is None
+
+
+def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch_says_so() -> None:
+    feed = Source("test:").devices
+    place = report("n1", {})
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    assert feed.read("n1", None, 2) == {"n1"}
+    assert feed.observe(Changed(at("11", report("n1", faulty()))), 3) == frozenset()
+    assert feed.observe(Deleted(place.namespace, place.name), 4) == frozenset()
+    assert said(feed) is None
+    assert feed.observe(Changed(at("15", report("n1", faulty()))), 5) == {"n1"}
+    assert said(feed) == record(faulty())
+
+
+def test_a_list_ends_what_was_read_by_name() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    feed.read("n1", None, 2)
+    feed.read("n2", at("12", report("n2", healthy())), 2)
+    feed.observe(Listed((at("14", report("n1", faulty())),)), 3)
+    assert said(feed, "n1") == record(faulty())
+    assert said(feed, "n2") is None
+    feed.observe(Changed(at("11", report("n2", healthy()))), 4)
+    assert said(feed, "n2") == record(healthy())
+
+
+def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("a1", report("n1", healthy()))), 1)
+    feed.read("n1", at("b2", report("n1", faulty(3))), 2)
+    feed.observe(Changed(at("c0", report("n1", faulty(4)))), 3)
+    assert said(feed) == record(faulty(4))
+    feed.read("n1", at("d4", report("n1", faulty(5))), 4)
+    place = report("n1", {})
+    assert feed.observe(Deleted(place.namespace, place.name), 5) == {"n1"}
+    feed.observe(Changed(at("e5", report("n1", healthy()))), 6)
+    feed.read("n1", None, 7)
+    feed.observe(Changed(at("f6", report("n1", faulty(6)))), 8)
+    assert said(feed) == record(faulty(6))
 
 
 def test_the_good_document_comes_back_unchanged() -> None:

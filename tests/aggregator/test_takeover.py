@@ -24,6 +24,7 @@ from tests.processors.test_documents import SHIPPED
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stores.base import Document
     from tests.cluster.replicas import Replica, Replicas
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
@@ -47,6 +48,14 @@ def lease(world: Replicas) -> dict[str, Any]:
     status, found = world.api.ask("GET", f"{LEASES}/{LEADER_LEASE}")
     assert status == 200
     return dict(found)
+
+
+def give(world: Replicas, replica: Replica) -> None:
+    """Somebody gives the Lease to it by hand."""
+    holder = replica.made.leadership._identity  # type: ignore[attr-defined]
+    spec = lease(world)["spec"] | {"holderIdentity": holder}
+    status, _ = world.api.ask("PATCH", f"{LEASES}/{LEADER_LEASE}", {"spec": spec})
+    assert status == 200
 
 
 async def end(world: Replicas, leader: Replica, other: Replica, *, killed: bool) -> None:
@@ -124,9 +133,7 @@ async def test_a_call_that_waits_while_the_leadership_ends_is_refused(tmp_path: 
         call = asyncio.create_task(one.services.call(wire.SEND, public("occur")))
         await world.pass_time(0.5)
         # Somebody gave the Lease to the other one by hand.
-        holder = other.made.leadership._identity  # type: ignore[attr-defined]
-        spec = lease(world)["spec"] | {"holderIdentity": holder}
-        world.api.ask("PATCH", f"{LEASES}/{LEADER_LEASE}", {"spec": spec})
+        give(world, other)
         world.api.refuses = lambda *_: False
         with pytest.raises(Refused, match="another aggregator leads"):
             await call
@@ -378,6 +385,62 @@ async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_a
             assert other.leads
             chips = world.unhealthy("n1").split(",")
             assert chips == [f"Ascend910-{chip}" for chip in range(8)]
+
+
+async def test_what_was_read_to_take_over_is_of_no_use_once_somebody_else_has_led(
+    tmp_path: Path,
+) -> None:
+    async with replicas(tmp_path) as world:
+        await world.node("n1", serial_number="SN-1")
+        await world.device("n1", config())
+        one, other = await two(world)
+        third = await world.begin("third", 3)
+        publisher = other.made.publishers[0]
+        listed = publisher.list
+
+        async def slowly() -> tuple[Document, ...]:
+            found = await listed()
+            publisher.list = listed  # type: ignore[method-assign]
+            await asyncio.sleep(20)
+            return found
+
+        publisher.list = slowly  # type: ignore[method-assign]
+        known: list[str] = []
+        began = other.made.succession._began
+
+        def begins() -> None:
+            began()
+            entry = json.loads(other.made.pipeline.device.entries["n1"].text)
+            known.append(entry["DeviceList"][f"{KEY}-Unhealthy"])
+
+        other.made.succession._began = begins
+        give(world, other)
+        await world.pass_time(2)
+        assert other.made.leadership.leads
+        assert not other.leads
+        give(world, third)
+        await world.pass_time(5)
+        assert third.leads
+        assert (await third.services.call(wire.SEND, public("occur")))["code"] == 0
+        assert unhealthy_ever(world) == ["", "Ascend910-0"]
+        give(world, other)
+        await world.pass_time(20)
+        assert world.unhealthy("n1") == "Ascend910-0"
+        assert unhealthy_ever(world) == ["", "Ascend910-0"]
+        assert known == ["Ascend910-0"], "it never sets out to write what it had read before"
+        assert (other.leads, third.leads, one.leads) == (True, False, False)
+
+
+def unhealthy_ever(world: Replicas) -> list[str]:
+    """What was published of the chips of n1, one after the other, without repetitions."""
+    found: list[str] = []
+    for one in world.played.shown:
+        if one.name == DEVICE and one.data and one.data[DEVICE]:
+            entry = json.loads(one.data[DEVICE])["mindx-dl-deviceinfo-n1"]
+            text = entry["DeviceList"][f"{KEY}-Unhealthy"]
+            if found[-1:] != [text]:
+                found.append(text)
+    return found
 
 
 def told(place: Path, name: str) -> list[tuple[str, str | None, str | None]]:

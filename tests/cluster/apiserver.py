@@ -58,6 +58,7 @@ class _Watch:
     client: Client
     only_metadata: bool
     lines: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    late: list[bytes] = field(default_factory=list)
     status: int = 200
 
     @property
@@ -236,7 +237,9 @@ class ApiServer:
                 (True, False): "DELETED",
             }.get((was, is_now))
             if kind is not None:
-                watch.lines.put_nowait(_line(kind, shown, only_metadata=watch.only_metadata))
+                line = _line(kind, shown, only_metadata=watch.only_metadata)
+                is_late = watch.late or watch.client.late(watch.place)
+                (watch.late.append if is_late else watch.lines.put_nowait)(line)
 
     async def _request(
         self, client: Client, method: str, path: str, body: bytes | None, *, only_metadata: bool
@@ -244,6 +247,9 @@ class ApiServer:
         await asyncio.sleep(self.seconds)
         place = place_of(urlsplit(path).path)
         self._check(client)
+        by_name = place.name is not None or "fieldSelector" in path
+        if method == "GET" and not by_name and client.blind(place):
+            raise StoreUnavailable("connection refused")
         self.requests.append((method, place))
         if self.refuses(method, place):
             return _encoded(*_status(self.refuses_with, "the test wants it"))
@@ -258,6 +264,8 @@ class ApiServer:
     ) -> AsyncIterator[_Watch]:
         """A watch: everything since the version that is asked for, as nothing happens between."""
         self._check(client)
+        if client.blind(place_of(urlsplit(path).path)):
+            raise StoreUnavailable("connection refused")
         parts = urlsplit(path)
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
         watch = _Watch(place_of(parts.path), query, client, only_metadata)
@@ -292,10 +300,17 @@ class ApiServer:
         if client.is_cut or not self.is_up:
             raise StoreUnavailable("connection refused")
 
-    def _cut(self, client: Client) -> None:
+    def _cut(self, client: Client, which: Callable[[Place], bool] = lambda _: True) -> None:
+        for watch in self._watches:
+            if watch.client is client and which(watch.place):
+                watch.lines.put_nowait(None)
+
+    def _catch_up(self, client: Client) -> None:
         for watch in self._watches:
             if watch.client is client:
-                watch.lines.put_nowait(None)
+                late, watch.late = watch.late, []
+                for line in late:
+                    watch.lines.put_nowait(line)
 
 
 class Client:
@@ -304,12 +319,30 @@ class Client:
     def __init__(self, server: ApiServer, name: str) -> None:
         self.name = name
         self.is_cut = False
+        self.blind: Callable[[Place], bool] = lambda _: False
+        """What it can neither list nor watch as a whole."""
+        self.late: Callable[[Place], bool] = lambda _: False
+        """Of what its watches show nothing for the time being."""
         self._server = server
 
     def cut(self) -> None:
         """From now on nothing of it reaches the server."""
         self.is_cut = True
         self._server._cut(self)
+
+    def go_blind(self, which: Callable[[Place], bool]) -> None:
+        """From now on it can neither list nor watch these, and its watches of them end."""
+        self.blind = which
+        self._server._cut(self, which)
+
+    def fall_behind(self, which: Callable[[Place], bool]) -> None:
+        """Its watches of these show nothing more."""
+        self.late = which
+
+    def catch_up(self) -> None:
+        """It sees everything again, and its watches show what they have not shown."""
+        self.blind = self.late = lambda _: False
+        self._server._catch_up(self)
 
     async def request(
         self,

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator import daemon, process
 from tests.cluster.grpc_server import MemoryServer
+from tests.cluster.pausing import Pauses
 from tests.cluster.player import InMemory, Missing
 from tests.cluster.playing import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    import pytest
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.daemon import Aggregator
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 10
 
 
-@dataclass
+@dataclass(eq=False)
 class Replica:
     """One life of one of them."""
 
@@ -55,6 +58,7 @@ class Replica:
 
 
 _WHO: ContextVar[Replica] = ContextVar("who")
+"""Set in everything that belongs to a life."""
 
 
 class Replicas(Cluster):
@@ -63,6 +67,7 @@ class Replicas(Cluster):
     def __init__(self, place: Path, **configuration: Any) -> None:
         super().__init__(place, configuration=configuration)
         self._replicas: list[Replica] = []
+        self._pauses: Pauses | None = None
 
     async def begin(self, name: str, seconds: float = 1.0) -> Replica:
         """Begin a life, and let time pass."""
@@ -91,12 +96,27 @@ class Replicas(Cluster):
         with contextlib.suppress(asyncio.CancelledError):
             await life
 
+    def pause(self, replica: Replica) -> None:
+        """SIGSTOP."""
+        assert self._pauses is not None
+        self._pauses.pause(replica)
+
+    def go_on(self, replica: Replica) -> None:
+        """SIGCONT."""
+        assert self._pauses is not None
+        self._pauses.go_on(replica)
+
+    def may_pause(self, patch: pytest.MonkeyPatch) -> None:
+        """From now on what is begun can be paused."""
+        self._pauses = Pauses(_WHO, patch)
+
     async def killed(self, replica: Replica) -> None:
-        """SIGKILL."""
+        """SIGKILL, also of one that is paused."""
         life, replica.life = replica.life, None
         assert life is not None
         assert replica.client is not None
         replica.client.cut()
+        self.go_on(replica)
         for server in replica.servers:
             server.serves = False
         life.cancel()
@@ -106,6 +126,7 @@ class Replicas(Cluster):
     async def close(self) -> None:
         """End all of them."""
         for replica in self._replicas:
+            self.go_on(replica)
             if replica.life is not None:
                 await self.told_to_end(replica)
         await super().close()
@@ -141,6 +162,7 @@ async def replicas(place: Path, **configuration: Any) -> AsyncIterator[Replicas]
         return aggregator
 
     with made.replaced() as patch:
+        made.may_pause(patch)
         patch.setattr("aggregator.process.Aggregator", make)
         try:
             yield made

@@ -1,0 +1,131 @@
+"""Reads anew what nodes say where another leader, before us, has published something else.
+
+He may have known more: our watch may be behind his, or interrupted. Until a node's documents were
+read by name what he published stays. A store that gives no answer is asked again; where another
+one has the node, it is not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from contract.errors import StoreError, StoreForbidden, StoreRefused
+from stores.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aggregator.intake import Feed, Source
+    from aggregator.moment import Clock
+    from aggregator.pipeline import Pipeline
+    from stores.base import Document, Store
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 8
+_FEW = 200
+"""Documents of more nodes are listed, not read one by one."""
+
+_Read = dict[str, "Document | None"]
+
+
+class Doubts:
+    """Asks ``stores`` for what the pipeline doubts; ``changed`` is told when that is known."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        stores: Sequence[Store],
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self._pipeline = pipeline
+        self._stores = stores
+        self._clock = clock
+        self._changed = changed
+        self._wake = asyncio.Event()
+
+    def look(self) -> None:
+        """There may be something to ask."""
+        if self._pipeline.doubted:
+            self._wake.set()
+
+    async def run(self) -> NoReturn:
+        """Ask whenever there is a doubt, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            backoff, trouble = Backoff(), False
+            while nodes := self._pipeline.doubted:
+                if problem := await self._ask(nodes):
+                    if not trouble:
+                        _log.warning(
+                            "what another leader published of %d nodes stays, they cannot be "
+                            "read: %s",
+                            len(self._pipeline.doubted),
+                            problem,
+                        )
+                    trouble = True
+                    await asyncio.sleep(backoff.next_seconds())
+
+    async def _ask(self, nodes: frozenset[str]) -> str:
+        """Ask for the documents of these nodes; why some of them are not known yet."""
+        sources = zip(self._pipeline.sources, self._stores, strict=True)
+        answers = await asyncio.gather(
+            *(_all_of(source, store, nodes) for source, store in sources)
+        )
+        known: set[str] = set()
+        moved: set[str] = set()
+        problem = ""
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                problem = str(answer)
+                continue
+            for feed, documents in answer:
+                # What was told meanwhile may be from before or after this.
+                moved |= feed.told & nodes
+                still = {node: one for node, one in documents.items() if node not in feed.told}
+                self._pipeline.read(feed, still, self._clock())
+                known |= {node for node, one in still.items() if one is not None}
+        believed = (known if problem else nodes) - moved
+        self._pipeline.believe(believed)
+        self._changed()
+        return problem if nodes - believed - moved else ""
+
+
+async def _all_of(
+    source: Source, store: Store, nodes: frozenset[str]
+) -> list[tuple[Feed, _Read]] | StoreError:
+    """What the nodes say in one store."""
+    for feed in source.feeds:
+        feed.told.clear()
+    try:
+        return [(feed, await _documents(feed, store, nodes)) for feed in source.feeds]
+    except StoreError as error:
+        return error
+
+
+async def _documents(feed: Feed, store: Store, nodes: frozenset[str]) -> _Read:
+    if len(nodes) > _FEW:
+        listed = {one.name: one for one in await store.list(feed.selection)}
+        return {node: listed.get(feed.name_of(node)) for node in nodes}
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(node: str) -> Document | None:
+        async with gate:
+            # Who may watch documents may list them, and perhaps not read them by name.
+            by_name = msgspec.structs.replace(feed.selection, name=feed.name_of(node))
+            try:
+                found = await store.list(by_name)
+            except StoreForbidden:
+                raise
+            except StoreRefused:
+                return None  # no document can have this name
+            return found[0] if found else None
+
+    found = await asyncio.gather(*map(one, sorted(nodes)))
+    return dict(zip(sorted(nodes), found, strict=True))

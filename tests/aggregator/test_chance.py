@@ -1,0 +1,212 @@
+"""Two aggregators and what can happen to them and their store, by chance, in virtual time.
+
+Whatever it was: nothing older is ever published, and when all is well again both say what one says
+to whom nothing happened.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.aggregator.test_pauses import (
+    DEVICE,
+    do_not_pause,
+    nothing_older_came,
+    pause_when_it_asks,
+    state,
+)
+from tests.cluster.playing import cluster
+from tests.cluster.replicas import replicas
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cluster.apiserver import Client, Place
+    from tests.cluster.playing import Cluster
+    from tests.cluster.replicas import Replica, Replicas
+
+pytestmark = pytest.mark.looptime(resolution=2**-20)
+
+NODES = [f"n{number}" for number in range(6)]
+PAUSES = (0.01, 0.1, 0.5, 1.0, 5.0, 12.0, 20.0)
+BETWEEN = (0.0, 0.003, 0.05, 0.3, 2.0)
+SEEDS = range(12)
+_DEEDS = 25
+_AT_LAST_SECONDS = 120
+
+
+def reports(place: Place) -> bool:
+    """What nodes say of their chips."""
+    return place.namespace == "kube-system"
+
+
+def own(place: Place) -> bool:
+    """What aggregators write, and servers say."""
+    return place.namespace == "mindx-dl" and place.resource.endswith("configmaps")
+
+
+class Chance:
+    """What happens, by a seed; ``said`` tells it."""
+
+    def __init__(self, world: Replicas, seed: int) -> None:
+        self.said: list[str] = []
+        self.states: dict[str, int] = {}
+        self.lives: dict[str, Replica] = {}
+        self._world = world
+        self._chance = random.Random(seed)
+        self._number = 0
+        self._paused: set[str] = set()
+        self._deeds = {
+            "nothing": self._nothing,
+            "paused": self._pause,
+            "paused as it writes": self._pause_in_a_write,
+            "killed": self._kill,
+            "told to end": self._end,
+            "the store is away": self._outage,
+            "the store is slow": self._slow,
+            "writes are refused": self._refuse,
+            "the Lease is refused": self._refuse_lease,
+            "hears nothing of": self._go_blind,
+            "hears late of": self._fall_behind,
+            "a node is deleted": self._delete,
+            "all is well": self._heal,
+        }
+
+    async def happens(self) -> None:
+        """All of it."""
+        for node in NODES:
+            await self._change(node)
+        for name in ("one", "other"):
+            self.lives[name] = await self._world.begin(name, 3)
+        for _ in range(_DEEDS):
+            name = self._chance.choice(sorted(self.lives))
+            what = self._chance.choice([*self._deeds, "all is well"])
+            seconds = self._chance.choice(PAUSES)
+            self.said.append(f"{self._world.at_ms} ms: {name} {what}, {seconds} s")
+            await self._deeds[what](name, seconds)
+            for _ in range(self._chance.randint(0, 4)):
+                await self._change(self._chance.choice(NODES))
+                await self._world.pass_time(self._chance.choice(BETWEEN))
+        for name in self.lives:
+            await self._heal(name, 0)
+        await self._world.pass_time(_AT_LAST_SECONDS)
+
+    async def _change(self, node: str) -> None:
+        self._number += 1
+        self.states[node] = self._number
+        self.said.append(f"{self._world.at_ms} ms: {node} is in state {self._number}")
+        await self._world.device(node, state(self._number))
+
+    def _client(self, name: str) -> Client:
+        client = self.lives[name].client
+        assert client is not None
+        return client
+
+    async def _nothing(self, _: str, seconds: float) -> None:
+        await self._world.pass_time(seconds)
+
+    async def _pause(self, name: str, seconds: float) -> None:
+        self._paused.add(name)
+        self._world.pause(self.lives[name])
+        await self._world.pass_time(seconds)
+
+    async def _pause_in_a_write(self, name: str, seconds: float) -> None:
+        if name not in self._paused:
+            self._paused.add(name)
+            pause_when_it_asks(self._world, self.lives[name], "PUT", DEVICE)
+        await self._change(self._chance.choice(NODES))
+        await self._world.pass_time(seconds)
+
+    async def _kill(self, name: str, seconds: float) -> None:
+        self._paused.discard(name)
+        await self._world.killed(self.lives[name])
+        await self._world.pass_time(seconds)
+        self.lives[name] = await self._world.begin(name, 1)
+
+    async def _end(self, name: str, seconds: float) -> None:
+        if name in self._paused:
+            return
+        await self._world.told_to_end(self.lives[name])
+        await self._world.pass_time(seconds)
+        self.lives[name] = await self._world.begin(name, 1)
+
+    async def _outage(self, _: str, seconds: float) -> None:
+        self._world.api.go_down()
+        await self._world.pass_time(seconds)
+        self._world.api.come_back()
+
+    async def _slow(self, _: str, seconds: float) -> None:
+        self._world.api.seconds = self._chance.choice((2**-8, 2**-4, 0.5))
+        await self._world.pass_time(seconds)
+
+    async def _refuse(self, _: str, seconds: float) -> None:
+        self._world.api.refuses = lambda method, place: method != "GET" and own(place)
+        await self._world.pass_time(seconds)
+        self._world.api.refuses = lambda *_: False
+
+    async def _refuse_lease(self, _: str, seconds: float) -> None:
+        self._world.api.refuses = lambda _, place: "leases" in place.resource
+        await self._world.pass_time(seconds)
+        self._world.api.refuses = lambda *_: False
+
+    async def _go_blind(self, name: str, seconds: float) -> None:
+        self._client(name).go_blind(self._chance.choice((reports, own)))
+        await self._world.pass_time(seconds)
+
+    async def _fall_behind(self, name: str, seconds: float) -> None:
+        self._client(name).fall_behind(self._chance.choice((reports, own)))
+        await self._world.pass_time(seconds)
+
+    async def _delete(self, _: str, seconds: float) -> None:
+        node = self._chance.choice(NODES)
+        self.states.pop(node, None)
+        self.said.append(f"{self._world.at_ms} ms: {node} is gone")
+        await self._world.gone(node, seconds)
+
+    async def _heal(self, name: str, seconds: float) -> None:
+        self._world.api.seconds = 2**-8
+        self._paused.discard(name)
+        do_not_pause(self.lives[name])
+        self._world.go_on(self.lives[name])
+        self._client(name).catch_up()
+        await self._world.pass_time(seconds)
+
+
+def entries(world: Cluster) -> dict[str, Any]:
+    """What is published of the nodes, without the stamps, which tell how often that changed."""
+    return {node: one | {"UpdateTime": 0} for node, one in world.devices.items()}
+
+
+async def undisturbed(place: Path, states: dict[str, int]) -> dict[str, Any]:
+    """What one says to whom nothing happens."""
+    async with cluster(place) as world:
+        for node, number in states.items():
+            await world.device(node, state(number))
+        world.start()
+        await world.pass_time(5)
+        return entries(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_nothing_older_is_published_and_both_agree_at_last(tmp_path: Path, seed: int) -> None:
+    async with replicas(tmp_path / "two") as world:
+        chance = Chance(world, seed)
+        await chance.happens()
+        said = "\n".join(chance.said)
+        assert nothing_older_came(world), said
+        found = entries(world)
+        (leader,) = (one for one in chance.lives.values() if one.leads)
+        (follower,) = (one for one in chance.lives.values() if not one.leads)
+        assert follower.made.leadership.follows, said
+        for one in (leader, follower):
+            pipeline = one.made.pipeline
+            assert not one.made.readiness.health().not_ready, said
+            assert pipeline.doubted == frozenset(), said
+            text = world.outputs[DEVICE][DEVICE]
+            known = (pipeline.device.entries[node].text for node in chance.states)
+            assert all(entry in text for entry in known), said
+        assert not leader.made.publishers[0].outputs[DEVICE].conflict, said
+    assert found == await undisturbed(tmp_path / "one", chance.states), said

@@ -1,0 +1,54 @@
+"""Agents that beat in a cluster in memory, until they fall silent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from contract.errors import StoreError
+from stores.base import Beat
+from stores.kubernetes_beats import Heartbeats
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from tests.cluster.playing import Cluster
+
+INTERVAL_SECONDS = 5
+THRESHOLD_SECONDS = 3 * INTERVAL_SECONDS
+
+
+class Agents:
+    """``nodes`` beat every interval, each a little later than the one before."""
+
+    def __init__(self, world: Cluster, nodes: Iterable[str]) -> None:
+        self.nodes = list(nodes)
+        self.silent: set[str] = set()
+        self._world = world
+        self._beats = Heartbeats(world.api.client("agents"))  # type: ignore[arg-type]
+
+    async def beat(self, number: int, node: str) -> None:
+        """For ever."""
+        await asyncio.sleep(INTERVAL_SECONDS * number / len(self.nodes))
+        while True:
+            began = self._world.at_ms
+            if node not in self.silent:
+                beat = Beat(node, f"host-{node}", INTERVAL_SECONDS, self._world.wall_ms)
+                with contextlib.suppress(StoreError):
+                    await self._beats.beat(beat)
+            took = (self._world.at_ms - began) / 1000
+            await asyncio.sleep(max(0.0, INTERVAL_SECONDS - took))
+
+
+@contextlib.asynccontextmanager
+async def agents(world: Cluster, nodes: Iterable[str]) -> AsyncIterator[Agents]:
+    """They beat within the block."""
+    made = Agents(world, nodes)
+    tasks = [asyncio.create_task(made.beat(*one)) for one in enumerate(made.nodes)]
+    try:
+        yield made
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
