@@ -87,8 +87,9 @@ class Doubts:
                 continue
             for feed, documents in answer:
                 # What was told meanwhile may be from before or after this.
-                moved |= feed.told & nodes
-                still = {node: one for node, one in documents.items() if node not in feed.told}
+                told = feed.heard()
+                moved |= told & nodes
+                still = {node: one for node, one in documents.items() if node not in told}
                 self._pipeline.read(feed, still, self._clock())
                 known |= {node for node, one in still.items() if one is not None}
         believed = (known if problem else nodes) - moved
@@ -102,10 +103,12 @@ async def _all_of(
 ) -> list[tuple[Feed, _Read]] | StoreError:
     """What the nodes say in one store."""
     for feed in source.feeds:
-        feed.told.clear()
+        feed.listen()
     try:
         return [(feed, await _documents(feed, store, nodes)) for feed in source.feeds]
     except StoreError as error:
+        for feed in source.feeds:
+            feed.heard()
         return error
 
 

@@ -135,8 +135,8 @@ class Feed:
         self.interrupted: str | None = None
         """Why nothing is heard from the store now."""
         self.interruptions_total = 0
-        self.told: set[str] = set()
-        """Nodes of which the watch told something since this was cleared."""
+        self._told: set[str] | None = None
+        """There while somebody wants to know."""
         self._namespace = namespace
         self._prefix = prefix
         self._ahead: dict[str, str | None] = {}
@@ -155,20 +155,33 @@ class Feed:
                 node = self._node_of(document.namespace, document.name)
                 if node is None or self._is_behind(node, document.version):
                     return frozenset()
-                self.told.add(node)
+                self._note((node,))
                 return self._take(document, now_ms)
             case Deleted(namespace, name):
                 node = self._node_of(namespace, name)
                 if node is None or self._ahead.get(node) is not None:
                     return frozenset()  # what was read is from after that
                 self._ahead.pop(node, None)
-                self.told.add(node)
+                self._note((node,))
                 return self._forget(node)
             case Interrupted(reason):
                 if self.interrupted is None:
                     self.interruptions_total += 1
                 self.interrupted = reason
                 return frozenset()
+
+    def listen(self) -> None:
+        """Remember of which nodes the watch tells something from now on."""
+        self._told = set()
+
+    def heard(self) -> set[str]:
+        """These nodes, up to now."""
+        told, self._told = self._told, None
+        return told or set()
+
+    def _note(self, nodes: Iterable[str]) -> None:
+        if self._told is not None:
+            self._told.update(nodes)
 
     def name_of(self, node: str) -> str:
         """The name of a node's document."""
@@ -188,12 +201,12 @@ class Feed:
         changed: set[str] = set()
         self._ahead.clear()
         gone = set(self.present)
-        self.told |= gone
+        there = set()
         for document in documents:
             changed |= self._take(document, now_ms)
-            node = self._node_of(document.namespace, document.name) or ""
-            self.told.add(node)
-            gone.discard(node)
+            there.add(self._node_of(document.namespace, document.name) or "")
+        self._note(gone | there)
+        gone -= there
         for node in gone:
             changed |= self._forget(node)
         return frozenset(changed)
