@@ -7,9 +7,9 @@
 
 A real API server, a real ``vigil aggregator``, a process that is all the nodes
 (``benchmarks.scale_load``), and a watch that is the readers. Parts: ``changes``, ``rest``,
-``leases``, ``storm``, ``takeover`` (a second replica, and the leader told to end, killed, paused)
-and ``full`` (Node objects of 8 KB, two pods on every node, each device-info
-written again every 5 minutes, Leases, a restart); without ``--only`` all of them, and 1,000, 5,000
+``leases``, ``storm``, ``takeover`` (a second replica, and the leader told to end, killed, paused
+for a minute) and ``full`` (Node objects of 8 KB, two pods on every node, each device-info written
+again every 5 minutes, Leases, a restart); without ``--only`` all of them, and 1,000, 5,000
 and 10,000 nodes of 8 and 16 chips without ``--nodes`` and ``--chips``; the larger and stranger
 sizes only rest and change. Memory is resident size, megabytes are millions of bytes. ``--follower``
 starts a second replica in ``full``, which follows. Everything runs on this machine: judge times of
@@ -260,7 +260,8 @@ class Cluster:
 
     async def measure_takeover(self) -> None:
         """A second replica, and what readers see when the first one ends."""
-        replicas = Replicas(self._daemon, self._new_daemon("second"), self._change)
+        second, count = self._new_daemon("second"), self._readers.count
+        replicas = Replicas(self._daemon, second, self._change, count)
         try:
             await replicas.follow()
             self.result |= await replicas.measure()
@@ -289,7 +290,7 @@ class Cluster:
     async def _measure_follower(self, seconds: float) -> None:
         second = self._new_daemon("follower")
         try:
-            await Replicas(self._daemon, second, self._change).follow()
+            await asyncio.to_thread(second.start)
             process = psutil.Process(second.process.pid)
             before = process.cpu_times()
             await asyncio.sleep(seconds)

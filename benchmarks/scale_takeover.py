@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from benchmarks.scale_watch import Counted
     from tests.aggregator.daemon import Daemon
 
 _CHANGES = 20
 """One after the other from the signal on: the longest is the gap, whoever wrote it."""
+_PAUSE_SECONDS = 60.0
 _LATE_SECONDS = 3.0
 """After a paused leader goes on: what it had under way arrives, and is refused."""
 
 
 class Replicas:
     """``leader`` leads, ``follower`` is not started yet. ``change`` makes the change with a number;
-    the milliseconds until it is shown.
+    the milliseconds until it is shown. ``count`` begins to count writes.
     """
 
     def __init__(
-        self, leader: Daemon, follower: Daemon, change: Callable[[int], Awaitable[float]]
+        self,
+        leader: Daemon,
+        follower: Daemon,
+        change: Callable[[int], Awaitable[float]],
+        count: Callable[[], Counted],
     ) -> None:
         self.leader = leader
         self.follower = follower
         self._change = change
+        self._count = count
         self._changes = 0
 
     async def follow(self) -> None:
@@ -52,12 +60,17 @@ class Replicas:
 
     async def _paused(self) -> float:
         self.leader.process.freeze()
+        end = time.monotonic() + _PAUSE_SECONDS
         gap = await self._gap()
-        self.leader.process.signal(signal.SIGCONT)
+        await asyncio.sleep(max(0.0, end - time.monotonic()))
+        counted = self._count()
+        self.leader.process.thaw()
         await asyncio.sleep(_LATE_SECONDS)
         self._swap()
         if not self._leads(self.leader) or self._leads(self.follower):
             raise RuntimeError("a leader that was paused leads again beside the next one")
+        if counted.data_writes:
+            raise RuntimeError("a leader that was paused wrote what is old")
         return gap
 
     def _leads(self, daemon: Daemon) -> bool:

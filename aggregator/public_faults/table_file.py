@@ -10,6 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
+import aiofiles
+
 from contract.public_fault_table import LARGEST_BYTES
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
         try:
             found = await asyncio.to_thread(_look, path)
             if found != seen:
-                text = None if found == _NONE else await asyncio.to_thread(_read, path)
+                text = None if found == _NONE else await _read(path)
                 configure(text)
                 seen = found
             if trouble is not None:
@@ -57,7 +59,7 @@ def _look(path: Path) -> tuple[int, int, int]:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _read(path: Path) -> str:
+async def _read(path: Path) -> str:
     """The text; of one that is too long enough to see that."""
-    with path.open("rb") as file:
-        return file.read(LARGEST_BYTES + 1).decode("utf-8", "replace")
+    async with aiofiles.open(path, "rb") as file:
+        return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")
