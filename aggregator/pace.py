@@ -4,7 +4,8 @@ The first change of a quiet time goes at once. In any second there are no more w
 a few at once, the rest evenly, so what changes while a document waits goes out with it. Whoever has
 waited longest is next; a touch waits until no change does, but not so long that a reader minds
 (``spec/consumers.md`` 7.1 M8). State of ours, which no reader waits for, waits too, but however
-long a storm of changes lasts, one write in some is state.
+long a storm of changes lasts, one write in some is state. What can wait leaves room for the next
+change, which would else find that everything was taken a moment ago.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ _BURST_SHARE = 4
 _TOUCH_PATIENCE_MS = 5000
 """A touch that has waited for longer counts as a change. Its period leaves 10 s or more."""
 
+_KEPT_FREE_SHARE = 2
+"""Of the writes that may go at once one in so many is left to changes."""
+
 _STATE_SHARE = 6
 """One in so many writes is state, where both wait."""
 
 _WRITE = 1000
 """A write in thousandths: so many come back in a millisecond as writes in a second."""
+
+
+_CAN_WAIT = 2
+"""The last rank."""
 
 
 class Write(Enum):
@@ -56,18 +64,17 @@ class Bucket(msgspec.Struct, frozen=True):
             self, level=min(level, self.burst * _WRITE), at_ms=max(now_ms, self.at_ms)
         )
 
-    @property
-    def has_one(self) -> bool:
-        """Whether a write may go."""
-        return self.level >= _WRITE
+    def has(self, writes: int) -> bool:
+        """Whether so many writes may go."""
+        return self.level >= writes * _WRITE
 
     def taken(self) -> Bucket:
         """One write less."""
         return msgspec.structs.replace(self, level=self.level - _WRITE)
 
-    def next_ms(self) -> int:
-        """Steady time at which a write may go."""
-        return self.at_ms + max(0, -(-(_WRITE - self.level) // self.per_second))
+    def next_ms(self, writes: int) -> int:
+        """Steady time at which so many writes may go."""
+        return self.at_ms + max(0, -(-(writes * _WRITE - self.level) // self.per_second))
 
 
 class _Waiting(NamedTuple):
@@ -81,6 +88,8 @@ class Pace:
 
     def __init__(self, writes_per_second: int, now_ms: int) -> None:
         self._bucket = Bucket.of(writes_per_second, now_ms)
+        self._patient = 1 + self._bucket.burst // _KEPT_FREE_SHARE
+        """So many writes must be possible for what can wait."""
         self._waiting: dict[str, _Waiting] = {}
         self._asked = 0
         self._since_state = 0
@@ -99,13 +108,19 @@ class Pace:
         """Who may write now, longest waiting first; each once for each time it asked."""
         self._bucket = self._bucket.at(now_ms)
         granted = []
-        while self._waiting and self._bucket.has_one:
+        while self._waiting:
             name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
+            if not self._bucket.has(self._needs(name, now_ms)):
+                break
             what = self._waiting.pop(name).what
             self._since_state = 0 if what is Write.STATE else self._since_state + 1
             self._bucket = self._bucket.taken()
             granted.append(name)
         return granted
+
+    def _needs(self, name: str, now_ms: int) -> int:
+        """How many writes must be possible for this one to go."""
+        return self._patient if self._turn(name, now_ms)[0] == _CAN_WAIT else 1
 
     def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
         waiting = self._waiting[name]
@@ -113,11 +128,14 @@ class Pace:
             case Write.CHANGE:
                 rank = 1
             case Write.TOUCH:
-                rank = 2 if now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS else 1
+                rank = _CAN_WAIT if now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS else 1
             case Write.STATE:
-                rank = 2 if self._since_state < _STATE_SHARE - 1 else 0
+                rank = _CAN_WAIT if self._since_state < _STATE_SHARE - 1 else 0
         return rank, waiting.number
 
     def next_ms(self) -> int | None:
         """Steady time at which ``grant`` wants to be called; ``None`` while nobody waits."""
-        return self._bucket.next_ms() if self._waiting else None
+        if not self._waiting:
+            return None
+        now_ms = self._bucket.at_ms
+        return self._bucket.next_ms(min(self._needs(name, now_ms) for name in self._waiting))

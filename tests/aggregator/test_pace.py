@@ -82,6 +82,21 @@ def test_state_waits_for_changes_but_in_a_storm_that_lasts_one_write_in_six_is_s
     assert [number for number, name in enumerate(order) if name == "kept"] == [5, 11, 17]
 
 
+def test_the_next_change_finds_room_however_much_state_waits() -> None:
+    pace = Pace(16, START_MS)
+    written = {Write.CHANGE: 0, Write.STATE: 0}
+    for now_ms in range(START_MS, START_MS + 20_000, 10):
+        pace.ask("state", now_ms, Write.STATE)
+        if now_ms % 150 == 0:
+            pace.ask("change", now_ms)
+        granted = pace.grant(now_ms)
+        assert ("change" in granted) == (now_ms % 150 == 0)
+        written[Write.CHANGE] += "change" in granted
+        written[Write.STATE] += "state" in granted
+    assert written[Write.CHANGE] == 133
+    assert written[Write.STATE] > 100
+
+
 def test_who_withdraws_takes_no_turn() -> None:
     pace = Pace(1, START_MS)
     pace.ask("a", START_MS)
@@ -94,10 +109,10 @@ def test_who_withdraws_takes_no_turn() -> None:
 
 def test_a_clock_that_stands_still_gives_nothing_back() -> None:
     bucket = Bucket.of(1, START_MS).taken()
-    assert not bucket.at(START_MS - 5000).has_one
-    assert not bucket.at(START_MS + 999).has_one
-    assert bucket.at(START_MS + 1000).has_one
-    assert bucket.next_ms() == START_MS + 1000
+    assert not bucket.at(START_MS - 5000).has(1)
+    assert not bucket.at(START_MS + 999).has(1)
+    assert bucket.at(START_MS + 1000).has(1)
+    assert bucket.next_ms(1) == START_MS + 1000
 
 
 @given(
