@@ -96,7 +96,11 @@ class Watcher:
 
     def __init__(self, program: Path, library: Path, arguments: tuple[str, ...]) -> None:
         self.process = subprocess.Popen(
-            [program, library, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program, library, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            errors="replace",  # what it is told may be noise
         )
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._reader = threading.Thread(target=self._read)
