@@ -269,7 +269,7 @@ class Lane(Generic[R]):
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``update`` or ``drop_healed`` have something to do."""
-        healing = (at for node, at in self.healing.items() if node not in self.doubted)
-        return min(
-            (*self._waiting.values(), *(at for at in healing if at is not None)), default=None
+        healing = (
+            at for node, at in self.healing.items() if at is not None and node not in self.doubted
         )
+        return min((*self._waiting.values(), *healing), default=None)

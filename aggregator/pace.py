@@ -109,8 +109,8 @@ class Pace:
         self._bucket = self._bucket.at(now_ms)
         granted = []
         while self._waiting:
-            name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
-            if not self._bucket.has(self._needs(name, now_ms)):
+            name, needed = self._next(now_ms)
+            if not self._bucket.has(needed):
                 break
             what = self._waiting.pop(name).what
             self._since_state = 0 if what is Write.STATE else self._since_state + 1
@@ -118,9 +118,10 @@ class Pace:
             granted.append(name)
         return granted
 
-    def _needs(self, name: str, now_ms: int) -> int:
-        """How many writes must be possible for this one to go."""
-        return self._patient if self._turn(name, now_ms)[0] == _CAN_WAIT else 1
+    def _next(self, now_ms: int) -> tuple[str, int]:
+        """Whose turn is next, and how many writes must be possible for that."""
+        name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
+        return name, self._patient if self._turn(name, now_ms)[0] == _CAN_WAIT else 1
 
     def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
         waiting = self._waiting[name]
@@ -137,5 +138,5 @@ class Pace:
         """Steady time at which ``grant`` wants to be called; ``None`` while nobody waits."""
         if not self._waiting:
             return None
-        now_ms = self._bucket.at_ms
-        return self._bucket.next_ms(min(self._needs(name, now_ms) for name in self._waiting))
+        _, needed = self._next(self._bucket.at_ms)
+        return self._bucket.next_ms(needed)
