@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.changes import Changes
-from contract.cluster_info import faults_of, read_device_entry
-from contract.names import device_info_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,11 +86,11 @@ class Telling:
         """The faults of chips in an entry that was taken over: its record has none. Of an entry of
         our own the record says all, so its text is not read again for each change.
         """
-        entry = self._pipeline.device.entries.get(node)
+        device = self._pipeline.device
+        entry = device.entries.get(node)
         if entry is None or entry.whole or _NO_FAULTS in entry.text:
             return ()
-        key = device_info_name(node)
-        return faults_of(read_device_entry(key, entry.text, key)[1], key)
+        return device.kind.as_shown(node, entry).faults
 
     def began(self, now: Moment) -> None:
         """From now on what we computed is published: what of it is not yet, is news."""

@@ -17,7 +17,7 @@ from contract.go_decode import GoStruct, Int32, Int64, decode
 from contract.names import CLUSTER_DEVICE_PREFIX, DEVICE_INFO_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 VALUE_LIMIT = 800 * 1024
 """Most bytes of one value; the API server's own limit is 1 MiB for the whole object."""
@@ -120,7 +120,7 @@ def record_of(entry: DeviceEntry) -> DeviceRecord:
     resource = min(devices, default="huawei.com/npu")
     return DeviceRecord(
         chip_type=resource.removeprefix("huawei.com/"),
-        available=tuple(name for name in devices.get(resource, "").split(",") if name),
+        available=_names(devices, resource),
         unhealthy=(),
         network_unhealthy=(),
         recovering=(),
@@ -130,6 +130,10 @@ def record_of(entry: DeviceEntry) -> DeviceRecord:
         rack_id=entry.RackID,
         server_index=entry.ServerIndex,
     )
+
+
+def _names(devices: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(name for name in devices.get(key, "").split(",") if name)
 
 
 def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
@@ -144,15 +148,11 @@ def record_as_shown(entry: DeviceEntry, document: str) -> DeviceRecord:
     """All that an entry says which ``read_device_entry`` has read, with its faults."""
     devices = entry.DeviceList or {}
     resource = min(devices, default="")
-
-    def chips(what: str) -> tuple[str, ...]:
-        return tuple(name for name in devices.get(f"{resource}-{what}", "").split(",") if name)
-
     return msgspec.structs.replace(
         record_of(entry),
-        unhealthy=chips("Unhealthy"),
-        network_unhealthy=chips("NetworkUnhealthy"),
-        recovering=chips("Recovering"),
+        unhealthy=_names(devices, f"{resource}-Unhealthy"),
+        network_unhealthy=_names(devices, f"{resource}-NetworkUnhealthy"),
+        recovering=_names(devices, f"{resource}-Recovering"),
         faults=faults_of(entry, document) if devices else (),
     )
 
