@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import subprocess
 import time
 from dataclasses import dataclass
@@ -84,6 +85,12 @@ def small_driver(
 
 def wall_clock() -> int:
     return time.time_ns() // 1_000_000
+
+
+def dropped(gaps: str) -> int:
+    """How many events are lost, as these reasons of gaps say."""
+    words = itertools.pairwise(gaps.split())
+    return sum(int(word) for word, after in words if after == "events" and word.isdigit())
 
 
 class Running:

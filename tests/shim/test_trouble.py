@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import itertools
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
-from tests.shim.conftest import QUICK, running
+from tests.shim.conftest import QUICK, dropped, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,13 +219,8 @@ async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], Small
         while not flood.noted("flooded"):
             assert time.monotonic() < deadline
             time.sleep(0.01)  # noqa: ASYNC251
-
-        def dropped() -> int:
-            words = itertools.pairwise(state.gaps.split())
-            return sum(int(word) for word, after in words if after == "events" and word.isdigit())
-
-        await state.until(lambda: len(state.events) + dropped() == 50_000, 30)
-        assert dropped() > 0
+        await state.until(lambda: len(state.events) + dropped(state.gaps) == 50_000, 30)
+        assert dropped(state.gaps) > 0
         serials = [event.serial for event in state.events]
         assert serials == sorted(set(serials))
         assert await state.driver.health(chip) == 0
