@@ -17,7 +17,6 @@ import msgspec
 from collectors.boot import boot_id
 from collectors.file_system_beliefs import FileSystemBeliefs, SeenWritable, Thresholds, Usage
 from collectors.host_mounts import OF_PODS, HostMounts
-from collectors.patient_threads import Work
 from collectors.remembered import remembered
 from contract.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
 from contract.observation import (
@@ -28,6 +27,7 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
+from stores.patient_threads import Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

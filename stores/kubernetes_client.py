@@ -46,10 +46,7 @@ with contextlib.suppress(ImportError, AttributeError), _empty_parents():
         importlib.import_module(_name)
 
 from kubernetes.aio.client.configuration import Configuration  # noqa: E402
-from kubernetes.aio.config import (  # noqa: E402
-    ConfigException,
-    load_incluster_config,
-    load_kube_config,
-)
+from kubernetes.aio.config import incluster_config  # noqa: E402
+from kubernetes.aio.config.kube_config import KubeConfigLoader  # noqa: E402
 
-__all__ = ["ConfigException", "Configuration", "load_incluster_config", "load_kube_config"]
+__all__ = ["Configuration", "KubeConfigLoader", "incluster_config"]

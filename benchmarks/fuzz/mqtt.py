@@ -9,7 +9,8 @@ from contract.errors import VigilError
 from contract.topics import document_filters, filters_of
 from stores.mqtt_beats import Hearing
 from stores.mqtt_connection import Received
-from stores.mqtt_documents import Complaints, Malformed, decode, encode
+from stores.mqtt_documents import Malformed, decode, encode
+from stores.refusals import Refusals
 
 if TYPE_CHECKING:
     from stores.base import Document
@@ -64,14 +65,14 @@ class MqttBeats:
 
     def feed(self, text: str) -> None:
         """See ``Target``."""
-        complaints = Complaints()
-        hearing = Hearing(complaints)
+        refusals = Refusals()
+        hearing = Hearing(refusals)
         good = BEATS[0].partition("\n")
         hearing.put(Received(good[0], good[2].encode(), True))
         (before,) = hearing.beat_of("node-1")
         topic, _, payload = text.partition("\n")
         hearing.put(Received(topic, payload.encode("utf-8", "replace"), False))
-        if complaints.count:
+        if not refusals.is_empty:
             (after,) = hearing.beats()
             assert (after.holder, after.is_broken) == (before.holder, False)
             raise VigilError("refused")

@@ -25,6 +25,7 @@ from benchmarks.fuzz import processors, seeds
 from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
+from benchmarks.fuzz.credentials import ExecCredentials, Kubeconfigs, NoProxies
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
 from benchmarks.fuzz.jobs import KeptRelations, RelationRows, RelationWindows
 from benchmarks.fuzz.journal import JournalRows
@@ -377,6 +378,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
     ),
     "node": lambda: Watched("node", seeds.NODES, _follow_node),
     "node-frame": lambda: Watched("node-frame", seeds.NODE_FRAMES, _follow_node, seeds.NODES[0]),
+    "kubeconfig": Kubeconfigs,
+    "exec-credential": ExecCredentials,
+    "no-proxy": NoProxies,
     "mqtt-document": MqttDocuments,
     "mqtt-beat": MqttBeats,
     "telling": Tellings,

@@ -1,0 +1,202 @@
+"""Kubeconfig files: the cluster and the user of the current context. Pure, but for no secret shown.
+
+https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+import yaml
+
+from contract.errors import Problem, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+
+_DEEPEST = 50
+_MOST_TOKENS = 50_000
+"""As many as a file with 700 clusters, users and contexts has."""
+
+
+class KubeconfigUnusable(Exception):
+    """A kubeconfig that cannot be used; ``problem`` repeats no value of it."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}")
+        self.problem = Problem(where, what)
+
+
+class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+    """How the API server is reached. ``*_data`` is base64 and goes before the file."""
+
+    server: str | None = None
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool | None = None
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """One of the environment of a plugin."""
+
+    name: str
+    value: str
+
+
+class Plugin(msgspec.Struct, frozen=True, rename="camel"):
+    """A credential plugin."""
+
+    command: str
+    api_version: str
+    args: list[str] | None = None
+    env: list[Variable] | None = None
+
+
+class User(msgspec.Struct, frozen=True, rename="kebab"):
+    """Whom we are for the API server. ``*_data`` is base64 and goes before the file."""
+
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+    token: str | None = None
+    token_file: str | None = msgspec.field(name="tokenFile", default=None)
+    username: str | None = None
+    password: str | None = None
+    exec: Plugin | None = None
+    auth_provider: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return "User(...)"
+
+
+class Entry(NamedTuple, Generic[T]):
+    """A cluster or a user, where it stands, and the directory to which its paths are relative."""
+
+    value: T
+    where: str
+    directory: Path
+
+
+class Context(NamedTuple):
+    """What the current context names."""
+
+    cluster: Entry[Cluster]
+    user: Entry[User]
+
+
+class _Named(msgspec.Struct):
+    name: str
+    cluster: Any = None
+    user: Any = None
+    context: Any = None
+
+
+class _Names(msgspec.Struct):
+    cluster: str
+    user: str | None = None
+
+
+class _File(msgspec.Struct, rename="kebab"):
+    current_context: str | None = None
+    clusters: list[_Named] | None = None
+    users: list[_Named] | None = None
+    contexts: list[_Named] | None = None
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses what is nested deeper or has more tokens than any kubeconfig.
+
+    The parser's time grows with the square of the depth: hours for a megabyte of ``[``.
+    """
+
+    fetched = 0
+
+    def fetch_more_tokens(self) -> None:
+        self.fetched += 1
+        if max(self.flow_level, len(self.indents)) > _DEEPEST or self.fetched > _MOST_TOKENS:
+            raise yaml.YAMLError("too much")
+        super().fetch_more_tokens()
+
+
+class _Place(NamedTuple):
+    path: Path
+    entry: _Named
+
+
+def current_context(files: Sequence[tuple[Path, bytes]]) -> Context:
+    """Read and merge ``files``: of entries with one name the first one counts.
+
+    What others than the current context name may be wrong. Raises ``KubeconfigUnusable``.
+    """
+    if not files:
+        raise KubeconfigUnusable("kubeconfig", "there is no such file any more")
+    read = [(path, _read(path, content)) for path, content in files]
+    chosen = [(path, file.current_context) for path, file in read if file.current_context]
+    if not chosen:
+        raise KubeconfigUnusable(str(files[0][0]), "has no current-context")
+    path, name = chosen[-1]
+    context = _named(name, "contexts", ((path, file.contexts) for path, file in read), path)
+    at = f"{context.path}: contexts[{quoted(name)}].context"
+    names = _converted(context.entry.context, _Names, at)
+    cluster = _named(names.cluster, "clusters", ((p, file.clusters) for p, file in read), path)
+    user = None
+    if names.user:
+        users = [(p, file.users) for p, file in read]
+        user = _named(names.user, "users", users, path)
+    return Context(_cluster(cluster), _user(user, path))
+
+
+def _cluster(place: _Place) -> Entry[Cluster]:
+    where = f"{place.path}: clusters[{quoted(place.entry.name)}].cluster"
+    return Entry(_converted(place.entry.cluster, Cluster, where), where, _directory(place.path))
+
+
+def _user(place: _Place | None, path: Path) -> Entry[User]:
+    if place is None:
+        return Entry(User(), f"{path}: users", _directory(path))
+    where = f"{place.path}: users[{quoted(place.entry.name)}].user"
+    user = User() if place.entry.user is None else _converted(place.entry.user, User, where)
+    return Entry(user, where, _directory(place.path))
+
+
+def _directory(path: Path) -> Path:
+    return path.absolute().parent
+
+
+def _read(path: Path, content: bytes) -> _File:
+    try:
+        parsed = yaml.load(content.decode("utf-8-sig"), Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        # Its text repeats the lines around the place, which may hold a secret.
+        mark = error.problem_mark
+        at = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+        raise KubeconfigUnusable(str(path), f"is no YAML{at}") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise KubeconfigUnusable(str(path), "is no YAML") from None
+    return _converted(parsed, _File, str(path))
+
+
+def _converted(value: Any, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise KubeconfigUnusable(where, f"is not as a kubeconfig is: {error}") from None
+    except UnicodeEncodeError:
+        raise KubeconfigUnusable(where, "has half a character (surrogate)") from None
+
+
+def _named(
+    name: str, kind: str, lists: Iterable[tuple[Path, list[_Named] | None]], path: Path
+) -> _Place:
+    for where, entries in lists:
+        for entry in entries or ():
+            if entry.name == name:
+                return _Place(where, entry)
+    raise KubeconfigUnusable(str(path), f"names {quoted(name)}, which is not in {kind}")

@@ -1,0 +1,91 @@
+"""TLS of a client from PEM texts in memory: no key is written to a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class TlsUnusable(Exception):
+    """What is wrong with a certificate or key, as the end of a sentence that names it."""
+
+
+def client_tls(authorities: bytes | None, *, verify: bool) -> ssl.SSLContext:
+    """Return a context that trusts ``authorities`` (PEM), or the host's. Raises ``TlsUnusable``.
+
+    All of ``authorities`` must be readable: a file half written is no reason to trust half of it.
+    """
+    # PEM is ASCII, and comments beside it do not matter. Without any text Python would trust the
+    # authorities of the host.
+    text = None if authorities is None else authorities.decode("ascii", "ignore")
+    if text is not None and not text.strip():
+        raise TlsUnusable("has no certificates (PEM)")
+    try:
+        context = ssl.create_default_context(cadata=text)
+    except (ssl.SSLError, ValueError) as error:
+        raise TlsUnusable(f"has no certificates (PEM), or broken ones: {_reason(error)}") from None
+    # Newer Pythons demand more of certificates than Go does, whose clients all clusters serve.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def check_server_name(context: ssl.SSLContext, name: str) -> None:
+    """Raise ``TlsUnusable`` for what no server can be asked to be."""
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
+    except (ssl.SSLError, ValueError, TypeError):
+        raise TlsUnusable("is no name that a certificate can have") from None
+
+
+def identify(context: ssl.SSLContext, certificate: bytes, key: bytes | None) -> None:
+    """Let ``context`` identify itself. ``key`` is in ``certificate`` where it is ``None``.
+
+    Raises ``TlsUnusable`` where they do not belong together, or the key has a password.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(_in_memory(certificate))
+            key_file = None if key is None else stack.enter_context(_in_memory(key))
+            # An encrypted key would be asked for on a terminal; nobody sits at it.
+            context.load_cert_chain(file, key_file, password=b"")
+    except (ssl.SSLError, ValueError) as error:
+        raise TlsUnusable(
+            f"is no certificate (PEM) with its key without a password: {_reason(error)}"
+        ) from None
+    except OSError as error:
+        raise TlsUnusable(f"cannot be kept in memory: {error.strerror}") from None
+
+
+def is_of_tls(error: BaseException | None) -> bool:
+    """Return whether other certificates might have avoided ``error`` or what caused it."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            # A connection that broke in its handshake is no matter of certificates.
+            return not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        error = error.__cause__
+    return False
+
+
+def _reason(error: Exception) -> str:
+    # The text of ours would be that of Python, with its source line.
+    return getattr(error, "reason", None) or type(error).__name__
+
+
+@contextlib.contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """Give ``content`` a path that no other process can open, and no disk ever holds."""
+    descriptor = os.memfd_create("npu-vigil")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
