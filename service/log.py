@@ -2,16 +2,18 @@
 
 In the journal of systemd each line has its priority in front (``sd-daemon(3)``) and no time,
 which the journal has itself; a message of several lines stays one that can be read. Elsewhere a
-message is one line with time and level.
+message is one line with time and level. Whoever logs does not wait for the reader (``LogWriter``).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
+
+from service.log_writer import LogWriter
+from service.standard_streams import STANDARD_ERROR, never_wait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,20 +62,55 @@ def is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:
 
 def last_words(text: str) -> str:
     """``text`` about why the program ends, as it is to be written to standard error."""
-    return _prefixed(text, _ERROR) if is_journal(_standard_error(), os.environ) else text
+    return _prefixed(text, _ERROR) if is_journal(STANDARD_ERROR, os.environ) else text
 
 
 def set_up_logging() -> None:
     """Send everything from INFO on to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    if is_journal(_standard_error(), os.environ):
-        handler.setFormatter(_ForJournal("%(name)s: %(message)s"))
-    else:
-        handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler = _Handler()
+    handler.setFormatter(_formatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # One line per request says nothing that the metrics do not.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
-def _standard_error() -> int:
-    return sys.__stderr__.fileno() if sys.__stderr__ is not None else -1
+def protect_standard_streams() -> None:
+    """Let nobody in this process wait for the reader of standard output and error."""
+    never_wait(_writer)
+
+
+def flush_log() -> None:
+    """Wait until the log is written, but at most 1 s in the life of the process."""
+    _writer.flush()
+
+
+def dropped_lines() -> int:
+    """Return how many lines of the log were dropped since the start: nobody read in time."""
+    return _writer.dropped
+
+
+class _Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+        except Exception:
+            self.handleError(record)
+        else:
+            _writer.put(f"{text}\n".encode(errors="backslashreplace"))
+
+
+def _formatter() -> logging.Formatter:
+    if is_journal(STANDARD_ERROR, os.environ):
+        return _ForJournal("%(name)s: %(message)s")
+    return _OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _notice(lines: int) -> bytes:
+    """Make the line that says how many were dropped; it cannot wait in the queue for its turn."""
+    text = "%d lines of the log were dropped: nobody read standard error; is its reader stuck?"
+    record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, (lines,), None)
+    return f"{_formatter().format(record)}\n".encode()
+
+
+_writer = LogWriter(STANDARD_ERROR, _notice)
+"""A process has one standard error."""

@@ -2,25 +2,44 @@
 
 A task with a pace says that it goes on; silence for longer than its patience is a stall. A task
 that waits for events has no pace: it says when it is busy, and being busy for too long is a stall.
+Time in which the whole process stood still (SIGSTOP, a suspended host) is no stall of a task.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+log = logging.getLogger("service.stalls")
+
 BUSY_SECONDS = 60.0
+_LOOK_SECONDS = 2.0
+STANDSTILL_SECONDS = 5.0
+"""A loop that is later than this ran nothing at all: less is a busy machine."""
+
+
+def _seconds_since_boot() -> float:
+    """Seconds of a clock that goes on while the host is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Stalls:
     """What each task must have done by when. ``steady_seconds`` is a clock that is never set."""
 
-    def __init__(self, steady_seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        steady_seconds: Callable[[], float] = time.monotonic,
+        since_boot_seconds: Callable[[], float] = _seconds_since_boot,
+    ) -> None:
         self._steady_seconds = steady_seconds
+        self._since_boot_seconds = since_boot_seconds
+        self._looked_at: float | None = None
         self._since: dict[str, float] = {}
         self._patience: dict[str, float] = {}
 
@@ -46,9 +65,38 @@ class Stalls:
     def stalled(self) -> dict[str, float]:
         """The tasks that are overdue, and for how many seconds they have made no progress."""
         now = self._steady_seconds()
+        self._leave_out_standstill(now)
         silence = {task: now - since for task, since in self._since.items()}
         return {
             task: seconds
             for task, seconds in sorted(silence.items())
             if seconds > self._patience[task]
         }
+
+    async def watch(self, resumed: Callable[[], None]) -> NoReturn:
+        """Notice when the whole process has stood still; call ``resumed`` each time.
+
+        Without this task such time is a stall of every task.
+        """
+        while True:
+            began = self._since_boot_seconds()
+            self._looked_at = self._steady_seconds()
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._leave_out_standstill(self._steady_seconds())
+            seconds = self._since_boot_seconds() - began
+            if seconds > STANDSTILL_SECONDS:
+                log.warning(
+                    "the whole process stood still for %.0f s: was it stopped, or its host "
+                    "suspended?",
+                    seconds,
+                )
+                resumed()
+
+    def _leave_out_standstill(self, now: float) -> None:
+        """Whoever asks first after a standstill, the watch or another task: it does not count."""
+        if self._looked_at is None:
+            return
+        seconds = now - self._looked_at
+        if seconds > STANDSTILL_SECONDS:
+            self._since = {task: min(now, since + seconds) for task, since in self._since.items()}
+            self._looked_at = now

@@ -9,12 +9,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 def on_stop(told: Callable[[], object]) -> None:
-    """Have the running loop call ``told`` at SIGTERM and SIGINT."""
+    """Have the running loop call ``told`` at the first SIGTERM or SIGINT.
+
+    Further ones change nothing, also after the loop was closed: the end that has begun is not cut
+    short. ``loop.add_signal_handler`` would give them back their default then.
+    """
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told)
+    is_ending = False
+
+    def begin(*_: object) -> None:
+        nonlocal is_ending
+        if not is_ending and not loop.is_closed():
+            is_ending = True
+            loop.call_soon_threadsafe(told)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, begin)
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

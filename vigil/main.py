@@ -13,6 +13,7 @@ import typer
 
 from contract.errors import ConfigurationError, DriverError, ListenError, StoreError, VigilError
 from service.log import last_words
+from service.standard_streams import open_missing
 from vigil import emulator, simulate
 from vigil.agent import agent
 from vigil.aggregator import aggregator
@@ -46,6 +47,7 @@ EXIT_OUTSIDE = 3
 
 def main() -> NoReturn:
     """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an outside part failed."""
+    open_missing()
     try:
         app()
     except ConfigurationError as error:

@@ -1,23 +1,47 @@
-"""What a signal does while a daemon is still being loaded."""
+"""What holds for the process of a daemon from its first moment to its last."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from typing import TYPE_CHECKING
 
+from service.log import protect_standard_streams
+from service.tasks import STOP_SIGNALS
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
+_WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+"""Other daemons reopen a log or print something; without a handler they end the process."""
 
-def end_at_a_signal() -> None:
-    """End with status 0 at SIGTERM or SIGINT until the daemon's own handlers take their place.
 
-    Loading takes about a second; nothing has begun by then that would have to be ended.
+@contextlib.contextmanager
+def daemon_process() -> Iterator[None]:
+    """Prepare the process for a daemon, which is loaded and run in the block.
+
+    SIGTERM and SIGINT end it with status 0 until the daemon's own handlers take their place:
+    loading takes about a second, and nothing has begun by then that would have to be ended. After
+    the block they change nothing: the end that has begun is not cut short.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
+    protect_standard_streams()
+    for number in STOP_SIGNALS:
         signal.signal(number, _end)
+    for number in _WITHOUT_MEANING:
+        # A handler, because programs that are started would inherit that a signal is ignored.
+        signal.signal(number, _do_nothing)
+    try:
+        yield
+    finally:
+        for number in (*STOP_SIGNALS, *_WITHOUT_MEANING):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
     os._exit(0)
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass

@@ -69,13 +69,15 @@ class Running:
         arguments: Sequence[str | Path],
         log: Path,
         environment: Mapping[str, str] | None = None,
+        output: int | None = None,
     ) -> None:
+        """``output``: a descriptor that takes what it prints, in place of the file ``log``."""
         self.log = log
-        with log.open("ab") as output:
+        with log.open("ab") as file:
             self._process = subprocess.Popen(
                 [str(argument) for argument in arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
                 env=environment,
             )

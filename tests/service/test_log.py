@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.parts.unread import UnreadPipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROGRAM = """
 import logging
@@ -79,3 +87,111 @@ def test_why_a_program_ends_is_an_error_in_the_journal() -> None:
     assert lines[0].startswith("<3>vigil: vigil agent: 2 problem(s)")
     assert len(lines) == 3
     assert all(line.startswith("<3>  --") for line in lines[1:])
+
+
+SET_UP = """
+import logging, sys
+from service.log import protect_standard_streams, set_up_logging
+protect_standard_streams()
+set_up_logging()
+log = logging.getLogger("agent.daemon")
+for number in range(10_000):
+    log.info("line %d", number)
+"""
+
+
+@pytest.fixture
+def pipe() -> Iterator[UnreadPipe]:
+    """Full; nobody reads."""
+    pipe = UnreadPipe()
+    yield pipe
+    pipe.close()
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        ("raise ValueError('nobody reads this')", 1),
+        ("import warnings; warnings.warn('nobody reads this')", 0),
+        ("import faulthandler; faulthandler.enable(); faulthandler._sigsegv()", -signal.SIGSEGV),
+    ],
+    ids=["traceback", "warning", "faulthandler"],
+)
+def test_an_end_that_nobody_reads_about_waits_for_a_second(
+    last: str, status: int, pipe: UnreadPipe
+) -> None:
+    begin = time.monotonic()
+    program = [sys.executable, "-c", SET_UP + last]
+    process = subprocess.run(program, stderr=pipe.writer, cwd=ROOT, timeout=30, check=False)
+    assert process.returncode == status
+    assert time.monotonic() - begin < 10
+
+
+def test_what_nobody_reads_is_kept_from_its_beginning_and_the_rest_counted(
+    pipe: UnreadPipe,
+) -> None:
+    waits = """
+print("logged", file=sys.__stdout__, flush=True)
+sys.stdin.readline()
+log.info("line %d", number + 1)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", SET_UP + waits],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=pipe.writer,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"logged\n"
+        pipe.read_on()
+        process.stdin.close()
+        assert process.wait(10) == 0
+    lines = pipe.all_lines()
+    numbers = [int(line.rpartition(" ")[2]) for line in lines if STAMPED.match(line)]
+    assert 1000 < len(numbers) < 10_000
+    assert numbers[:-1] == list(range(len(numbers) - 1))
+    (notice,) = (line for line in lines if " WARNING service.log: " in line)
+    assert f" {10_001 - len(numbers)} lines of the log were dropped" in notice
+
+
+def test_a_reader_that_is_gone_disturbs_nobody() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SET_UP + "from service.log import dropped_lines, flush_log\n"
+            "flush_log(); print(dropped_lines(), file=sys.__stdout__)",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        cwd=ROOT,
+        timeout=30,
+        check=True,
+    )
+    os.close(writer)
+    assert 0 < int(process.stdout) <= 10_000
+
+
+def test_a_journal_that_stands_still_is_not_waited_for() -> None:
+    reader, writer = socket.socketpair()
+    begin = time.monotonic()
+    with reader, writer:
+        process = subprocess.run(
+            [sys.executable, "-c", SET_UP],
+            stderr=writer.fileno(),
+            cwd=ROOT,
+            timeout=30,
+            check=False,
+        )
+        assert process.returncode == 0
+        assert time.monotonic() - begin < 10
+        assert reader.recv(100).startswith(b"2")
+
+
+def test_others_who_have_the_same_pipe_wait_for_its_reader_as_before(pipe: UnreadPipe) -> None:
+    subprocess.run([sys.executable, "-c", SET_UP], stderr=pipe.writer, cwd=ROOT, check=True)
+    assert os.get_blocking(pipe.writer)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from service.stalls import Stalls
+import asyncio
+
+import pytest
+
+from service.stalls import STANDSTILL_SECONDS, Stalls
 
 
 class Clock:
@@ -36,3 +40,56 @@ def test_working_for_too_long_is_a_stall_and_waiting_is_none() -> None:
             assert stalls.stalled() == {"merge": 61.0}
     clock.seconds = 1000
     assert stalls.stalled() == {}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("first", ["watch", "a task"])
+async def test_while_the_whole_process_stands_still_no_task_stalls(first: str) -> None:
+    loop = asyncio.get_running_loop()
+    stood_still = 0.0
+    resumed: list[float] = []
+
+    def now() -> float:
+        return loop.time() + stood_still
+
+    stalls = Stalls(now, now)
+    goes_on, _ = stalls.of("goes on", 10), stalls.of("stands still", 25)
+    watch = asyncio.create_task(stalls.watch(lambda: resumed.append(loop.time())))
+    for _ in range(20):
+        await asyncio.sleep(1.01)
+        goes_on()
+    assert stalls.stalled() == {}
+    stood_still = 70.0
+    if first == "a task":
+        assert stalls.stalled() == {}
+    await asyncio.sleep(2)
+    assert len(resumed) == 1
+    assert stalls.stalled() == {}
+    goes_on()
+    # The time before and after it counts.
+    await asyncio.sleep(9)
+    assert set(stalls.stalled()) == {"stands still"}
+    await asyncio.sleep(2)
+    assert set(stalls.stalled()) == {"goes on", "stands still"}
+    assert len(resumed) == 1
+    watch.cancel()
+
+
+@pytest.mark.looptime
+async def test_a_busy_machine_is_no_standstill_and_a_suspended_host_is_one() -> None:
+    loop = asyncio.get_running_loop()
+    late = suspended = 0.0
+    resumed: list[float] = []
+    # The steady clock stands still while the host is suspended.
+    stalls = Stalls(lambda: loop.time() + late, lambda: loop.time() + late + suspended)
+    stalls.of("storage", 2)
+    watch = asyncio.create_task(stalls.watch(lambda: resumed.append(loop.time())))
+    await asyncio.sleep(1)
+    late = STANDSTILL_SECONDS - 3
+    assert set(stalls.stalled()) == {"storage"}
+    await asyncio.sleep(3)
+    assert not resumed
+    suspended = 70.0
+    await asyncio.sleep(2)
+    assert len(resumed) == 1
+    watch.cancel()

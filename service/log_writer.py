@@ -1,0 +1,123 @@
+"""Writes lines beside the event loop: whoever logs never waits for whoever reads the log.
+
+Lines wait in a bounded queue for a thread of their own. That thread may wait in a write for as
+long as nobody reads: a container runtime that hangs, a journal that stands still. Meanwhile the
+oldest lines are kept, because they name the cause, and newer ones are dropped and counted.
+``logging.handlers.QueueHandler`` has no bound in bytes and ends only when all was written.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_BYTES = 1 << 18
+"""So much waits at most, about 2,000 lines."""
+_END_SECONDS = 1.0
+_RETRY_SECONDS = 5.0
+
+
+class LogWriter:
+    """Writes to ``descriptor``. Its methods may be called from any thread and return at once.
+
+    ``notice`` makes the line that names how many lines were dropped; it is written after the lines
+    that were kept. ``flush`` is the exception: it waits.
+    """
+
+    def __init__(self, descriptor: int, notice: Callable[[int], bytes]) -> None:
+        self._descriptor = descriptor
+        self._notice = notice
+        self._changed = threading.Condition()
+        self._waiting: list[bytes] = []
+        self._bytes = 0
+        self._unnamed = 0
+        self._is_writing = False
+        self._fails = False
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self._patience_seconds = _END_SECONDS
+        self.dropped = 0
+        """Lines that were never written, since the start."""
+
+    def put(self, text: bytes) -> None:
+        """Have ``text``, one or more whole lines, written or counted as dropped."""
+        if self._is_closed:
+            return
+        with self._changed:
+            # Until it is named how many were dropped, newer lines would be out of order.
+            if self._unnamed or self._bytes + len(text) > MOST_BYTES:
+                self._drop(text)
+            else:
+                self._waiting.append(text)
+                self._bytes += len(text)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+                self._thread.start()
+                atexit.register(self._close)
+            self._changed.notify_all()
+
+    def flush(self) -> bool:
+        """Wait until all is written; whether it is. All calls together wait at most 1 s."""
+        begin = time.monotonic()
+        with self._changed:
+            is_done = self._changed.wait_for(self._has_nothing_to_do, self._patience_seconds)
+        self._patience_seconds = max(0.0, self._patience_seconds - (time.monotonic() - begin))
+        return is_done and not self._unnamed
+
+    def _has_nothing_to_do(self) -> bool:
+        idle = not self._waiting and not self._unnamed and not self._is_writing
+        return idle or self._fails
+
+    def _close(self) -> None:
+        """At the end of the interpreter threads stop anywhere, also where they hold the lock."""
+        self.flush()
+        self._is_closed = True
+
+    def _drop(self, text: bytes) -> None:
+        lines = text.count(b"\n")
+        self._unnamed += lines
+        self.dropped += lines
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._unnamed)
+                text, named = b"".join(self._waiting), 0
+                if not self._waiting:
+                    named, self._unnamed = self._unnamed, 0
+                    text = self._notice(named)
+                self._waiting.clear()
+                self._is_writing = True
+            is_written = self._write(text)
+            with self._changed:
+                self._is_writing = False
+                self._bytes -= 0 if named else len(text)
+                if not is_written:
+                    self._unnamed += named
+                    if not named:
+                        self._drop(text)
+                self._fails = not is_written
+                self._changed.notify_all()
+            if not is_written:
+                time.sleep(_RETRY_SECONDS)
+
+    def _write(self, text: bytes) -> bool:
+        """Write all of it, however long that takes; whether that was possible."""
+        left = memoryview(text)
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:
+                ready = select.poll()
+                ready.register(self._descriptor, select.POLLOUT)
+                ready.poll()
+            except OSError:
+                return False
+        return True
