@@ -35,6 +35,7 @@ def application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
         exposition=exposition,
+        warnings=lambda: probe().warnings,
         api={
             "/api/v1/nodes": picture.nodes,
             "/api/v1/liveness": picture.liveness,

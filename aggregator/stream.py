@@ -2,12 +2,15 @@
 
 A client that reads slowly loses nothing without being told: where too much waits for it, or what it
 missed is not known any more, it is sent a ``gap`` and asks the other pages for how things are.
+
+A client that sends nothing and reads nothing looks like one that waits for a change. So where all
+places are taken a new client gets one: from the address with the most clients, the oldest of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,12 +20,13 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.blindness import BlindChange
     from aggregator.changes import Change
 
 PATH = "/api/v1/stream"
 _KEPT = 10_000
 _WAITING = 1_000
-_CLIENTS = 100
+PLACES = 100
 _COMMENT_SECONDS = 15.0
 _GAP = b"event: gap\ndata: {}\n\n"
 
@@ -35,23 +39,27 @@ class _Event(NamedTuple):
 
 class StreamStatus(msgspec.Struct, frozen=True):
     """``clients`` listen now. ``events`` came since the process began, ``gaps`` times a client was
-    told that it misses something.
+    told that it misses something, ``displaced`` clients lost their place to another one.
     """
 
     clients: int
     events: int
     gaps: int
+    displaced: int
 
 
 class Stream:
-    """Sends changes to whoever listens. ``epoch`` names this process in the ids of events."""
+    """Sends changes to at most ``places`` clients. ``epoch`` is in the ids of this process."""
 
-    def __init__(self, epoch: str) -> None:
+    def __init__(self, epoch: str, places: int = PLACES) -> None:
         self._epoch = epoch
+        self._places = places
         self._number = 0
         self._kept: deque[_Event] = deque(maxlen=_KEPT)
-        self._clients: set[_Client] = set()
+        self._clients: dict[_Client, None] = {}
+        """The oldest first."""
         self._gaps = 0
+        self._displaced = 0
 
     @property
     def clients(self) -> int:
@@ -61,16 +69,24 @@ class Stream:
     def status(self) -> StreamStatus:
         """How it is now."""
         gaps = self._gaps + sum(client.gaps for client in self._clients)
-        return StreamStatus(len(self._clients), self._number, gaps)
+        return StreamStatus(len(self._clients), self._number, gaps, self._displaced)
 
     def send(self, changes: Iterable[Change]) -> None:
         """Send these changes; never waits for anybody."""
+        self._send(b"change", changes)
+
+    def send_blind(self, changes: Iterable[BlindChange]) -> None:
+        """Send these changes of what is blind, as ``send`` does."""
+        self._send(b"blind", changes)
+
+    def _send(self, name: bytes, changes: Iterable[Change | BlindChange]) -> None:
         for change in changes:
             self._number += 1
             body = msgspec.json.encode(change)
-            text = b"id: %s-%d\nevent: change\ndata: %s\n\n" % (
+            text = b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
                 self._epoch.encode(),
                 self._number,
+                name,
                 body,
             )
             event = _Event(self._number, change.node, text)
@@ -82,24 +98,42 @@ class Stream:
         """The page. ``node``: only what is about it. ``Last-Event-ID``: what came behind it."""
         if unknown := request.query.keys() - {"node"}:
             return _refused(f"{min(unknown)} is no parameter; known is node", 400)
-        if len(self._clients) >= _CLIENTS:
-            return _refused(f"{_CLIENTS} clients listen already", 503)
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
-        client = _Client(request.query.get("node"))
-        self._clients.add(client)
+        # A client that loses its place is to connect again.
+        response.force_close()
+        client = _Client(request.query.get("node"), request.remote or "")
+        if len(self._clients) >= self._places:
+            self._displace_for(client)
+        self._clients[client] = None
         try:
             self._resume(client, request.headers.get("Last-Event-ID"))
             await response.prepare(request)
             await response.write(b"retry: 1000\n\n")
             with suppress(ConnectionError):
-                while True:
-                    await response.write(await client.next())
+                while text := await client.next():
+                    await response.write(text)
         finally:
-            self._clients.discard(client)
-            self._gaps += client.gaps
+            self._forget(client)
         return response
+
+    def _displace_for(self, new: _Client) -> None:
+        """End the oldest client of the address that has the most; its own where it has as many."""
+        counts = Counter(client.address for client in self._clients)
+        most = max(counts.values())
+        loses = {address for address, count in counts.items() if count == most}
+        if new.address in loses:
+            loses = {new.address}
+        oldest = next(client for client in self._clients if client.address in loses)
+        self._forget(oldest)
+        self._displaced += 1
+        oldest.displace()
+
+    def _forget(self, client: _Client) -> None:
+        if client in self._clients:
+            del self._clients[client]
+            self._gaps += client.gaps
 
     def _resume(self, client: _Client, last: str | None) -> None:
         if not last:
@@ -119,7 +153,9 @@ class Stream:
 class _Client:
     """What waits for one client."""
 
-    def __init__(self, node: str | None) -> None:
+    def __init__(self, node: str | None, address: str) -> None:
+        self.address = address
+        self._is_displaced = False
         self._node = node
         self._waiting: deque[bytes] = deque()
         self._came = asyncio.Event()
@@ -140,13 +176,23 @@ class _Client:
         self._waiting.append(_GAP)
         self._came.set()
 
+    def displace(self) -> None:
+        """Send nothing more."""
+        self._is_displaced = True
+        self._came.set()
+
     async def next(self) -> bytes:
-        """What is to be sent next; a comment where nothing happened for a while."""
+        """What is to be sent next; a comment where nothing happened for a while.
+
+        Nothing when the client lost its place.
+        """
         try:
             async with asyncio.timeout(_COMMENT_SECONDS):
                 await self._came.wait()
         except TimeoutError:
             return b": nothing happened\n\n"
+        if self._is_displaced:
+            return b""
         text = b"".join(self._waiting)
         self._waiting.clear()
         self._came.clear()

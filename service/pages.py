@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -12,8 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from contract.errors import ConfigurationError, Problem
-from service.files import replace
+from service.http.address import Address
+from service.http.connection import free_place
+from service.http.counts import Counts
+from service.http.exposition import Exposition
+from service.http.limits import SOCKET_LIMITS, Limits
+from service.http.listener import BACKLOG
+from service.http.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -26,6 +32,7 @@ LISTEN_NAME = "listen"
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHUTDOWN_SECONDS = 0.5
+_COUNTS: web.AppKey[Counts] = web.AppKey("counts", Counts)
 
 
 def application(
@@ -33,12 +40,15 @@ def application(
     not_ready: Callable[[], Sequence[str]],
     exposition: Callable[[], bytes | Awaitable[bytes]],
     api: Mapping[str, Callable[[], object]],
+    warnings: Callable[[], Sequence[str]] = tuple,
 ) -> web.Application:
     """The pages of a daemon; what they show is taken anew for each request.
 
+    One exposition is good for a second; the metrics of the pages themselves are added to it.
     ``/healthz`` is 503 while a task stalls and says for how many seconds, ``/readyz`` is 503 while
     there are reasons against it, ``/metrics`` is Prometheus' text format. ``api`` holds paths and
-    what is shown there as JSON. What takes long is awaited.
+    what is shown there as JSON. What takes long is awaited. ``warnings`` are shown by ``/readyz``
+    and make nothing unready.
     """
 
     async def health(_: web.Request) -> web.Response:
@@ -47,14 +57,19 @@ def application(
 
     async def ready(_: web.Request) -> web.Response:
         reasons = not_ready()
-        return json_response({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+        shown = {"warnings": warned} if (warned := warnings()) else {}
+        found = {"ready": not reasons, "reasons": reasons} | shown
+        return json_response(found, 503 if reasons else 200)
 
-    async def metrics(_: web.Request) -> web.Response:
-        shown = exposition()
-        body = shown if isinstance(shown, bytes) else await shown
-        return web.Response(body=body, headers={"Content-Type": _METRICS_TYPE})
+    async def metrics(request: web.Request) -> web.Response:
+        # Who waits for what another one has rendered keeps no page from being computed.
+        free_place(request)
+        return web.Response(body=await shared.get(), headers={"Content-Type": _METRICS_TYPE})
 
+    counts = Counts()
+    shared = Exposition(exposition, counts)
     pages = web.Application()
+    pages[_COUNTS] = counts
     pages.router.add_get("/healthz", health)
     pages.router.add_get("/readyz", ready)
     pages.router.add_get("/metrics", metrics)
@@ -80,25 +95,46 @@ def json_response(value: object, status: int = 200) -> web.Response:
 
 @contextlib.asynccontextmanager
 async def serving(
-    pages: web.Application, listen: str | None, state_dir: Path, *, socket_name: str | None = None
+    pages: web.Application,
+    listen: str | None,
+    state_dir: Path,
+    *,
+    socket_name: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008
 ) -> AsyncIterator[None]:
     """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
 
-    The address is logged and noted in ``state_dir``. ``socket_name`` is a socket in ``state_dir``
-    for whoever may write there; it is a convenience: without it the daemon works, and says so.
-
-    Raises ``ConfigurationError`` when ``listen`` cannot be used.
+    The address is logged and noted in ``state_dir``. One that cannot be had is a warning and a
+    metric, and is tried again every 5 s. ``socket_name`` is a socket in ``state_dir`` for whoever
+    may write there; without it the daemon works, and a warning is logged.
     """
-    runner = web.AppRunner(pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    counts = pages[_COUNTS]
+    pages.on_response_prepare.append(_sends)
+    runner = web.AppRunner(
+        pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True
+    )
     await runner.setup()
+    server = Server(runner, counts)
+    tries = None
     try:
         if socket_name is not None:
-            await _serve_socket(runner, state_dir / socket_name)
+            _serve_socket(server, state_dir / socket_name)
         if listen is not None:
-            await _serve_address(runner, listen, state_dir / LISTEN_NAME)
+            address = Address(server, limits, listen, state_dir / LISTEN_NAME)
+            if not await address.attempt():
+                tries = asyncio.create_task(address.keep_trying(), name="address of the pages")
         yield
     finally:
+        if tries is not None:
+            tries.cancel()
+            await asyncio.wait([tries])
+        server.close()
         await runner.cleanup()
+
+
+async def _sends(request: web.Request, _: web.StreamResponse) -> None:
+    """A page that begins to send is computed, or is sent for as long as its client listens."""
+    free_place(request)
 
 
 def _make_way(path: Path) -> None:
@@ -106,36 +142,16 @@ def _make_way(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _note(path: Path, text: str) -> None:
-    try:
-        replace(path, text.encode())
-    except OSError as error:
-        log.warning("%s is not written: %s", path, error)
-
-
-async def _serve_socket(runner: web.AppRunner, path: Path) -> None:
+def _serve_socket(server: Server, path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
         _make_way(path)
         # Before the name exists, so that nobody else can ever connect.
         os.fchmod(listener.fileno(), 0o600)
         listener.bind(str(path))
-        await web.SockSite(runner, listener).start()
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         log.warning("no API on %s: %s", path, error)
-
-
-async def _serve_address(runner: web.AppRunner, listen: str, note: Path) -> None:
-    host, _, port = listen.rpartition(":")
-    site = web.TCPSite(runner, host.strip("[]"), int(port))
-    try:
-        await site.start()
-    except OSError as error:
-        problem = Problem("--listen", f"cannot listen on {listen}: {error.strerror}")
-        raise ConfigurationError("configuration", [problem]) from None
-    address = runner.addresses[-1]
-    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-    url = f"http://{shown}:{address[1]}"
-    log.info("listening on %s", url)
-    _note(note, f"{url}\n")
+    else:
+        server.serve([listener], SOCKET_LIMITS)

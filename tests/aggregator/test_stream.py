@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import TCPConnector, web
+from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from aggregator.changes import Change
@@ -53,6 +54,12 @@ class Listening:
             name, _, value = line.strip().partition(": ")
             if name:
                 fields[name] = value
+
+    async def ended(self) -> None:
+        """Until the server has ended the answer."""
+        async with asyncio.timeout(30):
+            while await self._answer.content.readline():
+                pass
 
 
 async def listening(
@@ -120,15 +127,38 @@ async def test_a_slow_client_is_told_and_holds_up_nobody(
     assert (number, kind) == ("run-3000", "change") or int(number.partition("-")[2]) > 2_000
 
 
-async def test_too_many_clients_and_wrong_questions_are_refused(
-    client: TestClient[web.Request, web.Application], stream: Stream
+async def test_wrong_questions_are_refused(
+    client: TestClient[web.Request, web.Application],
 ) -> None:
     assert (await client.get(PATH, params={"nod": "n1"})).status == 400
-    kept = [await listening(client, stream) for _ in range(100)]
-    answer = await client.get(PATH)
-    assert answer.status == 503
-    assert await answer.json() == {"error": "100 clients listen already"}
-    assert len(kept) == 100
+
+
+async def test_silent_clients_keep_nobody_out_of_a_quiet_stream(stream: Stream) -> None:
+    pages = web.Application()
+    pages.router.add_get(PATH, stream.serve)
+    async with TestServer(pages) as server, AsyncExitStack() as opened:
+
+        async def listen(address: str, *, displaces: bool = True) -> Listening:
+            connector = TCPConnector(limit=0, local_addr=(address, 0))
+            client = await opened.enter_async_context(ClientSession(connector=connector))
+            before = stream.clients
+            answer = await client.get(server.make_url(PATH))
+            opened.callback(answer.close)
+            assert answer.status == 200
+            assert stream.clients == before + (not displaces)
+            return Listening(answer)
+
+        first = await listen("127.0.0.3", displaces=False)
+        many = [await listen("127.0.0.2", displaces=False) for _ in range(99)]
+        new = [await listen(f"127.0.1.{number}") for number in range(1, 6)]
+        assert stream.status().displaced == 5
+        for displaced in many[:5]:
+            await displaced.ended()
+        await listen("127.0.0.2")
+        await many[5].ended()
+        stream.send([change(1)])
+        for kept in (first, many[6], *new):
+            assert (await kept.event())[0] == "run-1"
 
 
 async def test_who_leaves_is_forgotten(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from contract.errors import ConfigurationError
 from service.pages import application, serving
 
 if TYPE_CHECKING:
@@ -61,10 +60,15 @@ async def test_a_note_that_cannot_be_written_is_only_said(
     assert "is not written" in caplog.text
 
 
-async def test_an_address_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"--listen: cannot listen on 192\.0\.2\.1:1"):
-        async with serving(one_page(), "192.0.2.1:1", tmp_path):
-            pass
+@pytest.mark.parametrize(
+    "listen", ["192.0.2.1:1", "no-such-host.invalid:1", f"{'x' * 70}.invalid:1"]
+)
+async def test_an_address_that_cannot_be_had_ends_nothing(
+    listen: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(one_page(), listen, tmp_path):
+        assert f"no pages on --listen {listen}" in caplog.text
+    assert not (tmp_path / "listen").exists()
 
 
 async def test_probes_say_what_is_wrong(tmp_path: Path) -> None:
@@ -84,4 +88,6 @@ async def test_probes_say_what_is_wrong(tmp_path: Path) -> None:
         reasons.append("no store")
         assert await ask("/healthz") == (503, '{"healthy":false,"stalled":{"driver":61.5}}\n')
         assert await ask("/readyz") == (503, '{"ready":false,"reasons":["no store"]}\n')
-        assert await ask("/metrics") == (200, "up 1\n")
+        status, metrics = await ask("/metrics")
+        assert (status, metrics.partition("\n")[0]) == (200, "up 1")
+        assert "npu_vigil_pages_listening 1.0" in metrics

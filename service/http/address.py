@@ -1,0 +1,106 @@
+"""The address of ``--listen``: tried again until it can be had, and noted in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from service.files import replace
+from service.http.listener import BACKLOG
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.http.limits import Limits
+    from service.http.server import Server
+
+log = logging.getLogger("service.pages")
+
+_RETRY_SECONDS = 5.0
+_RESOLVE_SECONDS = 2.0
+
+
+class Address:
+    """The address of ``--listen``, which another program may have."""
+
+    def __init__(self, server: Server, limits: Limits, listen: str, note: Path) -> None:
+        self._server = server
+        self._limits = limits
+        self._listen = listen
+        self._note = note
+        self._failed = False
+
+    async def attempt(self) -> bool:
+        """Serve the address; return whether that succeeded."""
+        counts = self._server.counts
+        try:
+            async with asyncio.timeout(_RESOLVE_SECONDS):
+                listeners = await _bound(self._listen)
+        # A name that cannot be encoded for a query is an error of its own.
+        except (OSError, TimeoutError, UnicodeError) as error:
+            if not self._failed:
+                why = getattr(error, "strerror", None) or "its name is not resolved"
+                log.warning(
+                    "no pages on --listen %s: %s; faults are reported all the same, and the "
+                    "address is tried again every %g s",
+                    *(self._listen, why, _RETRY_SECONDS),
+                )
+                # An earlier run may have listened there.
+                with contextlib.suppress(OSError):
+                    self._note.unlink()
+            self._failed, counts.listening = True, False
+            return False
+        counts.listening = True
+        self._server.serve(listeners, self._limits)
+        host, port, *_ = listeners[-1].getsockname()
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        log.info("listening on %s", url)
+        _note(self._note, f"{url}\n")
+        return True
+
+    async def keep_trying(self) -> None:
+        """Try again until it can be had."""
+        while True:
+            await asyncio.sleep(_RETRY_SECONDS)
+            if await self.attempt():
+                return
+
+
+async def _bound(listen: str) -> list[socket.socket]:
+    """Return a socket for each address of ``listen``. Raises ``OSError``."""
+    host, _, port = listen.rpartition(":")
+    lacking = OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    with contextlib.ExitStack() as bound:
+        listeners = []
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                listener = bound.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            except OSError as error:
+                # A name may have addresses of a family that the kernel lacks.
+                lacking = error
+                continue
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listeners.append(listener)
+        if not listeners:
+            raise lacking
+        bound.pop_all()
+        return listeners
+
+
+def _note(path: Path, text: str) -> None:
+    try:
+        replace(path, text.encode())
+    except OSError as error:
+        log.warning("%s is not written: %s", path, error)

@@ -1,0 +1,97 @@
+"""What a server counts, and the metrics of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client import Metric
+
+_TRACEBACK_SECONDS = 60.0
+
+
+class Closed(Enum):
+    """Why the server closed a connection."""
+
+    CROWDED = "crowded"
+    """All places were taken, and it had waited longest for a whole request."""
+    ADDRESS = "address"
+    """Its address had too many unfinished requests."""
+    LATE = "late"
+    """Its request was not whole in time."""
+    UNSENT = "unsent"
+    """Its client did not take an answer in time."""
+    REFUSED = "refused"
+    """All places were taken by whole requests."""
+    DESCRIPTORS = "descriptors"
+    """Only reserved descriptors were left."""
+
+
+class Result(Enum):
+    """What came of a request."""
+
+    ANSWERED = "answered"
+    BAD = "bad"
+    """It is no HTTP request."""
+    FAILED = "failed"
+    """A page could not be made."""
+
+
+class Counts:
+    """Counts of all listeners of a daemon. ``steady_seconds`` is a clock that is never set."""
+
+    def __init__(self, steady_seconds: Callable[[], float] = time.monotonic) -> None:
+        self._steady_seconds = steady_seconds
+        self._traceback_at: float | None = None
+        self.listening: bool | None = None
+        """Whether the address of ``--listen`` is served; ``None`` without one."""
+        self.connections = 0
+        self.accept_failures = 0
+        self.requests: Counter[Result] = Counter()
+        self.closed: Counter[Closed] = Counter()
+
+    def wants_traceback(self) -> bool:
+        """Return whether an error may be logged with its traceback: once a minute."""
+        now = self._steady_seconds()
+        if self._traceback_at is not None and now < self._traceback_at + _TRACEBACK_SECONDS:
+            return False
+        self._traceback_at = now
+        return True
+
+    def families(self) -> Iterator[Metric]:
+        """Make the metrics."""
+        if self.listening is not None:
+            yield GaugeMetricFamily(
+                "npu_vigil_pages_listening",
+                "Whether the address of --listen is served; it is tried again while it is not.",
+                value=self.listening,
+            )
+        yield GaugeMetricFamily(
+            "npu_vigil_pages_connections", "Open HTTP connections.", value=self.connections
+        )
+        yield CounterMetricFamily(
+            "npu_vigil_pages_accept_failures",
+            "Connections that could not be accepted, or were closed for lack of descriptors.",
+            value=self.accept_failures,
+        )
+        requests = CounterMetricFamily(
+            "npu_vigil_pages_requests", "HTTP requests by result.", labels=["result"]
+        )
+        for result in Result:
+            requests.add_metric([result.value], self.requests[result])
+        yield requests
+        closed = CounterMetricFamily(
+            "npu_vigil_pages_closed",
+            "HTTP connections that the server closed to protect itself, by reason.",
+            labels=["reason"],
+        )
+        for reason in Closed:
+            closed.add_metric([reason.value], self.closed[reason])
+        yield closed

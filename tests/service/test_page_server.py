@@ -1,0 +1,306 @@
+"""Pages over real connections, of clients that mean well and of others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.http import address
+from service.http.limits import Limits
+from service.pages import application, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from aiohttp import web
+
+HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+QUICK = Limits(whole_seconds=0.3, idle_seconds=0.6, unsent_seconds=0.3)
+PATIENCE_SECONDS = 30.0
+LARGE = "x" * (16 << 20)
+
+
+class Client:
+    """A client with its own address."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def stands_still(self) -> None:
+        """Read nothing more."""
+        self._transport().pause_reading()
+
+    def goes_on(self) -> None:
+        """Read again."""
+        self._transport().resume_reading()
+
+    def _transport(self) -> asyncio.Transport:
+        assert isinstance(self.writer.transport, asyncio.Transport)
+        return self.writer.transport
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Status and body of the next answer."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            return int(head.split()[1]), await self.reader.readexactly(int(length))
+
+    async def ended(self) -> bytes:
+        """What still came until the server closed the connection."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with contextlib.suppress(ConnectionError):
+                return await self.reader.read()
+            return b""
+
+
+class Site:
+    """Pages that are served, and their clients."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._clients: list[Client] = []
+
+    @property
+    def url(self) -> str:
+        return (self._state_dir / "listen").read_text().strip()
+
+    async def client(self, address: str = "127.0.0.1") -> Client:
+        host, port = self.url.removeprefix("http://").split(":")
+        opened = await asyncio.open_connection(host, int(port), local_addr=(address, 0))
+        self._clients.append(Client(*opened))
+        return self._clients[-1]
+
+    async def metrics(self) -> dict[tuple[str, ...], float]:
+        client = await self.client()
+        client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        status, body = await client.answer()
+        assert status == 200
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(body.decode())
+            for sample in family.samples
+        }
+
+    async def close(self) -> None:
+        for client in self._clients:
+            client.writer.transport.abort()
+            with contextlib.suppress(ConnectionError):
+                await client.writer.wait_closed()
+
+
+def some_pages() -> web.Application:
+    def broken() -> object:
+        raise RuntimeError("no page")
+
+    api = {"/hello": lambda: "hello", "/large": lambda: LARGE, "/broken": broken}
+    return application(dict, tuple, lambda: b"up 1\n", api)
+
+
+@contextlib.asynccontextmanager
+async def site(state_dir: Path, limits: Limits) -> AsyncIterator[Site]:
+    opened = Site(state_dir)
+    async with serving(some_pages(), "127.0.0.1:0", state_dir, limits=limits):
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+
+async def test_a_connection_serves_request_after_request(tmp_path: Path) -> None:
+    async with site(tmp_path, Limits()) as served:
+        client = await served.client()
+        for begin in range(0, len(HELLO), 7):
+            client.send(HELLO[begin : begin + 7])
+            await asyncio.sleep(0)
+        assert await client.answer() == (200, b'"hello"\n')
+        client.send(HELLO * 40 + HELLO[:-2])
+        for _ in range(40):
+            assert (await client.answer())[0] == 200
+        client.send(HELLO[-2:] + b"\r\n" + HELLO.replace(b"GET", b"HEAD"))
+        assert await client.answer() == (200, b'"hello"\n')
+        assert b"200 OK" in await client.reader.readuntil(b"\r\n\r\n")
+
+
+async def test_no_page_waits_for_a_body(tmp_path: Path) -> None:
+    async with site(tmp_path, Limits()) as served:
+        client = await served.client()
+        client.send(b"POST /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+        assert (await client.answer())[0] == 405
+        assert await client.ended() == b""
+
+
+async def test_unfinished_requests_keep_nobody_else_out(tmp_path: Path) -> None:
+    limits = Limits(connections=20, unfinished_per_address=4)
+    async with site(tmp_path, limits) as served:
+        flood = []
+        for number in range(80):
+            client = await served.client(f"127.0.0.{2 + number % 10}")
+            client.send(HELLO[:-2])
+            flood.append(client)
+        probe = await served.client()
+        probe.send(HELLO)
+        other = await served.client("127.0.0.99")
+        other.send(HELLO)
+        assert [await one.answer() for one in (probe, other)] == [(200, b'"hello"\n')] * 2
+        shown = await served.metrics()
+        assert shown["npu_vigil_pages_connections",] <= 20
+        closed = shown["npu_vigil_pages_closed_total", "crowded"]
+        assert closed + shown["npu_vigil_pages_closed_total", "address"] >= 80 - 12
+
+
+async def test_who_lets_wait_is_closed(tmp_path: Path) -> None:
+    async with site(tmp_path, QUICK) as served:
+        silent, half, idle, greedy = [await served.client() for _ in range(4)]
+        half.send(HELLO[:-2])
+        idle.send(HELLO)
+        assert (await idle.answer())[0] == 200
+        greedy.stands_still()
+        greedy.send(HELLO.replace(b"/hello", b"/large"))
+        assert await silent.ended() == b""
+        assert await half.ended() == b""
+        assert await idle.ended() == b""
+        greedy.goes_on()
+        assert len(await greedy.ended()) < len(LARGE)
+        assert (await served.metrics())["npu_vigil_pages_connections",] == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET /hello HTTP/1.1\nHost: x\n\n", 400),
+        (b"GET /hello\x00 HTTP/9.1\r\n\r\n", 400),
+        (b"GET /hello HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 9000 + b"\r\n\r\n", 400),
+        (b"GET /hello HTTP/1.1\r\nX: " + b"y" * 20_000, 431),
+    ],
+)
+async def test_what_is_no_request_is_counted_and_not_logged(
+    sent: bytes, status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site(tmp_path, Limits()) as served:
+        client = await served.client()
+        caplog.clear()
+        client.send(sent)
+        assert (await client.answer())[0] == status
+        await client.ended()
+        assert (await served.metrics())["npu_vigil_pages_requests_total", "bad"] == 1
+    assert caplog.records == []
+
+
+async def test_a_page_that_cannot_be_made_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site(tmp_path, Limits()) as served:
+        for _ in range(3):
+            client = await served.client()
+            client.send(HELLO.replace(b"/hello", b"/broken"))
+            assert (await client.answer())[0] == 500
+        shown = await served.metrics()
+    assert shown["npu_vigil_pages_requests_total", "failed"] == 3
+    (logged,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
+    assert logged.exc_info is not None
+
+
+async def test_an_exposition_is_rendered_once_for_all_who_ask_within_a_second(
+    tmp_path: Path,
+) -> None:
+    rendered = 0
+
+    async def render() -> bytes:
+        nonlocal rendered
+        rendered += 1
+        await asyncio.sleep(0.05)
+        return b"rendered %d\n" % rendered
+
+    shown = application(dict, tuple, render, {})
+    async with serving(shown, "127.0.0.1:0", tmp_path), aiohttp.ClientSession() as session:
+        url = (tmp_path / "listen").read_text().strip()
+
+        async def ask() -> str:
+            async with session.get(f"{url}/metrics") as answer:
+                return (await answer.text()).partition("\n")[0]
+
+        assert set(await asyncio.gather(*(ask() for _ in range(12)))) == {"rendered 1"}
+        begun = time.monotonic()
+        while await ask() == "rendered 1":
+            assert time.monotonic() - begun < PATIENCE_SECONDS
+        assert rendered == 2
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[None]:
+    """Only descriptors below the lowest that is free now, and a few more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as lowest:
+        free = lowest.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 12, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, few_descriptors: None
+) -> None:
+    async with site(tmp_path, Limits()) as served:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.ExitStack() as taken:
+            client = await served.client()
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.enter_context(socket.socket())
+            client.send(HELLO)
+            # Longer than a pause, so that it is tried more than once.
+            await asyncio.sleep(0.5)
+            refused = [record for record in caplog.records if "not accepted" in record.message]
+            assert len(refused) == 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft + 512, hard))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert (await served.metrics())["npu_vigil_pages_accept_failures_total",] >= 1
+    assert sum("not accepted" in record.message for record in caplog.records) == 1
+
+
+async def test_an_address_that_is_taken_is_served_when_it_is_free(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "_RETRY_SECONDS", 0.05)
+    caplog.set_level(logging.INFO)
+    (tmp_path / "listen").write_text("http://127.0.0.1:1\n")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+        async with serving(some_pages(), place, tmp_path, socket_name="some.sock"):
+            assert not (tmp_path / "listen").exists()
+            connector = aiohttp.UnixConnector(str(tmp_path / "some.sock"))
+            async with aiohttp.ClientSession(connector=connector) as session:
+                answer = await session.get("http://daemon/metrics")
+                assert "npu_vigil_pages_listening 0.0" in await answer.text()
+            await asyncio.sleep(0.3)
+            other.close()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not (tmp_path / "listen").exists():  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            served = Site(tmp_path)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while (await served.metrics())["npu_vigil_pages_listening",] != 1:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            await served.close()
+    logged = [record.message for record in caplog.records if place in record.message]
+    assert [line.partition(":")[0] for line in logged] == [
+        "no pages on --listen 127.0.0.1",
+        "listening on http",
+    ]
