@@ -14,6 +14,7 @@ from agent.journal.file import FILE_NAME, Remembered, read_remembered
 from agent.journal.values import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
 from service.broken_database import is_damaged, move_aside
+from service.private import private_directory, private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,11 +33,12 @@ def claimed(directory: Path) -> Iterator[None]:
     """Keep other agents out of ``directory``; waits for one that is just ending.
 
     Raises ``ConfigurationError`` when another one stays. A directory that cannot be written does
-    not stop an agent: it only works without memory.
+    not stop an agent: it only works without memory. It is closed to other users.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        private_directory(directory)
+        private_file(directory / LOCK_NAME)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         log.error("--state-dir %s cannot be used: %s", directory, error.strerror)
         yield

@@ -10,12 +10,11 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from stores.directory_files import storage_error
+from stores.directory_files import LEADER_LOCK_NAME, LOCK_MODE, close_locks, storage_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NAME = ".aggregator.lock"
 _LONGEST_BYTES = 500
 
 
@@ -23,7 +22,7 @@ class DirectoryLock:
     """See ``LeaderLock``."""
 
     def __init__(self, root: Path) -> None:
-        self._path = root / _NAME
+        self._path = root / LEADER_LOCK_NAME
         self._descriptor: int | None = None
 
     def take(self, holder: str) -> bool:
@@ -32,7 +31,8 @@ class DirectoryLock:
             return True
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            close_locks(self._path.parent)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, LOCK_MODE)
         except OSError as error:
             raise storage_error(error, f"open {self._path}") from error
         try:

@@ -21,6 +21,7 @@ import msgspec
 from agent.journal.unheard import SCHEMA as UNHEARD_SCHEMA
 from agent.journal.unheard import delete_unheard, identify, keep_heard, rename
 from contract.errors import JournalError
+from service.private import private_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -149,7 +150,8 @@ class JournalFile:
         self.path = path
         self.untold = 0
         """Rows of changes that were deleted before they were heard."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_database(path)
         self._connection = _connect(path, synchronous="OFF")
         try:
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]

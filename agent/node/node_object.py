@@ -2,8 +2,9 @@
 ``spec/noded.md`` 4.2).
 
 They are written once where they differ, and repaired when somebody changes or removes them. A key
-that somebody else goes on writing is left alone. Everything else on the Node, and the status that
-its kubelet writes all the time, is none of our business and costs nothing but a comparison.
+that somebody else goes on writing is written again after pauses. Everything else on the Node, and
+the status that its kubelet writes all the time, is none of our business and costs nothing but a
+comparison.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.foreign_writes import MANY, QUIET_MINUTES, ForeignWrites
 from agent.node.keys import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreError, StoreRefused
+from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
 from stores.backoff import Backoff
 from stores.base import Interrupted
 
@@ -72,7 +73,6 @@ class NodeObjectKeeper:
         self._shown: dict[Key, str | None] = {}
         self._written: dict[Key, tuple[str | None, float]] = {}
         self._foreign: defaultdict[Key, ForeignWrites] = defaultdict(ForeignWrites)
-        self._conflicts: set[Key] = set()
         self._writes = 0
         self._foreign_writes = 0
         self._trouble: str | None = None
@@ -81,7 +81,8 @@ class NodeObjectKeeper:
 
     def status(self) -> NodeObjectStatus:
         """How it is now."""
-        conflicts = tuple(sorted(name for _, name in self._conflicts))
+        fought = (name for (_, name), foreign in self._foreign.items() if foreign.is_conflict)
+        conflicts = tuple(sorted(fought))
         return NodeObjectStatus(self._writes, self._foreign_writes, conflicts, self._trouble)
 
     async def run(self) -> NoReturn:
@@ -131,19 +132,19 @@ class NodeObjectKeeper:
 
     def _was_changed(self, key: Key, now: float) -> None:
         self._foreign_writes += 1
-        goes_on = self._foreign[key].saw(now)
-        if key in self._conflicts:
-            return
-        log.warning("%s %s of the node: somebody else changed it; it is repaired", *key)
-        if goes_on:
-            self._conflicts.add(key)
+        foreign = self._foreign[key]
+        was_conflict = foreign.is_conflict
+        foreign.saw(now)
+        if not foreign.is_conflict:
+            log.warning("%s %s of the node: somebody else changed it; it is repaired", *key)
+        elif not was_conflict:
             log.error(
-                "%s %s of the node: conflict: somebody else wrote it %d times within a minute; it "
-                "is not written any more until nobody else did for %d minutes. Stop the other "
-                "writer",
+                "%s %s of the node: conflict: somebody else wrote it %d times within a minute; we "
+                "write it once after each pause of 1 to %d s until nobody else does. Stop the "
+                "other writer",
                 *key,
                 MANY,
-                QUIET_MINUTES,
+                LAST_PAUSE_SECONDS,
             )
 
     async def _follow_chips(self) -> None:
@@ -174,7 +175,10 @@ class NodeObjectKeeper:
                 self._wake.clear()
                 continue
             # The watch may show it before the answer is here.
-            until = self._loop.time() + _SHOWN_SECONDS
+            now = self._loop.time()
+            until = now + _SHOWN_SECONDS
+            for key in differences:
+                self._foreign[key].wrote(now)
             self._written.update((key, (value, until)) for key, value in differences.items())
             try:
                 async with asyncio.timeout(_REQUEST_SECONDS):
@@ -199,17 +203,21 @@ class NodeObjectKeeper:
         now = self._loop.time()
         found: dict[Key, str | None] = {}
         due: list[float] = []
+        for key, foreign in self._foreign.items():
+            if foreign.ended(now):
+                log.warning("%s %s of the node: the conflict is over", *key)
+            elif foreign.is_conflict:
+                due.append(foreign.seconds_until_over(now))
         for key, value in (*self._ours(), *self._left_behind()):
             if _value_of(self._seen, key) == value:
                 continue
             mine = self._written.get(key)
-            fought = self._foreign[key].seconds_until_quiet(now) if key in self._conflicts else 0.0
+            fought = self._foreign[key].pause_seconds(now)
             if mine is not None and mine[0] == value and now < mine[1]:
                 due.append(mine[1] - now)
             elif fought > 0:
                 due.append(fought)
             else:
-                self._conflicts.discard(key)
                 found[key] = value
         return found, min(due, default=None)
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
+from contract import topics
 from contract.configuration import Mqtt
 from contract.errors import StoreForbidden, StoreUnavailable
 from contract.wire import pubfault_pb2
 from stores.address import open_store
 from stores.base import Document
+from stores.mqtt_address import parse_address
+from stores.mqtt_connection import Connection
 from tests.parts.processes import Running, free_ports, program
 from tests.scan.conftest import Server
 
@@ -210,6 +213,41 @@ async def test_rights_are_by_the_name_in_the_certificate(pki: Path, url: str) ->
     finally:
         for store in (owner, other, aggregator):
             await store.close()
+
+
+def test_each_topic_of_a_node_is_granted_by_its_name() -> None:
+    """A topic that the program learns has to be granted, or an agent may not use it."""
+    used = {
+        function("%u")
+        for name, function in vars(topics).items()
+        if name.endswith("_topic") and name != "document_topic"
+    }
+    kinds = topics.document_filters(None, None, None)
+    used |= {one.replace("+", "%u") for one in kinds if "/nodes/" in one}
+    rights = (SYSTEMD / "mosquitto/rights").read_text().splitlines()
+    patterns = [line.split()[1:] for line in rights if line.startswith("pattern")]
+    granted = {topic: right for right, topic in patterns if "%u" in topic}
+    assert granted.keys() == used
+    assert not any("#" in topic or "+" in topic for topic in granted)
+    alone = {topic.rpartition("/")[2]: right for topic, right in granted.items()}
+    assert (alone["events"], alone["heard"]) == ("write", "read")
+
+
+async def test_a_node_may_write_nothing_beside_its_own_topics(pki: Path, url: str) -> None:
+    connection = Connection(parse_address(url), certified(pki, "node-1"), "node-1")
+    mine = "vigil/v1/nodes/node-1"
+    try:
+        for kind in ("device-info", "node-info", "dpc-fault", "dtfs-fault", "beat", "events"):
+            await connection.publish(f"{mine}/{kind}", b"", retain=True)
+        for topic in (
+            *(f"{mine}/{below}" for below in ("other", "other/deeper", "device-info/deeper")),
+            *(mine, f"{mine}/heard", "vigil/v1/nodes/node-2/dpc-fault"),
+            *("vigil/v1/config/mindx-dl/any", "vigil/v1/cluster/echo", "any"),
+        ):
+            with pytest.raises(StoreForbidden, match="access rules"):
+                await connection.publish(topic, b"x", retain=True)
+    finally:
+        await connection.close()
 
 
 async def test_nobody_comes_in_without_a_certificate(pki: Path, url: str) -> None:

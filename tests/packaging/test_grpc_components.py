@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from aggregator.config import load_aggregator
 from aggregator.grpc.endpoint import TlsFiles, endpoint_of
 from tests.parts.controlplane import path_of
-from tests.parts.kustomize import MANIFESTS, build, take_back
+from tests.parts.kustomize import build, build_with, take_back
 from tests.test_configuration_docs import flags
 from vigil.aggregator import aggregator
 
@@ -45,17 +44,7 @@ def configured(items: list[dict[str, Any]]) -> Any:
 
 @pytest.fixture
 def over_tls(tmp_path: Path) -> list[dict[str, Any]]:
-    root = MANIFESTS.resolve()
-    up = "../" * len(tmp_path.resolve().relative_to("/").parts)
-    (tmp_path / "kustomization.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "resources": [f"{up}{str(root)[1:]}/overlays/beside-device-plugin"],
-                "components": [f"{up}{str(root)[1:]}/components/grpc"],
-            }
-        )
-    )
-    return build(str(tmp_path))
+    return build_with(tmp_path, "overlays/beside-device-plugin", "grpc")
 
 
 def check_service(items: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aggregator.config import load_aggregator
 from tests.parts.controlplane import path_of
 from tests.parts.kustomize import MANIFESTS, apply, build, take_back
 
@@ -47,6 +48,19 @@ def applied(
     items = apply(control_plane, request.param)
     yield items
     take_back(control_plane, items)
+
+
+@pytest.mark.parametrize("folder", WRITING)
+def test_public_faults_count_from_the_namespaces_of_the_system_only(folder: str) -> None:
+    for item in build(folder):
+        if item["kind"] == "Deployment":
+            (container,) = item["spec"]["template"]["spec"]["containers"]
+            environment = {one["name"]: one["value"] for one in container["env"]}
+            configuration = load_aggregator(None, environment, {})
+            assert configuration.public_faults.namespaces == ("mindx-dl", "cluster-system")
+            assert configuration.rank_tables.namespaces == ("*",)
+            return
+    raise AssertionError("there is no aggregator")
 
 
 @pytest.mark.parametrize("folder", ["base", *OVERLAYS])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.config import Storage
-from tests.parts.kustomize import MANIFESTS, build
+from tests.parts.kustomize import MANIFESTS, build_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,16 +19,8 @@ OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays
 
 @pytest.mark.parametrize("overlay", ["base", *OVERLAYS])
 def test_both_files_of_the_host(overlay: str, tmp_path: Path) -> None:
-    root = MANIFESTS.resolve()
-    up = "../" * (len(tmp_path.resolve().parts) - 1)
-    kustomization = tmp_path / "kustomization.yaml"
-    kustomization.write_text(
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-        f"resources: [{up}{str(root)[1:]}/{overlay}]\n"
-        f"components: [{up}{str(root)[1:]}/components/dpc-storage,"
-        f" {up}{str(root)[1:]}/components/dtfs-storage]\n"
-    )
-    (agent,) = (item for item in build(str(tmp_path)) if item["kind"] == "DaemonSet")
+    items = build_with(tmp_path, overlay, "dpc-storage", "dtfs-storage")
+    (agent,) = (item for item in items if item["kind"] == "DaemonSet")
     pod = agent["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}

@@ -87,7 +87,9 @@ def test_the_configurations_of_the_agent_are_right(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["aggregator", "aggregator-mqtt"])
 def test_the_configurations_of_the_aggregator_are_right(name: str) -> None:
-    load_aggregator(ROOT / f"systemd/{name}.toml", {}, {})
+    configuration = load_aggregator(ROOT / f"systemd/{name}.toml", {}, {})
+    assert configuration.public_faults.namespaces == ("mindx-dl", "cluster-system")
+    assert configuration.rank_tables.namespaces == ("*",)
 
 
 def test_the_image_takes_in_every_package() -> None:

@@ -36,6 +36,19 @@ def build(folder: str) -> list[dict[str, Any]]:
     return [item for item in yaml.safe_load_all(result.stdout) if item is not None]
 
 
+def build_with(directory: Path, folder: str, *components: str) -> list[dict[str, Any]]:
+    """The objects of an operator's kustomization in ``directory``: ``folder`` and components."""
+    # kustomize takes no absolute paths.
+    up = "../" * (len(directory.resolve().parts) - 1)
+    root = f"{up}{str(MANIFESTS.resolve())[1:]}"
+    kustomization = {
+        "resources": [f"{root}/{folder}"],
+        "components": [f"{root}/components/{component}" for component in components],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return build(str(directory))
+
+
 def apply(plane: ControlPlane, folder: str) -> list[dict[str, Any]]:
     """Apply the objects of ``daemonset/<folder>`` in their order, as kubectl does; returns them."""
     items = build(folder)

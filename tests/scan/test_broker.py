@@ -66,7 +66,9 @@ def test_a_certificate_for_another_node(server: Server, broker: Broker) -> None:
     assert states(scanned)["broker-login"] == "ok"
     topics = scanned.check("broker-topics")
     assert topics["state"] == "problem"
-    assert "vigil/v1/nodes/node-1/#" in topics["advice"]
+    assert "node-1" in topics["found"]
+    assert "mqtt.certificate_file" in topics["found"]
+    assert "vigil/v1/nodes/node-1/" in topics["advice"]
 
 
 def test_a_wrong_password(server: Server, broker: Broker, tmp_path: Path) -> None:

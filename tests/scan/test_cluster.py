@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.config import load_agent
 from dcmi_shim.emulator.bmc import BmcAlarm
+from stores.kubernetes_access import Access
 from tests.end_to_end.places import Cluster
 from tests.packaging.test_rights import AGENT, granted
+from tests.parts.kustomize import apply, take_back
 from vigil.scan.rights import rights_of
 
 if TYPE_CHECKING:
@@ -53,6 +56,36 @@ def test_a_cluster_that_is_well(server: Server, control_plane: ControlPlane) -> 
     assert scanned.check("api-server")["found"].startswith("Kubernetes v1.")
     for name in ("namespaces", "rights", "other-writers", "fault-configuration"):
         assert scanned.check(name)["state"] == "ok", scanned.check(name)
+    missing = scanned.check("own-node-only")
+    assert missing["state"] == "problem", "an administrator is held to no node"
+    assert "daemonset/base" in missing["advice"]
+    assert counted(control_plane) == before
+
+
+@pytest.mark.apiserver
+def test_an_agent_that_is_held_to_its_own_node(
+    server: Server, control_plane: ControlPlane, request: pytest.FixtureRequest
+) -> None:
+    items = apply(control_plane, "base")
+    request.addfinalizer(lambda: take_back(control_plane, items))
+    kubeconfig = control_plane.service_account("mindx-dl", AGENT, "node-1")
+
+    async def is_in_force() -> bool | None:
+        access = Access(str(kubeconfig))
+        try:
+            return await access.is_own_node_only("node-1")
+        finally:
+            await access.close()
+
+    server.wait(lambda: asyncio.run(is_in_force()) is True, "the policy is in force")
+    before = counted(control_plane)
+    scanned = server.scan("--store", "kubernetes:", "--kubeconfig", str(kubeconfig))
+    for name in ("namespaces", "rights", "own-node-only"):
+        assert scanned.check(name)["state"] == "ok", scanned.check(name)
+    asked = rights_of(load_agent(None, {}, {"node_name": "node-1"}))
+    assert scanned.check("rights")["facts"]["rights"] == len(asked)
+    shadow = server.scan("--store", "kubernetes:", "--kubeconfig", str(kubeconfig), "--shadow")
+    assert shadow.check("own-node-only")["state"] == "not-applicable"
     assert counted(control_plane) == before
 
 
@@ -79,7 +112,7 @@ def test_somebody_else_writes_our_document(server: Server, control_plane: Contro
     written = {"metadata": metadata, "data": {"DeviceInfoCfg": "{}"}}
     control_plane.request("POST", path, written)
     scanned = server.scan()
-    assert scanned.status == 2
+    assert scanned.status == 1
     assert "other-writers" in scanned.problems()
     assert server.document in scanned.check("other-writers")["found"]
     shadow = server.scan("--shadow")

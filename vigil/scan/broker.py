@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import document_topic, heard_topic
 from stores.address import shown
 from stores.mqtt_address import parse_address
-from stores.mqtt_client import tls_of
+from stores.mqtt_client import MqttClient, tls_of
 from stores.mqtt_connection import Connection, Sink
 from stores.mqtt_documents import Documents
 from vigil.scan.certificates import end_of_der, end_of_pem
@@ -68,7 +69,7 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
         return (await Documents(connection).read((topic,))).get(topic)
 
     try:
-        checks.append(await _login(connection))
+        checks.append(await _login(address, configuration))
         is_in = checks[-1].means is ExitStatus.WELL
         if is_in:
             checks.append(await _topics(connection, configuration.node_name))
@@ -149,15 +150,25 @@ def _ends(name: str, found: str, end: datetime) -> Check:
     return ok(name, found, facts=facts)
 
 
-async def _login(connection: Connection) -> Check:
+async def _login(address: Address, configuration: AgentConfiguration) -> Check:
     try:
-        async with asyncio.timeout(_LOGIN_SECONDS):
-            await connection.session()
+        async with (
+            asyncio.timeout(_LOGIN_SECONDS),
+            MqttClient(address, configuration.mqtt, _identifier(), None, lambda *_: None),
+        ):
+            pass
     except (StoreError, TimeoutError) as error:
         found = str(error) or f"no answer within {_LOGIN_SECONDS:g} s"
         advice = "look at mqtt.user, mqtt.password_file, mqtt.certificate_file, the broker's log"
         return problem(LOGIN, found, advice, ExitStatus.OUTSIDE)
+    except (OSError, ValueError) as error:
+        advice = "make the files of mqtt.* readable for the agent"
+        return problem(LOGIN, f"its files cannot be used: {error}", advice, ExitStatus.OUTSIDE)
     return ok(LOGIN, "the broker lets us in")
+
+
+def _identifier() -> str:
+    return f"npu-vigil-scan-{uuid.uuid4().hex[:8]}"
 
 
 async def _topics(connection: Connection, node: str) -> Check:
@@ -175,8 +186,8 @@ async def _topics(connection: Connection, node: str) -> Check:
     except (StoreError, TimeoutError) as error:
         found = str(error) or f"no answer within {_TOPICS_SECONDS:g} s"
         advice = (
-            f"let the client read and write vigil/v1/nodes/{node}/# and read vigil/v1/config/#: "
-            "see systemd/mosquitto for rights by the name in the certificate"
+            f"let the client read and write its topics below vigil/v1/nodes/{node}/ and read "
+            "vigil/v1/config/#: see systemd/mosquitto for rights by the name in the certificate"
         )
         return problem(TOPICS, found, advice, ExitStatus.OUTSIDE)
-    return ok(TOPICS, f"vigil/v1/nodes/{node}/# can be written and read")
+    return ok(TOPICS, f"vigil/v1/nodes/{node}/echo can be written and read")

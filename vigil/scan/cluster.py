@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from agent.node.own_node_only import ADVICE, MISSING
 from contract.errors import ConfigurationError, StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE
-from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+from vigil.scan.findings import ExitStatus, State, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from stores.kubernetes_access import Access
     from vigil.scan.findings import Check
 
-SERVER, NAMESPACES, RIGHTS = "api-server", "namespaces", "rights"
+SERVER, NAMESPACES, RIGHTS, OWN_NODE_ONLY = (
+    "api-server",
+    "namespaces",
+    "rights",
+    "own-node-only",
+)
 _SECONDS = 15.0
 _PROBE = "npu-vigil-scan"
 """A name that no document has; nothing of this name is ever made."""
@@ -43,13 +49,20 @@ async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...
         advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
         return _left_out(problem(SERVER, found, advice, ExitStatus.OUTSIDE))
     else:
-        return (server, await _namespaces(access), await _rights(access, configuration))
+        namespaces = await _namespaces(access)
+        own_node_only = await _own_node_only(access, configuration)
+        deletes = own_node_only.state is State.OK
+        rights = await _rights(access, configuration, deletes)
+        return (server, namespaces, rights, own_node_only)
     finally:
         await access.close()
 
 
 def _left_out(check: Check) -> tuple[Check, ...]:
-    return (check, *(not_applicable(name, "no API server") for name in (NAMESPACES, RIGHTS)))
+    return (
+        check,
+        *(not_applicable(name, "no API server") for name in (NAMESPACES, RIGHTS, OWN_NODE_ONLY)),
+    )
 
 
 async def _namespaces(access: Access) -> Check:
@@ -76,10 +89,27 @@ async def _namespaces(access: Access) -> Check:
     return ok(NAMESPACES, f"{DEVICE_INFO_NAMESPACE} and {NODE_INFO_NAMESPACE} are there")
 
 
-async def _rights(access: Access, configuration: AgentConfiguration) -> Check:
+async def _own_node_only(access: Access, configuration: AgentConfiguration) -> Check:
+    """Whether the API server refuses writes of this agent to other nodes; only rehearsed."""
+    if configuration.shadow:
+        return not_applicable(OWN_NODE_ONLY, "in shadow nothing is written")
+    try:
+        async with asyncio.timeout(_SECONDS):
+            is_in_force = await access.is_own_node_only(configuration.node_name)
+    except (StoreError, TimeoutError) as error:
+        found = str(error) or f"no answer within {_SECONDS:g} s"
+        return problem(OWN_NODE_ONLY, found, "scan again when the API server answers")
+    if is_in_force is None:
+        return not_applicable(OWN_NODE_ONLY, "no answer to a rehearsed write shows it")
+    if not is_in_force:
+        return problem(OWN_NODE_ONLY, MISSING, ADVICE)
+    return ok(OWN_NODE_ONLY, "the API server refuses writes to what belongs to other nodes")
+
+
+async def _rights(access: Access, configuration: AgentConfiguration, deletes: bool) -> Check:
     from vigil.scan.rights import rights_of
 
-    wanted = rights_of(configuration)
+    wanted = rights_of(configuration, deletes_device_info=deletes)
     try:
         async with asyncio.timeout(_SECONDS):
             missing = await access.missing(wanted)

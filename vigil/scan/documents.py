@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from agent.fault_config_files import read_files
-from agent.publishing.ownership import owned_by, refuse_beside_others
-from contract.errors import ConfigurationError, StoreError, StoreRefused
+from agent.publishing.ownership import other_program, owned_by
+from contract.errors import StoreError, StoreRefused
 from contract.fault_configuration import (
     CONFIG_MAPS,
     DOCUMENTS,
@@ -38,22 +38,22 @@ async def look_at_writers(configuration: AgentConfiguration, store: Store) -> Ch
     if configuration.shadow:
         return not_applicable(WRITERS, "in shadow nothing is written, others are expected")
     owned = owned_by(configuration.node_name, configuration.documents)
+    now_ms = time.time_ns() // 1_000_000
     try:
         async with asyncio.timeout(_SECONDS):
-            for one in owned:
-                await store.writer(one.namespace, one.name)
-            await refuse_beside_others(
-                store, owned, lambda: time.time_ns() // 1_000_000, lambda: None
-            )
-    except ConfigurationError as error:
-        found = "; ".join(str(one) for one in error.problems)
-        advice = "one of the two must stop, see above: an agent that owns it would not start"
-        return problem(WRITERS, found, advice, ExitStatus.CONFIGURATION)
+            found = [
+                other_program(one, await store.writer(one.namespace, one.name), now_ms)
+                for one in owned
+            ]
     except StoreRefused as error:
         return not_applicable(WRITERS, f"who writes is not told: {error}")
     except (StoreError, TimeoutError) as error:
-        found = str(error) or f"the store does not say within {_SECONDS:g} s who writes"
-        return problem(WRITERS, found, "scan again when the store answers", ExitStatus.OUTSIDE)
+        why = str(error) or f"the store does not say within {_SECONDS:g} s who writes"
+        return problem(WRITERS, why, "scan again when the store answers", ExitStatus.OUTSIDE)
+    others = [str(other) for other in found if other is not None]
+    if others:
+        advice = "one of the two must stop, see above: until then this agent is not ready"
+        return problem(WRITERS, "; ".join(others), advice)
     return ok(WRITERS, f"nobody else writes {' or '.join(one.kind for one in owned)}")
 
 

@@ -25,12 +25,19 @@ _CORE = ""
 _LEASES = "coordination.k8s.io"
 
 
-def rights_of(configuration: AgentConfiguration) -> dict[Right, str]:
-    """Every right that an agent with this configuration asks for, and what for."""
-    return dict(_rights(configuration))
+def rights_of(
+    configuration: AgentConfiguration, *, deletes_device_info: bool = True
+) -> dict[Right, str]:
+    """Every right that an agent with this configuration asks for, and what for.
+
+    It may delete device-info only where own-node-only is in force.
+    """
+    return dict(_rights(configuration, deletes_device_info))
 
 
-def _rights(configuration: AgentConfiguration) -> Iterator[tuple[Right, str]]:
+def _rights(
+    configuration: AgentConfiguration, deletes_device_info: bool
+) -> Iterator[tuple[Right, str]]:
     node, documents = configuration.node_name, configuration.documents
     writes = not configuration.shadow
     for config_map in CONFIG_MAPS:
@@ -39,7 +46,8 @@ def _rights(configuration: AgentConfiguration) -> Iterator[tuple[Right, str]]:
             yield right, "the fault configuration"
     if "device-info" in documents:
         name = device_info_name(node)
-        yield from _document(DEVICE_INFO_NAMESPACE, name, "device-info", writes, ("update",))
+        changes = ("update", "delete") if deletes_device_info else ("update",)
+        yield from _document(DEVICE_INFO_NAMESPACE, name, "device-info", writes, changes)
         for verb in ("list", "watch"):
             yield Right(_EVERYWHERE, _CORE, "pods", verb), "chips in use"
         if writes:

@@ -14,6 +14,7 @@ from vigil.scan.documents import look_at_fault_configuration, look_at_writers
 from vigil.scan.findings import ExitStatus, problem, report
 from vigil.scan.folder import look_at_directory
 from vigil.scan.machine import look_at_clock, look_at_kernel_log, look_at_modules, look_at_user
+from vigil.scan.namespaces import look_at_namespaces
 from vigil.scan.place import look_at_place
 from vigil.scan.storage import look_at_storage
 from vigil.scan.tools import look_at_bmc, look_at_links, look_at_switches
@@ -30,7 +31,10 @@ _AREA_SECONDS = 120.0
 
 
 async def scan(
-    file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
+    file: Path | None,
+    environment: Mapping[str, str],
+    command_line: Mapping[str, object],
+    aggregator_file: Path | None = None,
 ) -> Report:
     """Look at everything that an agent with this configuration would use. Changes nothing."""
     configuration, checks = look_at_configuration(file, environment, command_line)
@@ -43,6 +47,7 @@ async def scan(
         "bmc": look_at_bmc,
         "storage": look_at_storage,
         "store": _store,
+        "namespaces": lambda _: look_at_namespaces(aggregator_file, environment),
     }
     found = await asyncio.gather(
         *(_bounded(name, look(configuration)) for name, look in areas.items())

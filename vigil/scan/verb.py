@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003  (typer reads it)
 from typing import Annotated
 
 import typer
@@ -23,6 +24,13 @@ def scan(
     heartbeat_interval_seconds: options.HeartbeatIntervalSeconds = None,
     heartbeat_generation: options.HeartbeatGeneration = None,
     config: options.Config = None,
+    aggregator_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The aggregator's TOML; default /etc/npu-vigil/aggregator.toml, if it is there.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Look once at everything that the agent would use, change nothing, and say what to do.
@@ -44,7 +52,7 @@ def scan(
     # What the parts used say while they look is in what they find.
     logging.disable(logging.CRITICAL)
     loop = asyncio.new_event_loop()
-    report = loop.run_until_complete(look(config, os.environ, given))
+    report = loop.run_until_complete(look(config, os.environ, given, aggregator_config))
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:

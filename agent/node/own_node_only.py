@@ -1,0 +1,56 @@
+"""Whether the API server lets this agent write what belongs to other nodes.
+
+An agent whose node was taken over can isolate the chips of every other one, unless the policy that
+comes with the manifests is in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from contract.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+log = logging.getLogger("agent.own_node_only")
+
+_PERIOD_SECONDS = 600.0
+_MISSING_SECONDS = 60.0
+_REQUEST_SECONDS = 5.0
+
+MISSING = (
+    "own-node-only is not in force: the API server lets this agent write what belongs to other "
+    "nodes, so whoever takes over one node can isolate the chips of all"
+)
+ADVICE = (
+    "apply daemonset/base on Kubernetes 1.30 or newer, without the component "
+    "without-own-node-only, and run the agent with the token of its pod"
+)
+
+
+class OwnNodeOnly:
+    """Looks again and again. ``is_in_force`` is ``None`` while ``look`` does not find it."""
+
+    def __init__(self, look: Callable[[], Awaitable[bool | None]]) -> None:
+        self.is_in_force: bool | None = None
+        self._look = look
+        self._is_missed = False
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled, more often while it is not in force."""
+        while True:
+            try:
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    self.is_in_force = await self._look()
+            except (StoreError, TimeoutError):
+                self.is_in_force = None  # what cannot be reached, others log
+            if self.is_in_force is False and not self._is_missed:
+                self._is_missed = True
+                log.warning("%s; %s", MISSING, ADVICE)
+            elif self.is_in_force and self._is_missed:
+                self._is_missed = False
+                log.warning("own-node-only is in force")
+            await asyncio.sleep(_PERIOD_SECONDS if self.is_in_force else _MISSING_SECONDS)
