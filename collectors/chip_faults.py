@@ -75,7 +75,8 @@ class ChipFaults:
 
     ``audit_period_seconds`` is that of code lists while events arrive; health words, code lists
     without events, and whatever failed are asked every ``health_period_seconds``. A chip of which
-    every call failed for ``card_lost_after_seconds`` is reported as dropped.
+    every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
+    replaced on disk, no failure is the chip's.
 
     ``Surroundings.believed`` must hold what is present now, and no one-off faults: what is
     believed and not listed is reported ABSENT by the first audit.
@@ -272,11 +273,14 @@ class _Watch:
             else:
                 health = await self._health(watched.chip)
                 if health is None:
-                    reports = self._failed(watched, query, "the health is unknown", by_chip=True)
+                    in_place = await self._driver.is_in_place()
+                    why = "the health is unknown"
+                    reports = self._failed(watched, query, why, by_chip=in_place)
                 else:
                     reports = beliefs.health_answered(True, asked_at, wall_clock())
         except DriverCallError as error:
-            if query is Query.HEALTH and error.return_code == NOT_READY:
+            in_place = await self._driver.is_in_place()
+            if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
                 reports = beliefs.health_answered(False, asked_at, wall_clock())
             elif query is Query.HEALTH and error.return_code in _UNSUPPORTED:
                 watched.due[query] = _NEVER
@@ -285,10 +289,11 @@ class _Watch:
                 if query is Query.CODES:
                     # A card that dropped is not blind, and its health says that it did.
                     await self._ask(watched, Query.HEALTH, asked_at, began)
-                by_chip = error.return_code not in ENVIRONMENT
+                by_chip = in_place and error.return_code not in ENVIRONMENT
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
         except DriverCallStuck as error:
-            reports = self._failed(watched, query, str(error), by_chip=True)
+            in_place = await self._driver.is_in_place()
+            reports = self._failed(watched, query, str(error), by_chip=in_place)
         except DriverGone as error:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)

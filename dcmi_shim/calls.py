@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from dcmi_shim.discovery import FoundLibrary
+    from dcmi_shim.installed import Installed
     from dcmi_shim.keeper import DriverSettings, Keeper
     from dcmi_shim.process import ChildProcess, Message
     from dcmi_shim.types import Chip
@@ -61,13 +61,14 @@ class Calls:
 
     def __init__(
         self,
-        library: FoundLibrary,
+        installed: Installed,
         settings: DriverSettings,
         keeper: Keeper,
         wall_clock: Callable[[], int],
         say: Callable[[str], None],
     ) -> None:
-        self._library = library
+        self._installed = installed
+        self._installation = installed.in_use
         self._settings = settings
         self._keeper = keeper
         self._wall_clock = wall_clock
@@ -79,6 +80,7 @@ class Calls:
 
     def left_out(self) -> tuple[StuckCall, ...]:
         """Calls that are left out now."""
+        self._follow_library()
         return tuple(
             StuckCall(call[0], left_out.chip, left_out.since_ms)
             for call, left_out in self._left_out.items()
@@ -107,12 +109,20 @@ class Calls:
 
     def _value(self, call: Call, where: str | None, message: Message) -> msgspec.Raw:
         if message.answer != 0:
-            raise self._library.vendor.failed(call[0], where, message.answer)
+            raise self._installed.library.vendor.failed(call[0], where, message.answer)
         if message.wrong is not None:
             raise DriverCallError(call[0], where, 0, f"an answer that cannot be: {message.wrong}")
         return message.value
 
+    def _follow_library(self) -> None:
+        """Make all calls again after the library was replaced: what hung was the one before."""
+        if self._installation is not self._installed.in_use:
+            self._installation = self._installed.in_use
+            self._left_out.clear()
+            self._crashes.clear()
+
     def _refuse_left_out(self, call: Call) -> None:
+        self._follow_library()
         left_out = self._left_out.get(call)
         if left_out is not None:
             raise DriverCallStuck(call[0], left_out.where, left_out.since_ms)
@@ -172,7 +182,7 @@ class Calls:
         loop = asyncio.get_running_loop()
         left_out.due = loop.time() + left_out.pauses.failed()
         try:
-            child = await open_child(self._library, self._settings, _ignore, _ignore)
+            child = await open_child(self._installed.library, self._settings, _ignore, _ignore)
         except DriverError as error:
             _log.info("no probe of %s: %s", call[0], error)
             return False

@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
+_IGNORED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+)
 
 
 def _end_with_parent(parent: int) -> None:
@@ -127,7 +135,7 @@ def main() -> NoReturn:
     """Entry point of the process."""
     _end_with_parent(int(sys.argv[1]))
     # The agent decides when its child ends; a terminal or a service manager signals both.
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for ignored in _IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     requests, answers = _own_pipes()
     Child(_interface(sys.argv[2]), requests, Outbox(answers)).serve()

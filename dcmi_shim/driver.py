@@ -17,6 +17,7 @@ import msgspec
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from dcmi_shim.calls import Calls
 from dcmi_shim.event_queue import EventQueue, driver_event
+from dcmi_shim.installed import Installed
 from dcmi_shim.keeper import DriverSettings, Keeper
 from dcmi_shim.survey import chip_names, node_facts, survey, virtual_chips
 
@@ -46,20 +47,26 @@ _VIRTUAL_SECONDS = 60.0
 
 
 class Driver:
-    """Talks to ``libdcmi.so``. ``run`` must be running while anything else is used."""
+    """Talks to ``libdcmi.so``. ``run`` must be running while anything else is used.
+
+    ``find`` finds the library again, which may be replaced while the agent runs.
+    """
 
     def __init__(
         self,
         library: FoundLibrary,
         wall_clock: Callable[[], int],
         settings: DriverSettings | None = None,
+        find: Callable[[], FoundLibrary] | None = None,
     ) -> None:
-        self._library = library
+        self._installed = Installed(library, find)
         self._settings = settings or DriverSettings()
         self._events = EventQueue(wall_clock, driver_event, "driver")
         self._reopened = asyncio.Event()
-        self._keeper = Keeper(library, self._settings, self._events, self._reopened)
-        self._calls = Calls(library, self._settings, self._keeper, wall_clock, self._events.gap)
+        self._keeper = Keeper(self._installed, self._settings, self._events, self._reopened)
+        self._calls = Calls(
+            self._installed, self._settings, self._keeper, wall_clock, self._events.gap
+        )
         self._inventory: Inventory | None = None
         self._surveyed = asyncio.Event()
         self._survey_problems: tuple[str, ...] = ()
@@ -73,6 +80,7 @@ class Driver:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keeper.run(), name="driver child")
+                tasks.create_task(self._keeper.watch(), name="driver files")
                 tasks.create_task(self._survey(), name="driver inventory")
                 tasks.create_task(self._calls.run(), name="driver probes")
                 tasks.create_task(self._virtual(), name="driver virtual devices")
@@ -135,6 +143,10 @@ class Driver:
         """Calls that are left out now."""
         return self._calls.left_out()
 
+    async def is_in_place(self) -> bool:
+        """Whether the library that is loaded is the one that is installed now."""
+        return await self._installed.is_in_use()
+
     @property
     def polling_reason(self) -> str | None:
         """Why no events arrive and polls must do; ``None`` while subscribed."""
@@ -159,7 +171,7 @@ class Driver:
         while True:
             known = () if self._inventory is None else self._inventory.chips
             try:
-                found = await survey(self._calls.make, str(self._library.path), known)
+                found = await survey(self._calls.make, str(self._installed.library.path), known)
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
                 problems: tuple[str, ...] = (str(error),)
             else:

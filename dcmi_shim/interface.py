@@ -43,6 +43,12 @@ class ChipDriver(Protocol):
     def stuck_calls(self) -> tuple[StuckCall, ...]:
         """Calls that are left out now."""
 
+    async def is_in_place(self) -> bool:
+        """Whether the library that is loaded is the one that is installed now.
+
+        While a driver is replaced on disk, what the old one answers is no chip's failure.
+        """
+
     @property
     def polling_reason(self) -> str | None:
         """Why no events arrive, so that polls must do; ``None`` while subscribed."""

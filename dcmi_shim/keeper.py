@@ -3,7 +3,7 @@
 A child that hangs goes on delivering events until a moment after its successor has subscribed;
 only then it is killed. A child that died is replaced, within a restart budget. Without a
 subscription the child serves polls, and the subscription is tried again from time to time in a new
-child.
+child. A library that is replaced on disk is loaded into a new child, also while the old one serves.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dcmi_shim.discovery import FoundLibrary
+    from dcmi_shim.installed import Installation, Installed
 
 _log = logging.getLogger(__name__)
 _BURST = 20
@@ -45,7 +46,8 @@ class DriverSettings:
     initialising the library, ``subscribe_seconds`` that of the subscription while no other child
     serves. Every ``probe_seconds`` (at first sooner) calls that are left out are tried again, and
     so are chips that the inventory misses. A failed start is repeated after
-    ``retry_first_seconds``, doubling up to ``retry_last_seconds``.
+    ``retry_first_seconds``, doubling up to ``retry_last_seconds``. Every ``look_seconds`` the files
+    of the library are looked at: a replaced library is loaded when two looks show the same files.
     """
 
     call_seconds: float = 0.5
@@ -55,6 +57,7 @@ class DriverSettings:
     probe_seconds: float = 10.0
     retry_first_seconds: float = 0.25
     retry_last_seconds: float = 10.0
+    look_seconds: float = 4.0
 
 
 async def open_child(
@@ -73,7 +76,11 @@ async def open_child(
     if search:
         inherited = environment.get("LD_LIBRARY_PATH")
         environment["LD_LIBRARY_PATH"] = ":".join(search + ([inherited] if inherited else []))
-    child = ChildProcess(library.vendor.kind, environment, on_message, on_end)
+    try:
+        child = ChildProcess(library.vendor.kind, environment, on_message, on_end)
+    except OSError as error:
+        # Too many open files or processes: others may free some.
+        raise DriverGone(f"no process can be started for {library.path}: {error}") from error
     try:
         loaded = await child.request("open", (str(library.path),), settings.open_seconds)
         if loaded.failed is not None:
@@ -94,19 +101,21 @@ async def open_child(
 
 
 class Keeper:
-    """Owns the children that serve calls and events. ``run`` is its only task.
+    """Owns the children that serve calls and events. ``run`` keeps one alive, ``watch`` has it
+    replaced when the library is.
 
-    ``reopened`` is set when the library was opened again after its process was gone.
+    ``reopened`` is set when the library was opened again after its process was gone, or when
+    another library was opened.
     """
 
     def __init__(
         self,
-        library: FoundLibrary,
+        installed: Installed,
         settings: DriverSettings,
         events: EventQueue[Any, Any],
         reopened: asyncio.Event,
     ) -> None:
-        self._library = library
+        self._installed = installed
         self._settings = settings
         self._events = events
         self._reopened = reopened
@@ -121,8 +130,10 @@ class Keeper:
         self._usable = asyncio.Event()
         self._wanted = asyncio.Event()
         self._opened_once = False
+        self._tried: Installation | None = None
         self._subscribe_at: float | None = None
         self._reason = "the driver is being loaded"
+        self._not_replaced_reason: str | None = None
         self.tried = asyncio.Event()
         """Whether a start has succeeded or failed."""
         self.polling_reason: str | None = None
@@ -186,6 +197,13 @@ class Keeper:
             except TimeoutError:
                 _log.info("trying to subscribe again: %s", self.polling_reason)
 
+    async def watch(self) -> NoReturn:
+        """Notice a library that is replaced on disk, whatever the processes do that loaded it."""
+        while True:
+            await asyncio.sleep(self._settings.look_seconds)
+            if await self._installed.is_replaced() and self._serving is not None:
+                self._wanted.set()
+
     async def _started(self) -> ChildProcess | None:
         """A new child; ``None`` if that failed and the one that serves still does."""
         while True:
@@ -193,10 +211,10 @@ class Keeper:
             try:
                 return await self._start()
             except DriverError as error:
-                fatal = not isinstance(error, DriverCallError | DriverGone)
-                if fatal and not (self._opened_once and isinstance(error, DriverNotFound)):
+                if not self._opened_once and not isinstance(error, DriverCallError | DriverGone):
                     raise
                 if self._serving is not None:
+                    self._not_replaced(error)
                     return None
                 self.tried.set()
                 if self._reason != str(error):
@@ -214,10 +232,21 @@ class Keeper:
                 _log.warning("waiting %.1f s before the driver is started again", wait)
             await asyncio.sleep(wait)
 
+    def _not_replaced(self, error: DriverError) -> None:
+        """Log once that the process that serves goes on because its successor cannot start."""
+        reason = str(error)
+        if reason != self._not_replaced_reason:
+            _log.warning("no new driver process, the old one goes on: %s", reason)
+        self._not_replaced_reason = reason
+
     async def _start(self) -> ChildProcess:
-        child = await open_child(self._library, self._settings, self._on_message, self._on_end)
+        found = await self._installed.find()
+        child = await open_child(found.library, self._settings, self._on_message, self._on_end)
         self._starting = child
         self._opened_once = True
+        if found != self._tried:
+            # What the library before refused for ever, this one may have.
+            self._subscribe_at, self._tried = None, found
         try:
             for other in (self._serving, self._hanging):
                 if other is not None and not other.ended:
@@ -229,6 +258,11 @@ class Keeper:
         finally:
             self._starting = None
         self._failing.succeeded()
+        self._not_replaced_reason = None
+        if self._installed.adopt(found):
+            self._reopened.set()
+            if self._serving is not None:
+                self._reason = "its library was replaced on disk"
         return child
 
     async def _subscribe(self, child: ChildProcess) -> None:
@@ -236,7 +270,7 @@ class Keeper:
             return
         # While another child serves polls, a slow subscription holds nobody up.
         alone = self._serving is None
-        subscribe = self._library.vendor.subscribe
+        subscribe = self._installed.library.vendor.subscribe
         settings = self._settings
         deadline = settings.subscribe_seconds if alone else settings.longest_call_seconds
         try:
@@ -252,7 +286,7 @@ class Keeper:
             self._refused.succeeded()
             return
         never = reply.answer in (UNSUPPORTED, SYMBOL_MISSING)
-        refusal = self._library.vendor.failed(subscribe, None, reply.answer)
+        refusal = self._installed.library.vendor.failed(subscribe, None, reply.answer)
         self._poll_only(str(refusal), float("inf") if never else self._refused.failed())
 
     def _poll_only(self, reason: str, pause_seconds: float) -> None:

@@ -16,6 +16,7 @@ from contract.errors import DriverError, DriverGone
 from dcmi_shim.budget import Backoff
 from dcmi_shim.calls import Calls
 from dcmi_shim.event_queue import EventQueue
+from dcmi_shim.installed import Installed
 from dcmi_shim.keeper import DriverSettings, Keeper
 from dcmi_shim.process import RawSwitchEvent
 from dcmi_shim.switch_types import SwitchEvent, switch_event
@@ -69,13 +70,15 @@ class SwitchDriver:
     async def _serve(self, library: FoundLibrary) -> None:
         for warning in library.warnings:
             _log.warning("switch library: %s", warning)
-        keeper = Keeper(library, self._settings, self._events, asyncio.Event())
+        installed = Installed(library, self._find)
+        keeper = Keeper(installed, self._settings, self._events, asyncio.Event())
         self._keeper = keeper
-        self._calls = Calls(library, self._settings, keeper, self._wall_clock, self._events.gap)
+        self._calls = Calls(installed, self._settings, keeper, self._wall_clock, self._events.gap)
         self._looked.set()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(keeper.run(), name="switch child")
+                tasks.create_task(keeper.watch(), name="switch files")
                 tasks.create_task(self._calls.run(), name="switch probes")
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None

@@ -38,6 +38,7 @@ class ScriptedDriver:
         self.polling_reason: str | None = None
         self.ready = asyncio.Event()
         self.ready.set()
+        self.in_place = True
         self.trouble: dict[tuple[str, int], DriverError] = {}
         self.slow_seconds: dict[tuple[str, int], float] = {}
         self.healthless: set[int] = set()
@@ -93,6 +94,9 @@ class ScriptedDriver:
 
     def stuck_calls(self) -> tuple[StuckCall, ...]:
         return ()
+
+    async def is_in_place(self) -> bool:
+        return self.in_place
 
     def occur(self, chip: int, code: int, *, tell: bool = True) -> None:
         self.lists[chip][code] = asyncio.get_running_loop().time() + 0.05

@@ -287,6 +287,21 @@ async def test_a_missing_driver_loses_no_card() -> None:
         assert said.words(1.0) == [f"chip 1 blind: {GONE}"]
 
 
+@pytest.mark.parametrize("trouble", [STUCK, REFUSED, DROPPED])
+async def test_while_the_driver_is_replaced_no_card_is_lost(trouble: DriverError) -> None:
+    driver = ScriptedDriver()
+    async with collecting(driver) as said:
+        await asyncio.sleep(1)
+        driver.in_place = False
+        driver.trouble = {(query, 1): trouble for query in ("health", "codes")}
+        await asyncio.sleep(1000)
+        assert said.words(1.0) == [f"chip 1 blind: {trouble}"]
+        driver.in_place = True
+        driver.trouble.clear()
+        await asyncio.sleep(6)
+        assert said.words(1001.0) == ["chip 1 answered"]
+
+
 async def test_no_health_query_is_no_blindness_and_an_unknown_health_is() -> None:
     driver = ScriptedDriver(3)
     driver.trouble["health", 1] = UNSUPPORTED

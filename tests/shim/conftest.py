@@ -32,6 +32,7 @@ QUICK = DriverSettings(
     probe_seconds=0.3,
     retry_first_seconds=0.05,
     retry_last_seconds=0.2,
+    look_seconds=0.1,
 )
 
 
@@ -121,10 +122,12 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    library: FoundLibrary, settings: DriverSettings = QUICK
+    library: FoundLibrary,
+    settings: DriverSettings = QUICK,
+    find: Callable[[], FoundLibrary] | None = None,
 ) -> AsyncIterator[Running]:
     """A ``Driver`` whose events are read, ended afterwards."""
-    state = Running(Driver(library, wall_clock, settings))
+    state = Running(Driver(library, wall_clock, settings, find))
 
     async def read() -> None:
         async for item in state.driver.events():

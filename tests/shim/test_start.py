@@ -10,6 +10,7 @@ import pytest
 
 from contract.errors import DriverError, DriverGone, DriverNotFound
 from dcmi_shim.discovery import FoundLibrary
+from tests.parts.unread import UnreadPipe
 from tests.shim.conftest import QUICK, running
 
 if TYPE_CHECKING:
@@ -41,6 +42,21 @@ async def test_a_driver_without_optional_functions(
 async def test_chatter_does_not_disturb(small_driver: Callable[[str], SmallDriver]) -> None:
     async with running(small_driver("chatty").library) as state:
         assert len((await state.driver.inventory()).chips) == 2
+
+
+async def test_chatter_that_nobody_reads_does_not_disturb(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    pipe = UnreadPipe()
+    own = os.dup(2)
+    os.dup2(pipe.writer, 2)
+    try:
+        async with running(small_driver("chatty").library) as state:
+            assert len((await state.driver.inventory()).chips) == 2
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+        pipe.close()
 
 
 async def test_events_arrive_in_order_and_whole(

@@ -1,0 +1,89 @@
+"""Whether this agent is blind: no chip of the node gives it an answer.
+
+A blind agent beats on (``docs/decisions/008``) and its documents keep their last state, so it
+reports its blindness: in the log, in ``/readyz`` and in each beat.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent.policy.state import CHIP_SOURCE, Blindness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.policy.state import State
+    from dcmi_shim.types import Inventory
+
+log = logging.getLogger("agent.blindness")
+
+_PATIENCE_MS = 10_000
+"""How long a driver that never answered may take before an agent that knows no chip is blind."""
+
+
+def blind_chips(state: State, inventory: Inventory | None) -> Blindness | None:
+    """Since when and why no chip gives an answer; ``None`` when one does, or when none is known.
+
+    The reason is that of the chip that was the last to fall silent.
+    """
+    known = (
+        state.chips
+        if inventory is None
+        else [chip.physical_id for chip in inventory.chips if chip.physical_id in state.chips]
+    )
+    last: Blindness | None = None
+    for chip in known:
+        found = state.chips[chip].blind.get(CHIP_SOURCE)
+        if found is None:
+            return None
+        if last is None or found.since_ms > last.since_ms:
+            last = found
+    return last
+
+
+class AgentBlindness:
+    """Knows whether the agent is blind, and logs when that begins and ends.
+
+    ``trouble`` is why the driver does not answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: Callable[[], State],
+        inventory: Callable[[], Inventory | None],
+        trouble: Callable[[], str | None],
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._state = state
+        self._inventory = inventory
+        self._trouble = trouble
+        self._wall_clock = wall_clock
+        self._began_ms = wall_clock()
+        self._now: Blindness | None = None
+
+    def look(self) -> Blindness | None:
+        """Since when and why the agent is blind; ``None`` while it is not."""
+        found, before = self._find(), self._now
+        self._now = found
+        if before is None and found is not None:
+            log.error(
+                "blind: no chip gives an answer: %s; faults of chips are not seen, and documents "
+                "keep their last state. Look at the driver on this node",
+                found.reason,
+            )
+        elif before is not None and found is None:
+            seconds = (self._wall_clock() - before.since_ms) / 1000
+            log.warning("not blind any more after %.1f s: chips give answers again", seconds)
+        return found
+
+    def _find(self) -> Blindness | None:
+        state, inventory = self._state(), self._inventory()
+        if inventory is not None or state.chips:
+            return blind_chips(state, inventory)
+        trouble = self._trouble()
+        if trouble is None or self._wall_clock() - self._began_ms < _PATIENCE_MS:
+            return None
+        return Blindness(self._began_ms, f"the driver has not answered since the start: {trouble}")

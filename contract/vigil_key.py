@@ -1,0 +1,101 @@
+"""The data key ``NpuVigil``: what this project's agent reports beside upstream's data keys.
+
+It stands in a document that the agent owns anyway, outside its CheckCode; upstream's readers ignore
+keys that they do not know (``spec/clusterd.md`` 1.3). It is absent when there is nothing to report,
+so an absent key alone means nothing: the agent may be an earlier release.
+
+Version 1 may get more members: a reader ignores those that it does not know. What a reader of
+version 1 would misunderstand is another version, which it refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from contract.errors import DocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+VIGIL_KEY = "NpuVigil"
+VERSION = 1
+LARGEST_BYTES = 16 * 1024
+_LONGEST_WHY = 240
+_FRAME_BYTES = 128
+"""For everything but the list."""
+
+Milliseconds = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
+
+
+class BlindSource(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A source that gives its agent no answer since ``since_ms`` (epoch milliseconds).
+
+    ``chip`` is the physical id of the chip that it is blind about; ``None``: the node as a whole.
+    """
+
+    source: Annotated[str, Meta(min_length=1, max_length=64)]
+    since_ms: Milliseconds
+    why: Annotated[str, Meta(max_length=1024)] = ""
+    chip: Annotated[int, Meta(ge=0, lt=65536)] | None = None
+
+
+class VigilRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the key has. ``left_out`` counts entries of ``blind`` for which there was no room."""
+
+    version: int
+    blind: tuple[BlindSource, ...] = ()
+    left_out: Annotated[int, Meta(ge=0)] = 0
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+_decode_version = msgspec.json.Decoder(_Version).decode
+_decode = msgspec.json.Decoder(VigilRecord).decode
+
+
+def encode_vigil_key(blind: Iterable[BlindSource]) -> str | None:
+    """The text of the key for these sources, in their order; ``None``: the key is to be absent.
+
+    Long reasons are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only.
+    """
+    entries = tuple(map(_cut, blind))
+    if not entries:
+        return None
+    room, fitting = LARGEST_BYTES - _FRAME_BYTES, 0
+    for entry in entries:
+        room -= len(msgspec.json.encode(entry)) + 1
+        if room < 0:
+            break
+        fitting += 1
+    record = VigilRecord(VERSION, entries[:fitting], len(entries) - fitting)
+    return msgspec.json.encode(record).decode()
+
+
+def _cut(entry: BlindSource) -> BlindSource:
+    why = entry.why.encode(errors="replace").decode()
+    if len(why) > _LONGEST_WHY:
+        why = f"{why[: _LONGEST_WHY - 3]}..."
+    return msgspec.structs.replace(entry, why=why)
+
+
+def decode_vigil_key(text: str, document: str) -> VigilRecord:
+    """Read the key of ``document``. Raises ``DocumentError``."""
+    data = text.encode(errors="replace")
+    if len(data) > LARGEST_BYTES:
+        what = f"has {len(data)} bytes, more than {LARGEST_BYTES}"
+        raise DocumentError(document, VIGIL_KEY, what)
+    version: Any = None
+    try:
+        version = _decode_version(data).version
+        if version == VERSION:
+            return _decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DocumentError(document, VIGIL_KEY, str(error)) from None
+    raise DocumentError(
+        document, VIGIL_KEY, f"is of version {version}, this release reads version {VERSION}"
+    )

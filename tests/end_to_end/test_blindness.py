@@ -1,0 +1,135 @@
+"""What a real agent reports of blind sources, beside upstream's data keys, in every store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.node import Node
+from tests.parts.broker import AGGREGATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.parts.broker import Broker
+
+KEY = "NpuVigil"
+QUICK = {
+    "VIGIL_DRIVER_PROBE_PERIOD_SECONDS": "1",
+    "VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS": "1",
+    "VIGIL_BMC_ENABLED": "false",
+}
+QUERY = "dcmi_get_device_errorcode_v2"
+
+
+def blind(data: dict[str, str] | None) -> dict[tuple[str, int | None], dict[str, Any]]:
+    """What a document reports as blind, by source and chip."""
+    if data is None or KEY not in data:
+        return {}
+    record = json.loads(data[KEY])
+    assert record["version"] == 1
+    assert len(data[KEY].encode()) <= 16 * 1024
+    return {(one["source"], one.get("chip")): one for one in record["blind"]}
+
+
+def without_times(data: dict[str, str] | None) -> dict[str, Any]:
+    """A device-info as upstream's readers see it, but for its stamp; its check code is right."""
+    assert data is not None
+    outer: dict[str, Any] = json.loads(data["DeviceInfoCfg"])
+    del outer["CheckCode"], outer["DeviceInfo"]["UpdateTime"]
+    others = {key: data[key] for key in data.keys() - {"DeviceInfoCfg", "SwitchInfoCfg", KEY}}
+    return {**others, **outer}
+
+
+def test_a_chip_whose_call_hangs_is_named_beside_upstreams_keys(node: Node) -> None:
+    node.environment |= QUICK
+    node.start()
+    node.healthy()
+    before = node.place.read(node.document)
+    node.emulator.hang(QUERY, 3)
+    chip = ("chip-faults", 3)
+    node.wait(lambda: chip in blind(node.place.read(node.document)), "the blind chip is named")
+    now = node.place.read(node.document)
+    assert now is not None
+    assert QUERY in blind(now)[chip]["why"]
+    assert abs(blind(now)[chip]["since_ms"] - node.status()["at_ms"]) < 60_000
+    assert node.shown() is not None, "the check code is right"
+    assert without_times(now) == without_times(before)
+    assert node.ask("/readyz")[0] == 200, "the others are seen"
+    node.emulator.reset()
+    node.wait(
+        lambda: chip not in blind(node.place.read(node.document)), "it is not named any more", 40.0
+    )
+
+
+def test_beside_a_device_plugin_the_key_is_in_node_info(folder_node: Node) -> None:
+    node = folder_node
+    node.environment |= QUICK | {"VIGIL_DOCUMENTS": "node-info"}
+    node.start()
+    node.up()
+    node.wait(lambda: len(node.status()["chips"]) == 8, "chips are watched")
+    assert node.node_info() is None
+    node.emulator.hang(QUERY, 3)
+    chip = ("chip-faults", 3)
+    node.wait(lambda: chip in blind(node.node_info()), "the blind chip is named")
+    assert node.parts() == [], "and no part of the server"
+    assert node.place.read(node.document) is None
+    node.kill()
+    node.start()
+    node.up()
+    node.wait(lambda: node.status()["heartbeat"]["beats"] > 0, "it beats")
+    node.emulator.reset()
+    node.wait(lambda: node.node_info() is None, "the document goes with the key", 40.0)
+
+
+@pytest.fixture
+def broker_node(tmp_path: Path, built: Path, broker: Broker) -> Iterator[Node]:
+    place = OnBroker(broker, "node-1")
+    node = Node(tmp_path / "node-1", built, place)
+    node.environment |= QUICK | place.environment
+    node.options += ["--heartbeat-interval-seconds", "1"]
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def aggregator(tmp_path: Path, broker: Broker) -> Iterator[Daemon]:
+    mqtt = broker.certified(AGGREGATOR)
+    directory = tmp_path / "aggregator"
+    directory.mkdir()
+    (directory / "aggregator.toml").write_text(
+        "[mqtt]\n"
+        f'ca_file = "{mqtt.ca_file}"\n'
+        f'certificate_file = "{mqtt.certificate_file}"\n'
+        f'key_file = "{mqtt.key_file}"\n'
+    )
+    config = str(directory / "aggregator.toml")
+    daemon = Daemon(directory, "--config", config, "--store", broker.tls_url)
+    yield daemon
+    daemon.stop()
+
+
+def test_over_a_broker_an_aggregator_shows_the_blind_chip(
+    broker_node: Node, aggregator: Daemon
+) -> None:
+    node = broker_node
+    node.start()
+    node.healthy()
+    aggregator.start()
+    node.emulator.hang(QUERY, 3)
+
+    def shown() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = aggregator.node(node.name)["blind"] or []
+        return [one for one in found if one["source"] == "chip-faults"]
+
+    node.wait(lambda: bool(shown()), "the aggregator shows it")
+    (one,) = shown()
+    assert one["chip"] == "Ascend910-3"
+    assert QUERY in one["why"]
+    (chip,) = aggregator.ask(f"/api/v1/nodes/{node.name}")[1]["chips"]
+    assert (chip["chip"], chip["published"]) == ("Ascend910-3", "available")
