@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 DEVICE_INFO_NAMESPACE = "kube-system"
 DEVICE_INFO_PREFIX = "mindx-dl-deviceinfo-"
@@ -39,8 +40,40 @@ STATE_PREFIX = "npu-vigil-state-"
 STATE_LABEL = "npu-vigil/state"
 """On documents with what the next leader must know: the name of whose state it is."""
 
+
+class Owner(NamedTuple):
+    """The node that a document's name names.
+
+    ``resource`` is the one resource whose public faults belong into the document; ``None`` where
+    none do.
+    """
+
+    node: str
+    resource: str | None
+
+
+_OWNED_PREFIXES = (
+    *((prefix, resource) for resource, prefix in PUBLIC_FAULT_PREFIXES.items()),
+    (DEVICE_INFO_PREFIX, None),
+    (NODE_INFO_PREFIX, None),
+    (HEARTBEAT_PREFIX, None),
+)
+"""The longer of two prefixes with one beginning comes first."""
+
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NODE_NAME_MAX = 230
+
+
+def owner_of(name: str) -> Owner | None:
+    """Return the node that the document ``name`` belongs to, in whatever namespace it lies.
+
+    ``None`` for a name that belongs to no node. The name of a heartbeat counts as well: an agent
+    may write a document of that name where only names are checked.
+    """
+    for prefix, resource in _OWNED_PREFIXES:
+        if name.startswith(prefix):
+            return Owner(name[len(prefix) :], resource)
+    return None
 
 
 def node_name_problem(node: str) -> str | None:

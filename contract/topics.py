@@ -51,6 +51,12 @@ def beat_topic(node: str) -> str:
     return f"{_NODES}/{node}/beat"
 
 
+def is_beat_topic(topic: str) -> bool:
+    """Return whether ``topic`` is the beat topic of a node."""
+    node = node_of(topic)
+    return node is not None and topic == beat_topic(node)
+
+
 def events_topic(node: str) -> str:
     """Where a node tells what happened to its faults."""
     return f"{_NODES}/{node}/events"

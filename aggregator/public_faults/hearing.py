@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.moment import Moment
+from aggregator.namespaces import namespace_of
 from aggregator.public_faults.absent import AbsentNodes, is_there
 from aggregator.public_faults.documents import Documents, Origin, digest_of
 from aggregator.public_faults.judging import (
@@ -17,21 +18,22 @@ from aggregator.public_faults.judging import (
     Answer,
     answer,
     placed,
-    sayings,
 )
 from aggregator.public_faults.ledger import OVERTAKEN_MS
 from aggregator.public_faults.limits import Limits
+from aggregator.public_faults.owning import belongs
 from aggregator.public_faults.pieces import PIECE, Backlog
+from aggregator.public_faults.reading import Reader
 from aggregator.public_faults.recent import Recent
-from aggregator.public_faults.status import Record
+from aggregator.public_faults.status import Record, Rejections
 from aggregator.public_faults.values import Absent, Outcome
 from aggregator.public_faults.waiting import Waiting
 from contract.errors import DocumentError, Problem
-from contract.public_fault import DATA_KEY, decode_public_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.namespaces import Namespaces
     from aggregator.public_faults.ledger import Ledger
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.rows import Rows, State
@@ -45,14 +47,13 @@ _LOOKS = 100
 _TOLD = 250
 """So much is said in a piece."""
 
-_NOBODY = "(not configured)"
-"""Stands in counters for all names that anybody may make up."""
-
 
 class Hearing:
     """``places`` is ``None`` until it is known which nodes there are; until then messages wait."""
 
-    def __init__(self, rows: Rows, ledger: Ledger, tables: Tables, sources: int) -> None:
+    def __init__(
+        self, rows: Rows, ledger: Ledger, tables: Tables, sources: int, namespaces: Namespaces
+    ) -> None:
         self.places: Places | None = None
         self.documents = Documents(rows, sources)
         self.waiting = Waiting(rows)
@@ -60,20 +61,23 @@ class Hearing:
         self.backlog = Backlog()
         """Documents that are to be taken in."""
         self.record = Record()
+        self.rejections = Rejections()
+        self.namespaces = namespaces
         self.now = Moment(0, 0)
         """The time at which the next piece is done."""
         self._serves = False
         self._looks = 0
         self._ledger = ledger
         self._tables = tables
+        self._reader = Reader(tables, ledger)
         self._limits = Limits()
         self._recent = Recent()
 
     def sending(self, message: PublicFault) -> Work[Answer]:
         """Take in a message that came over gRPC."""
-        resource = self._known(message.resource)
+        resource = self._reader.known(message.resource)
         try:
-            said, problems = yield from self._sayings(message, "message")
+            said, problems = yield from self._reader.sayings(message, "message", self.now.wall_ms)
         except DocumentError as error:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
@@ -96,18 +100,22 @@ class Hearing:
     def _answered(self, code: int, resource: str, refused: list[Problem], held: int = 0) -> Answer:
         verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
         self.record.count(resource, verdict)
-        self.record.judged(f"messages of {resource} over gRPC", refused, self.now.wall_ms)
+        self.record.judged(f"messages of {resource} over gRPC", refused, self.now)
         return answer(code, tuple(refused), held=held)
 
     def observe(self, source: int, event: WatchEvent) -> None:
         """Take in an event of the documents that carry messages."""
-        new, gone = self.documents.observe(source, event)
+        taken = self.namespaces.taken(source, event)
+        if taken is None:
+            return
+        new, gone = self.documents.observe(source, taken)
         for origin in new:
             text = self.documents.texts[origin]
             if text is not None:
                 self._recent.note(origin, text, self.now)
         for origin in gone:
             self.record.gone(_named(origin))
+            self.rejections.gone(origin)
             self.absent.forget(origin.place, self.documents.holds)
         self.take_documents(new)
 
@@ -123,18 +131,13 @@ class Hearing:
             if origin not in self.documents.texts:
                 continue  # it went meanwhile
             text = self.documents.texts[origin]
-            resource = _NOBODY
-            try:
-                data = {} if text is None else {DATA_KEY: text}
-                message = decode_public_fault(origin.place, data)
-                resource = self._known(message.resource)
-                said, problems = yield from self._sayings(message, origin.place)
-            except DocumentError as error:
-                self.record.count(resource, "refused")
-                problem = Problem(error.where, error.what)
-                self.record.judged(_named(origin), [problem], self.now.wall_ms)
-                continue
-            read.append((message.timestamp, origin, text, said, problems))
+            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            self.rejections.judged(origin, one.foreign)
+            if one.own:
+                read.append((one.sent_at_ms, origin, text, one.own, one.problems))
+            else:
+                self.record.count(one.resource, "refused")
+                self.record.judged(_named(origin), one.problems, self.now)
         for _, origin, text, said, problems in sorted(read, key=lambda one: one[:2]):
             yield 1
             may = not self.waiting.has(origin)
@@ -142,7 +145,7 @@ class Hearing:
                 if self.documents.texts.get(origin) == text:
                     self._count(origin)
             else:
-                self.record.count(self._known(said[0].resource), "held")
+                self.record.count(self._reader.known(said[0].resource), "held")
                 self.waiting.put(origin, said, problems)
 
     def say_again(self) -> None:
@@ -156,12 +159,9 @@ class Hearing:
             yield 1
             if self.places is None or self.documents.texts.get(origin) == text:
                 continue
-            try:
-                message = decode_public_fault(origin.place, {DATA_KEY: text})
-                said, _ = yield from self._sayings(message, origin.place)
-            except DocumentError:
-                continue  # that was said when it came
-            good, _, _ = yield from self._placing(said, self.places)
+            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            # What is refused of it was named when it came.
+            good, _, _ = yield from self._placing(one.own, self.places)
             newer = [one for one in good if self._ledger.is_newer(one)]
             yield from self._saying(newer, self.places)
 
@@ -224,7 +224,7 @@ class Hearing:
             self.absent.drop(saying)
             if one.is_all and not self.absent.has(one.place):
                 where = f"public faults in {one.place}"
-                self.record.judged(where, [*missing, *full], self.now.wall_ms)
+                self.record.judged(where, [*missing, *full], self.now)
 
     def restore(self, state: State) -> None:
         """Go on where an earlier run ended. What documents say that has not counted, counts."""
@@ -232,7 +232,11 @@ class Hearing:
         self._serves = False
         self.waiting.clear()
         self.documents.restore(state.documents)
-        self.absent.restore(state.absent)
+        self.absent.restore(
+            one
+            for one in state.absent
+            if belongs(one.place, one.saying) and self.namespaces.takes(namespace_of(one.place))
+        )
         for saying in state.held:
             self.waiting.put(None, (saying,))
 
@@ -252,25 +256,14 @@ class Hearing:
         full = yield from self._saying(good, self.places)
         if origin is None:
             found = [*missing, *full]
-            self.record.judged("messages over gRPC that waited", found, self.now.wall_ms)
+            self.record.judged("messages over gRPC that waited", found, self.now)
         elif origin in self.documents.texts:
             is_all = len(missing) == len(absent) and not any((*problems, *full))
             for saying in absent:
                 self.absent.put(Absent(saying, origin.place, digest_of(text), is_all))
-            self.record.judged(_named(origin), [*problems, *missing, *full], self.now.wall_ms)
-        self.record.count(self._known(resource), "taken" if good else "refused")
+            self.record.judged(_named(origin), [*problems, *missing, *full], self.now)
+        self.record.count(self._reader.known(resource), "taken" if good else "refused")
         return True
-
-    def _sayings(
-        self, message: PublicFault, document: str
-    ) -> Work[tuple[list[Saying], list[Problem]]]:
-        return sayings(
-            message,
-            document,
-            table=self._tables.in_force,
-            ending=lambda: self._ledger.codes(message.resource),
-            received_at_ms=self.now.wall_ms,
-        )
 
     def _placing(
         self, said: Iterable[Saying], places: Places
@@ -326,7 +319,7 @@ class Hearing:
                 continue
             is_placed = bool(places.chips(saying.node))
             outcome = self._ledger.say(saying, str(level or ""), self.now, placed=is_placed)
-            self.record.count(self._known(saying.resource), outcome)
+            self.record.count(self._reader.known(saying.resource), outcome)
             if outcome is Outcome.OVERTAKEN and overtaken is not None:
                 what = f"something newer was told of it on node {saying.node!r}"
                 overtaken.append(Problem(f"fault {saying.fault_id}", what))
@@ -334,9 +327,6 @@ class Hearing:
                 what = f"{self._ledger.full(saying.node)}: there is room for no more"
                 problems.append(Problem(f"fault {saying.fault_id}", what))
         return problems
-
-    def _known(self, resource: str) -> str:
-        return resource if resource in self._tables.in_force.resources else _NOBODY
 
 
 def _named(origin: Origin) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.namespaces import ALL, Namespaces
 from aggregator.part import LAST
 from aggregator.public_faults import rows, statistic
 from aggregator.public_faults.away import Away
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from aggregator.part import View
     from aggregator.public_faults.judging import Answer
     from aggregator.public_faults.places import Places
+    from aggregator.public_faults.status import Rejections
     from aggregator.public_faults.values import Key, Standing
     from contract.cluster_device import DeviceRecord
     from contract.pieces import Work
@@ -65,18 +67,19 @@ class _About(msgspec.Struct, frozen=True):
 
 
 class PublicFaults:
-    """``sources`` is how many stores are read."""
+    """``sources`` is how many stores are read; documents count from these ``namespaces``."""
 
     inputs = (MESSAGES, STATISTIC, CONFIG_MAP)
     name = "public-faults"
 
-    def __init__(self, sources: int = 1) -> None:
+    def __init__(self, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)) -> None:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
         self._rows = rows.Rows()
         self._ledger = Ledger(self._rows)
         self._tables = Tables()
-        self._hearing = Hearing(self._rows, self._ledger, self._tables, sources)
+        self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
+        self._hearing = Hearing(self._rows, self._ledger, self._tables, sources, self.namespaces)
         self._away = Away(self._rows)
         self._places: Places | None = None
         self._sources = sources
@@ -233,6 +236,11 @@ class PublicFaults:
         """The faults that stand on a node, by resource and id."""
         faults = self._ledger.nodes.get(node, {})
         return tuple(faults[key] for key in sorted(faults))
+
+    @property
+    def rejections(self) -> Rejections:
+        """Documents of which something does not belong to their place."""
+        return self._hearing.rejections
 
     def status(self) -> PublicFaultStatus:
         """How it is now."""

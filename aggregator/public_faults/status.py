@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stores.refusals import Refused, Spacing
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.moment import Moment
+    from aggregator.public_faults.documents import Origin
+    from aggregator.public_faults.owning import Foreign
     from contract.errors import Problem
+    from contract.refusal import Reason
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +78,9 @@ class Record:
 
     def __init__(self) -> None:
         self.troubles: dict[str, str] = {}
+        self._named: set[str] = set()
+        """Origins whose trouble is in the log, and its end is not yet."""
+        self._spacing = Spacing()
         self.refused: deque[Refusal] = deque(maxlen=_MOST_REFUSALS)
         self._counts: Counter[tuple[str, str]] = Counter()
 
@@ -84,14 +93,13 @@ class Record:
         """One more."""
         self._counts[resource, verdict] += 1
 
-    def judged(self, origin: str, problems: Iterable[Problem], now_ms: int) -> None:
+    def judged(self, origin: str, problems: Iterable[Problem], now: Moment) -> None:
         """The newest message of ``origin`` has been judged; without problems it is good."""
         problems = tuple(problems)
         for problem in problems:
-            self.refused.append(Refusal(now_ms, origin, problem.where, problem.what))
+            self.refused.append(Refusal(now.wall_ms, origin, problem.where, problem.what))
         if not problems:
-            if self.troubles.pop(origin, None) is not None:
-                _log.info("%s: everything is taken again", origin)
+            self._end(origin, "everything is taken again")
             return
         what = "; ".join(map(str, problems[:_MOST_SHOWN]))
         if len(problems) > _MOST_SHOWN:
@@ -99,7 +107,9 @@ class Record:
         if origin not in self.troubles:
             if len(self.troubles) >= _MOST_ORIGINS:
                 return
-            _log.warning("%s: refused: %s", origin, what)
+            if self._spacing.allows(origin, now.steady_ms):
+                self._named.add(origin)
+                _log.warning("%s: refused: %s", origin, what)
         self.troubles[origin] = what
 
     def refuse(self, origin: str, problem: Problem, now_ms: int) -> None:
@@ -109,5 +119,39 @@ class Record:
 
     def gone(self, origin: str) -> None:
         """Nobody says that any more."""
-        if self.troubles.pop(origin, None) is not None:
-            _log.info("%s: what was refused is gone", origin)
+        self._end(origin, "what was refused is gone")
+
+    def _end(self, origin: str, how: str) -> None:
+        if self.troubles.pop(origin, None) is not None and origin in self._named:
+            self._named.discard(origin)
+            _log.info("%s: %s", origin, how)
+
+
+class Rejections:
+    """Documents of which something does not belong to their place, by store and reason."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[int, Reason]] = Counter()
+        """By number of the store: how many texts came with something foreign."""
+        self._now: dict[Origin, Foreign] = {}
+
+    def judged(self, origin: Origin, foreign: Foreign | None) -> None:
+        """Note what of the newest text of a document is ``foreign``."""
+        if foreign is None:
+            self._now.pop(origin, None)
+            return
+        self.counts[origin.source, foreign.reason] += 1
+        if origin in self._now or len(self._now) < _MOST_ORIGINS:
+            self._now[origin] = foreign
+
+    def gone(self, origin: Origin) -> None:
+        """Note that there is no such document any more."""
+        self._now.pop(origin, None)
+
+    def now(self, source: int) -> tuple[Refused, ...]:
+        """Return what is refused in the store with this number."""
+        return tuple(
+            Refused(origin.place, foreign.reason, str(foreign.problem))
+            for origin, foreign in sorted(self._now.items(), key=lambda one: one[0])
+            if origin.source == source
+        )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from aggregator.namespaces import ALL, Namespaces
 from aggregator.rank_tables.global_table import Place, render
 from aggregator.rank_tables.job_table import (
     JOB_ID_LABEL,
@@ -15,9 +16,10 @@ from aggregator.rank_tables.job_table import (
     JobTable,
     decode_job_table,
 )
-from contract.errors import DocumentError
+from contract.errors import DocumentError, quoted
 from contract.names import REPORT_LABEL
 from stores.base import Changed, Deleted, Interrupted, Listed, Selection
+from stores.refusals import Spacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +36,7 @@ MOST_TABLES = 16_000
 APP_LABEL = "app"
 COORDINATOR, CONTROLLER = "mindie-ms-coordinator", "mindie-ms-controller"
 _NOWHERE: frozenset[str] = frozenset()
+_SHOWN = 5
 _DIGITS = re.compile("([0-9]+)")
 
 
@@ -55,23 +58,32 @@ class _Member(NamedTuple):
 
 class RankTablesStatus(msgspec.Struct, frozen=True):
     """``tables`` of jobs are read, ``services`` have a whole table, ``problems`` say what is wrong
-    with each ConfigMap that cannot be read. ``listed``: every store was read.
+    with each ConfigMap that cannot be read. ``listed``: every store was read. ``shared`` holds each
+    jobID that tables of several namespaces have, and these namespaces: none of them is served.
     """
 
     listed: bool
     tables: int
     services: int
     problems: tuple[str, ...]
+    shared: dict[str, tuple[str, ...]] = {}
 
 
 class RankTables:
     """Nothing is told before ``sources`` stores were listed: a job that is missing only because
     nobody has read it yet would be taken for broken.
 
-    A ConfigMap that cannot be read leaves what it said before in force, and touches no other.
+    A ConfigMap that cannot be read leaves what it said before in force, and touches no other. A
+    jobID that tables of several namespaces have is served from none of them: who has the right to
+    it, no ConfigMap shows. What was served before stays as it was until one of them goes.
     """
 
-    def __init__(self, sources: int) -> None:
+    def __init__(self, sources: int, namespaces: tuple[str, ...] = (ALL,)) -> None:
+        self.namespaces = Namespaces("rank tables", "rank_tables.namespaces", namespaces)
+        self._shared: dict[str, tuple[str, ...]] = {}
+        self._named: set[str] = set()
+        """jobIDs that the log names as shared, and not yet as free again."""
+        self._spacing = Spacing()
         self._problems: dict[_Key, str] = {}
         self._unlisted = set(range(sources))
         self._tables: dict[_Key, JobTable] = {}
@@ -81,11 +93,12 @@ class RankTables:
         """jobID to node and uid to pod."""
         self._nodes: dict[str, dict[str, _Member]] = {}
         self._texts: dict[str, str] = {}
+        self._now_ms = 0
         self._dirty: set[str] = set()
 
     @property
     def inputs(self) -> tuple[Selection, ...]:
-        """See ``Reader``: in all namespaces, since jobs are anywhere."""
+        """See ``Reader``: in all namespaces, so that what is left out can be named."""
         return (Selection(label=REPORT_LABEL, has_label=JOB_ID_LABEL),)
 
     @property
@@ -100,18 +113,20 @@ class RankTables:
             tables=len(self._tables),
             services=len(self._texts),
             problems=self.problems,
+            shared=dict(sorted(self._shared.items())),
         )
 
-    def observe(self, source: int, _: Selection, event: WatchEvent, __: Moment) -> frozenset[str]:
+    def observe(self, source: int, _: Selection, event: WatchEvent, now: Moment) -> frozenset[str]:
         """See ``Reader``. No node is judged by it."""
-        match event:
+        self._now_ms = now.steady_ms
+        match self.namespaces.taken(source, event):
             case Listed(documents):
                 self._replace(source, documents)
             case Changed(document):
                 self._put(source, document)
             case Deleted(namespace, name):
                 self._drop(_Key(source, namespace, name))
-            case Interrupted():
+            case Interrupted() | None:
                 pass
         return _NOWHERE
 
@@ -145,6 +160,8 @@ class RankTables:
         dirty, self._dirty = self._dirty, set()
         changed = set()
         for job_id in dirty:
+            if self._is_shared(job_id):
+                continue
             text = self._render(job_id)
             if text != self._texts.get(job_id):
                 changed.add(job_id)
@@ -154,20 +171,35 @@ class RankTables:
                 self._texts[job_id] = text
         return frozenset(changed)
 
+    def _is_shared(self, job_id: str) -> bool:
+        """Return whether tables of several namespaces have this jobID; log when that changes."""
+        found = tuple(sorted({key.namespace for key in self._services.get(job_id, ())}))
+        if len(found) < 2:
+            if self._shared.pop(job_id, None) is not None and job_id in self._named:
+                self._named.discard(job_id)
+                _log.info("jobID %s is used by one namespace again", _quoted(job_id))
+            return False
+        if job_id not in self._shared and self._spacing.allows(job_id, self._now_ms):
+            self._named.add(job_id)
+            _log.warning(
+                "jobID %s is used by rank tables of several namespaces (%s): none of them is "
+                "served, and what was served stays, until all but one are deleted; "
+                "rank_tables.namespaces names those that count",
+                _quoted(job_id),
+                ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else ""),
+            )
+        self._shared[job_id] = found
+        return True
+
     def _render(self, job_id: str) -> str | None:
-        """Of several namespaces with this jobID the first whose table is whole is meant."""
         keys = sorted(self._services.get(job_id, ()), key=_in_order)
         members = sorted(self._members.get(job_id, {}).values(), key=_by_name)
-        for namespace in dict.fromkeys(key.namespace for key in keys):
-            here = [one for one in members if one.namespace == namespace]
-            text = render(
-                [self._tables[key] for key in keys if key.namespace == namespace],
-                [one.place for one in here if one.app == COORDINATOR],
-                [one.place for one in here if one.app == CONTROLLER],
-            )
-            if text is not None:
-                return text
-        return None
+        here = [one for one in members if one.namespace in {key.namespace for key in keys}]
+        return render(
+            [self._tables[key] for key in keys],
+            [one.place for one in here if one.app == COORDINATOR],
+            [one.place for one in here if one.app == CONTROLLER],
+        )
 
     def _replace(self, source: int, documents: Iterable[Document]) -> None:
         here = {_Key(source, one.namespace, one.name) for one in documents}
@@ -212,6 +244,10 @@ class RankTables:
             if not keys:
                 del self._services[table.job_id]
             self._dirty.add(table.job_id)
+
+
+def _quoted(job_id: str) -> str:
+    return quoted(repr(job_id))
 
 
 def _shown(key: _Key) -> str:

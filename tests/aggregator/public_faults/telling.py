@@ -76,10 +76,13 @@ def eight() -> DeviceRecord:
 
 
 def begun(
-    known: KnownPlaces | None = None, kept: Mapping[str, str] | None = None, seconds: float = 0
+    known: KnownPlaces | None = None,
+    kept: Mapping[str, str] | None = None,
+    seconds: float = 0,
+    namespaces: tuple[str, ...] = ("*",),
 ) -> PublicFaults:
     """One that has begun, with nodes ``n1`` and ``n2`` unless told otherwise."""
-    faults = PublicFaults()
+    faults = PublicFaults(namespaces=namespaces)
     faults.know(places("n1", "n2") if known is None else known)
     assert list(faults.restore(kept or {}, at(seconds))) == []
     faults.observe(0, STATISTIC, Listed(()), at(seconds))

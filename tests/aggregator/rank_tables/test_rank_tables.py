@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -68,8 +69,10 @@ COORDINATOR, CONTROLLER = pod("coordinator"), pod("controller")
 class Service:
     """One store, listed with these documents."""
 
-    def __init__(self, *documents: Document, sources: int = 1) -> None:
-        self.tables = RankTables(sources)
+    def __init__(
+        self, *documents: Document, sources: int = 1, namespaces: tuple[str, ...] = ("*",)
+    ) -> None:
+        self.tables = RankTables(sources, namespaces)
         self.tables.set_pods("n1", [COORDINATOR, CONTROLLER])
         self.see(Listed(documents))
 
@@ -262,13 +265,80 @@ def test_a_table_may_move_to_another_service() -> None:
     assert service.now() is None
 
 
-def test_one_job_id_in_two_namespaces_is_the_first_that_is_whole() -> None:
-    service = Service(rings(namespace="a"), rings(namespace="mindie"))
-    service.tables.set_pods("n2", [pod("controller", namespace="a")])
+def other_service(host: str = "192.168.0.6") -> Document:
+    """A whole table with our jobID in the namespace ``a`` of another tenant."""
+    server = {"server_id": "x", "host_ip": host}
+    return rings(text=table(server_list=[server]), namespace="a")
+
+
+def other_pods() -> list[Pod]:
+    """A coordinator and a controller with our jobID in that namespace."""
+    return [pod("coordinator", 5, namespace="a"), pod("controller", 5, namespace="a")]
+
+
+def test_a_job_id_that_two_namespaces_use_is_served_from_neither(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    service = Service(other_service(), rings())
+    service.tables.set_pods("n2", other_pods())
+    for _ in range(3):
+        assert service.now() is None
+        service.see(Changed(other_service("192.168.0.7")))
+        service.see(Changed(other_service("192.168.0.8")))
+    assert service.tables.status().shared == {ME: ("a", "mindie")}
+    assert caplog.text.count(f"jobID '{ME}' is used by rank tables of several namespaces") == 1
+    assert "(a, mindie)" in caplog.text
+    assert "rank_tables.namespaces" in caplog.text
+    service.see(Deleted("a", "rings-config-server-0"))
     assert service.servers() == [["192.168.0.1"]]
-    service.tables.set_pods("n3", [pod("coordinator", 5, namespace="a")])
-    groups = service.now()["server_group_list"]
-    assert groups[0]["server_list"][0]["server_id"] == "192.168.1.5"
+    assert service.tables.status().shared == {}
+    assert caplog.text.count("is used by one namespace again") == 1
+
+
+def test_a_table_that_is_served_stays_while_another_namespace_uses_its_job_id() -> None:
+    service = Service(rings())
+    before = service.now()
+    service.see(Changed(other_service()))
+    service.tables.set_pods("n2", other_pods())
+    assert service.tables.take_changed_tables() == frozenset()
+    assert service.now() == before
+    # What changes meanwhile counts when the other one is gone, also one that moves to another job.
+    service.see(Changed(rings(text=table(server_list=[{"server_id": "y", "host_ip": "10.0.0.9"}]))))
+    assert service.now() == before
+    theirs = other_service()
+    labels = theirs.labels | {"jobID": "theirs"}
+    service.see(Changed(Document(theirs.namespace, theirs.name, theirs.data, labels)))
+    assert service.tables.take_changed_tables() == {ME}
+    assert service.servers() == [["10.0.0.9"]]
+    service.see(Changed(other_service()))
+    service.see(Listed((other_service(),)))
+    assert service.servers() == [["192.168.0.6"]], "who is left is served"
+
+
+def test_a_table_that_cannot_be_read_and_pods_alone_share_no_job_id() -> None:
+    service = Service(rings())
+    theirs = rings(text="{", namespace="a")
+    service.see(Changed(theirs))
+    service.tables.set_pods("n2", other_pods())
+    service.see(Changed(rings(text=table(server_list=[{"server_id": "y", "host_ip": "10.0.0.9"}]))))
+    assert service.servers() == [["10.0.0.9"]]
+    assert service.tables.status().shared == {}
+
+
+def test_namespaces_that_are_left_out_share_no_job_id(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service(rings(), namespaces=("mindie", "b"))
+    for _ in range(3):
+        service.see(Changed(other_service()))
+    service.see(Listed((rings(), other_service())))
+    assert service.servers() == [["192.168.0.1"]]
+    assert service.tables.namespaces.counts[0] == 1
+    (left,) = service.tables.namespaces.refused(0)
+    assert (left.place, left.reason) == ("a", "namespace")
+    assert "rank_tables.namespaces names only mindie, b" in left.what
+    assert caplog.text.count("rank tables in namespace a are left out") == 1
+    service.see(Deleted("a", "rings-config-server-0"))
+    assert service.tables.namespaces.refused(0) == ()
 
 
 def test_nothing_is_told_before_every_store_was_listed() -> None:
@@ -276,7 +346,7 @@ def test_nothing_is_told_before_every_store_was_listed() -> None:
     assert service.now() is None
     service.see(Interrupted("away"), source=1)
     assert service.now() is None
-    service.see(Listed((rings("server-1", namespace="b"),)), source=1)
+    service.see(Listed((rings("server-1", job="other", namespace="b"),)), source=1)
     assert service.servers() == [["192.168.0.1"]]
     # An interruption changes nothing; a list of one store says nothing of the other.
     service.see(Interrupted("away"))

@@ -1,0 +1,84 @@
+"""Separates what belongs to a document of one node from the rest: that node, and one resource.
+
+Whoever may write there may be the node alone, with nothing but its own certificate or token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import Problem, quoted
+from contract.names import PUBLIC_FAULT_LABEL, owner_of
+from contract.refusal import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.public_faults.values import Saying
+    from contract.names import Owner
+
+_SHOWN = 3
+
+
+class Foreign(msgspec.Struct, frozen=True):
+    """What of a message does not belong to the place where it lies, and why in one word."""
+
+    reason: Reason
+    problem: Problem
+
+
+def owner_at(place: str) -> Owner | None:
+    """Return the node that the document at ``place`` (``namespace/name``) belongs to, if any."""
+    return owner_of(place.partition("/")[2])
+
+
+def foreign_kind(owner: Owner) -> Foreign | None:
+    """Return why a document of ``owner`` can carry no message; ``None`` where it can."""
+    if owner.resource is not None:
+        return None
+    what = (
+        f"{PUBLIC_FAULT_LABEL[0]} is ignored: by its name this is a document of node "
+        f"{_shown(owner.node)} that carries no public faults"
+    )
+    return Foreign(Reason.OTHER_KIND, Problem("metadata.labels", what))
+
+
+def foreign_resource(owner: Owner, resource: str) -> Foreign | None:
+    """Return why a message of ``resource`` does not belong to ``owner``; ``None`` where it does."""
+    if resource == owner.resource:
+        return None
+    what = f"is {_shown(resource)}, only {owner.resource!r} is taken from a document of this name"
+    return Foreign(Reason.OTHER_RESOURCE, Problem("resource", what))
+
+
+def split(owner: Owner, sayings: Iterable[Saying]) -> tuple[list[Saying], Foreign | None]:
+    """Return those of ``sayings`` that are about the own node, and what names others.
+
+    A serial number is taken for another node: whose it is, other writers decide.
+    """
+    own: list[Saying] = []
+    others: dict[str, None] = {}
+    for one in sayings:
+        if one.node == owner.node:
+            own.append(one)
+        else:
+            others[one.node or f"serial number {one.serial_number}"] = None
+    if not others:
+        return own, None
+    names = ", ".join(map(_shown, list(others)[:_SHOWN]))
+    if len(others) > _SHOWN:
+        names += f" and {len(others) - _SHOWN} more"
+    what = f"is about {names}; a document of node {_shown(owner.node)} counts for that node only"
+    return own, Foreign(Reason.OTHER_NODE, Problem("influence", what))
+
+
+def belongs(place: str, saying: Saying) -> bool:
+    """Return whether ``saying`` may stand in the document at ``place``."""
+    owner = owner_at(place)
+    return owner is None or (saying.resource == owner.resource and saying.node == owner.node)
+
+
+def _shown(name: str) -> str:
+    return quoted(repr(name))
