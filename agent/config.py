@@ -184,6 +184,13 @@ class Metrics(Section):
     """Off: beside a real NPU exporter every sum would double."""
 
 
+class PagesSection(Section):
+    """Who may ask for pages on the address of ``--listen``."""
+
+    max_connections: int = Field(default=64, ge=16, le=1024)
+    """Eight of them are kept for addresses of the host itself."""
+
+
 class Heartbeat(Section):
     """The proof that the agent is alive."""
 
@@ -230,6 +237,7 @@ class AgentConfiguration(Section):
     compatibility: Compatibility = Compatibility()
     driver: DriverCalls = DriverCalls()
     metrics: Metrics = Metrics()
+    pages: PagesSection = PagesSection()
     heartbeat: Heartbeat = Heartbeat()
     node_labels: NodeLabels = NodeLabels()
 

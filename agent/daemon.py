@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.heartbeat.holder import this_holder
@@ -24,7 +25,6 @@ from agent.parts import Parts
 from agent.picture import cards, picture, version
 from agent.policy.state import believed
 from agent.publishing.device_info import PATIENCE_SECONDS
-from agent.publishing.ownership import owned_by, refuse_beside_others
 from agent.sources import collectors_of, left_out
 from agent.state_dir import claimed
 from collectors.boot import boot_id
@@ -32,7 +32,9 @@ from contract.errors import StoreError, VigilError
 from dcmi_shim.discovery import find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
-from service.log import set_up_logging
+from service.descriptors import raise_soft_limit
+from service.http.limits import Limits
+from service.log import flush_log, set_up_logging
 from service.notify import keep_told
 from service.pages import serving
 from service.tasks import leaves, on_stop
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from agent.journal.file import Remembered
     from agent.pages.status import Status
-    from agent.publishing.publisher import Publisher
     from collectors.base import Collector
     from stores.base import Store
 
@@ -71,6 +72,7 @@ def run(configuration: AgentConfiguration) -> int:
     Raises ``ConfigurationError`` or ``DriverError`` when it cannot start.
     """
     set_up_logging()
+    raise_soft_limit()
     with claimed(configuration.state_dir):
         leaving = Leaving()
         try:
@@ -82,14 +84,17 @@ def run(configuration: AgentConfiguration) -> int:
             return 1
         finally:
             leaving.cancel()
+            flush_log()
 
 
 async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
-    library = find_library(
+    find = partial(
+        find_library,
         configuration.driver_root,
         trust_driver=configuration.trust_driver,
         environment=os.environ,
     )
+    library = find()
     for warning in library.warnings:
         log.warning("driver: %s", warning)
     store = open_store(
@@ -103,7 +108,7 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
         call_seconds=configuration.driver.call_deadline_seconds,
         probe_seconds=configuration.driver.probe_period_seconds,
     )
-    agent = Agent(configuration, store, Driver(library, _wall_clock, settings), leaving)
+    agent = Agent(configuration, store, Driver(library, _wall_clock, settings, find), leaving)
     return await agent.run()
 
 
@@ -152,6 +157,7 @@ class Agent:
                 parts.configuration.listen,
                 parts.configuration.state_dir,
                 socket_name=SOCKET_NAME,
+                limits=Limits(parts.configuration.pages.max_connections),
             ):
                 return await self._root_tasks(stop)
         finally:
@@ -170,14 +176,14 @@ class Agent:
                 root("driver", parts.driver.run())
                 root("memories of collectors", parts.memories.run())
                 root("fault configuration", parts.fault_configuration.run())
-                for kind, publisher in parts.documents.publishers.items():
-                    root(f"publisher of {kind}", self._publish(publisher))
+                for kind in parts.documents.publishers:
+                    root(f"publisher of {kind}", self._publish(kind))
                 for kind in parts.documents.storage:
                     root(f"publisher of {kind}", parts.documents.publish_storage(kind))
                 if parts.fault_service is not None:
                     root("ClusterD's fault service", parts.fault_service.run())
                 if parts.documents.shadow is None:
-                    root("heartbeat", self._beat())
+                    root("heartbeat", parts.heartbeat.run())
                     if parts.old_readers.label is not None:
                         root("label of old readers", parts.old_readers.label.run())
                 else:
@@ -186,12 +192,15 @@ class Agent:
                     root("events", parts.events.run())
                 if parts.node_object is not None:
                     root("node labels", parts.node_object.run())
+                if parts.own_node_only is not None:
+                    root("own-node-only", parts.own_node_only.run())
                 if parts.teller is not None:
                     root("episodes", parts.teller.run())
                 root(
                     "service manager",
                     keep_told(parts.progress.stalled, lambda: self.picture().not_ready, os.environ),
                 )
+                root("standstills", parts.progress.watch(parts.heartbeat.hurry))
                 if parts.serial_number is not None:
                     root("serial number", parts.serial_number.run())
                 if parts.usage is not None:
@@ -215,12 +224,6 @@ class Agent:
             raise cause from None
         raise AssertionError("root tasks end with an exception")
 
-    async def _beat(self) -> NoReturn:
-        parts = self._parts
-        owned = owned_by(parts.configuration.node_name, parts.configuration.documents)
-        await refuse_beside_others(parts.store, owned, parts.wall_clock, parts.heartbeat_progress())
-        await parts.heartbeat.run()
-
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""
         parts = self._parts
@@ -240,10 +243,10 @@ class Agent:
                 asyncio.get_running_loop().call_later(seconds, parts.documents.wake, now_ms)
             await parts.gap.wait()
 
-    async def _publish(self, publisher: Publisher) -> NoReturn:
+    async def _publish(self, kind: str) -> NoReturn:
         # What the stored document remembers is to be judged by the tables of this node.
         await self._parts.fault_configuration.known()
-        await publisher.run()
+        await self._parts.documents.publish(kind)
 
     async def _collect(self, collector: Collector) -> NoReturn:
         parts = self._parts

@@ -6,6 +6,8 @@ import logging
 import os
 import threading
 
+from service.log import flush_log
+
 log = logging.getLogger("agent.leaving")
 
 _END_SECONDS = 4.0
@@ -33,4 +35,5 @@ class Leaving:
 
     def _leave(self) -> None:
         log.error("the end takes too long; leaving without it")
+        flush_log()
         os._exit(self.status)

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
+from agent.blindness import AgentBlindness
 from agent.episodes.teller import teller_of
 from agent.events.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
@@ -17,6 +19,7 @@ from agent.heartbeat.old_readers import old_readers
 from agent.journal.journal import Journal
 from agent.node.chip_keys import ChipKeys
 from agent.node.node_object import NodeObjectKeeper
+from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
 from agent.policy.state import believed
 from agent.publishing.documents import Desk, Documents
@@ -112,6 +115,7 @@ class Parts:
                 stalled=self.progress.stalled,
                 on_permitted=lambda: self.documents.wake(wall_clock()),
                 progress=self.heartbeat_progress(),
+                blind=lambda: self.blindness.look() is not None,
                 wall_clock=wall_clock,
             ),
             also=self.old_readers.annotations,
@@ -127,6 +131,7 @@ class Parts:
                 wall_clock,
                 may_publish=lambda: self.heartbeat.may_publish,
                 look_around=self.heartbeat.look_around,
+                has_rival=lambda: self.heartbeat.has_rival,
             ),
             shadowed=configuration.shadow,
             over_grpc=configuration.storage.clusterd is not None,
@@ -135,10 +140,21 @@ class Parts:
         )
         self.fault_service = self._fault_service_of(configuration.storage)
         self.device_info = self.documents.device_info
+        self.blindness = AgentBlindness(
+            state=lambda: self.verdicts.state,
+            inventory=lambda: self.device_info.inventory,
+            trouble=lambda: driver.trouble,
+            wall_clock=wall_clock,
+        )
         self.usage = self._usage_of_chips()
         self.events = self._events_of(store)
         self.serial_number = serial_number_of(configuration, os.environ)
         self.node_object = self._node_object_of(store)
+        self.own_node_only = (
+            None
+            if store.objects is None
+            else OwnNodeOnly(partial(store.objects.is_own_node_only, configuration.node_name))
+        )
         self.teller = teller_of(
             store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
         )
@@ -258,3 +274,4 @@ class Parts:
 
     def _changed(self, event_ms: int) -> None:
         self.documents.wake(event_ms)
+        self.blindness.look()

@@ -56,7 +56,9 @@ def picture(parts: Parts) -> status.Status:
         at_ms=parts.wall_clock(),
         started_at_ms=parts.started_at_ms,
         revision=state.revision,
-        not_ready=status.not_ready(publications, chips, driver, heartbeat_status, shadow),
+        not_ready=status.not_ready(
+            publications, chips, driver, heartbeat_status, shadow, blind=parts.blindness.look()
+        ),
         stalled=parts.progress.stalled(),
         chips=chips,
         faults=status.fault_statuses(state, parts.device_info.device_type),
@@ -72,6 +74,7 @@ def picture(parts: Parts) -> status.Status:
         usage=None if usage is None else usage.status,
         events=None if parts.events is None else parts.events.status(),
         node_object=None if parts.node_object is None else parts.node_object.status(),
+        own_node_only=None if parts.own_node_only is None else parts.own_node_only.is_in_force,
         serial_number=None if parts.serial_number is None else parts.serial_number.status(),
         shadow=shadow,
         fault_service=None if parts.fault_service is None else parts.fault_service.status(),

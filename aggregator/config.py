@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from aggregator.namespaces import ALL
 from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
 from service.files import read_toml
+from stores.document_names import is_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,11 +24,32 @@ class LivenessSection(Section):
     """Publish them ``UnHealthy``; otherwise they are only shown."""
 
 
+def _namespace(text: str) -> str:
+    if text != ALL and not is_namespace(text):
+        raise ValueError(f"is no namespace; use names of namespaces, or {ALL} for all of them")
+    return text
+
+
+Namespaces: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_namespace)], ...], Field(min_length=1)
+]
+"""Names of namespaces that documents are taken from; ``*`` among them: from all."""
+
+
 class PublicFaultsSection(Section):
     """What others say of chips."""
 
+    namespaces: Namespaces = (ALL,)
+    """Whoever may create a ConfigMap in one of them isolates any chip."""
     table_file: Path = Path("/user1/mindx-dl/clusterd/publicCustomization.json")
     """Codes, levels and resources in place of those that are shipped, where there is one."""
+
+
+class RankTablesSection(Section):
+    """The tables of the jobs of MindIE services."""
+
+    namespaces: Namespaces = (ALL,)
+    """They lie where their jobs are."""
 
 
 class PaceSection(Section):
@@ -36,6 +59,13 @@ class PaceSection(Section):
     """Writes of cluster documents in any second, touches too. A store that stalls shows them later
     and closer together, so the 20 that readers are to see at most leave a margin.
     """
+
+
+class PagesSection(Section):
+    """Who may ask for pages on the address of ``--listen``."""
+
+    max_connections: int = Field(default=256, ge=16, le=1024)
+    """Eight of them are kept for addresses of the host itself."""
 
 
 class LeaderSection(Section):
@@ -89,7 +119,9 @@ class AggregatorConfiguration(Section):
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
     liveness: LivenessSection = LivenessSection()
     public_faults: PublicFaultsSection = PublicFaultsSection()
+    rank_tables: RankTablesSection = RankTablesSection()
     pace: PaceSection = PaceSection()
+    pages: PagesSection = PagesSection()
     leader: LeaderSection = LeaderSection()
 
     @property

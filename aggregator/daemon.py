@@ -19,6 +19,7 @@ from aggregator.labelling import Labelling
 from aggregator.last_seen import Memory
 from aggregator.leading import Always, Leadership
 from aggregator.moment import Clock, system_clock
+from aggregator.namespaces import ALL
 from aggregator.old_listener import OldListener
 from aggregator.parts import Parts
 from aggregator.picture import Picture
@@ -29,7 +30,7 @@ from aggregator.public_faults.table_file import follow_table
 from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
 from aggregator.readiness import Readiness
-from aggregator.stream import Stream
+from aggregator.stream import PLACES, Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
 from aggregator.world import World
@@ -52,6 +53,11 @@ if TYPE_CHECKING:
     from stores.base import Document, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
+
+_DELETED_AFTER_MS = 2000
+"""A node's document that is gone for so long was deleted. Its owner deletes and creates what
+somebody made immutable, and no reader may see the node healthy meanwhile.
+"""
 
 _PATIENCE_SECONDS = 30.0
 """How long a store that is away holds up the first publication of what the others say."""
@@ -91,26 +97,30 @@ class Aggregator:
         lead: Leadership | None = None,
         serve: Serve | None = None,
         table_file: Path | None = None,
+        public_fault_namespaces: tuple[str, ...] = (ALL,),
+        rank_table_namespaces: tuple[str, ...] = (ALL,),
+        stream_places: int = PLACES,
     ) -> None:
         self._clock = clock
-        self._stores = stores
+        self.stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.world = World([store.cluster is not None for store in stores.values()])
-        self.public_faults = PublicFaults(len(stores))
+        self.public_faults = PublicFaults(len(stores), public_fault_namespaces)
         self.pipeline = Pipeline(
             tuple(stores),
             touch_period_seconds,
             facts=self.world.facts,
             public=self.public_faults,
+            deleted_after_ms=_DELETED_AFTER_MS,
         )
         self._places = ClusterPlaces(self.pipeline, self.world)
         self.public_faults.know(self._places)
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
-        self.rank_tables = RankTables(len(stores))
+        self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
-        self.stream = Stream(f"{clock().wall_ms:x}")
+        self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.telling = Telling(
             self.pipeline,
             self.world,
@@ -210,7 +220,7 @@ class Aggregator:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for number, (url, store) in enumerate(self._stores.items()):
+            for number, (url, store) in enumerate(self.stores.items()):
                 for feed in self.pipeline.sources[number].feeds:
                     name = f"read {feed.selection.namespace} of {url}"
                     read = read_documents(feed, store, self._observe, self.stalls)
@@ -229,6 +239,7 @@ class Aggregator:
                 self.stalls.stalled, lambda: self.readiness.health().not_ready, os.environ
             )
             tasks.create_task(told, name="service manager")
+            tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
 
     def wake(self) -> None:
         """Something changed that no store told: a part was called."""
@@ -273,6 +284,7 @@ class Aggregator:
         """Bring everything up to date; returns the documents that changed."""
         now = self._clock()
         moved, self._moved = self._moved, set()
+        self.pipeline.forget_deleted(now)
         self._places.look(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)

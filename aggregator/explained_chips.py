@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.blindness import BlindStatus
 from aggregator.fault_statuses import leveled, separated_since_ms
 from aggregator.processors.custom_filter import event_key, filters
 from aggregator.processors.fixing import PUBLIC_FAULT
@@ -56,7 +57,8 @@ class ExplainedFault(msgspec.Struct, frozen=True):
 class ExplainedChip(msgspec.Struct, frozen=True):
     """A chip. ``said`` and ``published``: the list it is in (``available``, ``unhealthy``,
     ``network_unhealthy``, ``recovering``; several with a comma between, ``none`` where it is in
-    none). ``pods`` use it, as ``namespace/name``.
+    none). ``pods`` use it, as ``namespace/name``. ``blind``: the sources that give the node's agent
+    no answer about it.
     """
 
     chip: str
@@ -66,6 +68,7 @@ class ExplainedChip(msgspec.Struct, frozen=True):
     pods: tuple[str, ...]
     faults: tuple[ExplainedFault, ...]
     because: tuple[str, ...]
+    blind: tuple[BlindStatus, ...] = ()
 
 
 class ExplainedEvent(msgspec.Struct, frozen=True):
@@ -87,6 +90,12 @@ def shown_time(at_ms: int) -> str:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
         return f"{at_ms} ms"
+
+
+def blind_text(one: BlindStatus) -> str:
+    """In words, which source is blind since when and why."""
+    since = "" if one.since_ms is None else f" since {shown_time(one.since_ms)}"
+    return f"the source {one.source} gives the node's agent no answer{since}: {one.why}"
 
 
 def job_name(key: str, job: Job | None) -> str:
@@ -203,23 +212,32 @@ def explained_chips(
     said: DeviceRecord | None,
     facts: Facts,
     standing: Iterable[Standing],
+    blind: Iterable[BlindStatus] = (),
 ) -> Iterator[ExplainedChip]:
-    """The chips of a node that are not simply available."""
+    """The chips of a node that are not simply available, or that a source is ``blind`` about."""
+    unseen: dict[str, list[BlindStatus]] = {}
+    for one in blind:
+        if one.chip is not None:
+            unseen.setdefault(one.chip, []).append(one)
     entry = pipeline.device.entries.get(node)
     published = None if entry is None else entry.record
     hidden = pipeline.processing.hidden.get(node, ())
     reasons = _Reasons(pipeline, node, facts, standing)
     chips = {chip for record in (said, published) if record is not None for chip in record.chips}
-    for chip in sorted(chips | {one.fault.chip for one in hidden}):
+    for chip in sorted(chips | {one.fault.chip for one in hidden} | unseen.keys()):
         lists = _lists(said, chip), _lists(published, chip)
         mine = [one for one in hidden if one.fault.chip == chip]
         faults = tuple(_faults(reasons, said, published, mine, chip))
-        if lists == ("available", "available") and not faults:
+        sources = tuple(unseen.get(chip, ()))
+        if lists == ("available", "available") and not faults and not sources:
             continue
         used = None if facts.used is None else chip in facts.used
         pods = tuple(f"{pod.namespace}/{pod.name}" for pod in facts.pods if chip in pod.chips)
-        because = tuple(_about_chip(lists, faults, used, is_hidden=bool(mine)))
-        yield ExplainedChip(chip, *lists, used, pods, faults, because)
+        because = (
+            *_about_chip(lists, faults, used, is_hidden=bool(mine)),
+            *(f"{blind_text(one)}; its state is the last that was known" for one in sources),
+        )
+        yield ExplainedChip(chip, *lists, used, pods, faults, because, sources)
 
 
 def _lists(record: DeviceRecord | None, chip: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from aggregator.explained_chips import (
     ExplainedChip,
     ExplainedEvent,
+    blind_text,
     explained_chips,
     explained_events,
     job_name,
@@ -127,7 +128,9 @@ def explain(
         said_switch_status=None if switches is None else switches.status,
         documents={name: acknowledged.get(name, False) for name in documents},
         because=tuple(_about_node(pipeline, status, parts, switches, around)),
-        chips=tuple(explained_chips(pipeline, node, said, facts, around.standing)),
+        chips=tuple(
+            explained_chips(pipeline, node, said, facts, around.standing, status.blind or ())
+        ),
         switch_events=tuple(explained_events(pipeline, node, switches, facts)),
         server_faults=tuple(faults_of_server(pipeline, node)),
         public_faults=tuple(map(_public, around.standing)),
@@ -163,6 +166,11 @@ def _about_node(
         if source.interrupted is not None:
             yield f"{source.url} cannot be read, what it said last counts: {source.interrupted}"
     yield from _about_heartbeat(status, around)
+    for blind in status.blind or ():
+        if blind.chip is None:
+            yield blind_text(blind)
+    if status.blind_left_out:
+        yield f"{status.blind_left_out} more blind sources than its agent has room to name"
     use = {
         None: "nobody knows whether pods use its chips",
         True: "pods use its chips",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.intake import Feed, Rejected
+    from aggregator.intake import Feed, Inbox, Rejected
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 
@@ -24,10 +24,14 @@ async def read_documents(
     async for event in store.watch(feed.selection):
         with stalls.busy(f"read {store.url}"):
             interrupted = feed.interrupted
-            refused = [dict(inbox.rejected) for inbox in feed.inboxes]
+            refused = [dict(inbox.rejected) for inbox in _inboxes(feed)]
             observe(feed, event)
             _say(feed, store.url, interrupted, refused)
     raise StoreError(f"the watch of {store.url} ended")
+
+
+def _inboxes(feed: Feed) -> tuple[Inbox[Any], ...]:
+    return (*feed.inboxes, feed.own_key)
 
 
 def _say(feed: Feed, url: str, interrupted: str | None, refused: list[dict[str, Rejected]]) -> None:
@@ -36,7 +40,7 @@ def _say(feed: Feed, url: str, interrupted: str | None, refused: list[dict[str, 
         _log.warning("%s cannot be read: %s", url, feed.interrupted)
     elif feed.interrupted is None and interrupted is not None:
         _log.info("%s answers again", url)
-    for inbox, before in zip(feed.inboxes, refused, strict=True):
+    for inbox, before in zip(_inboxes(feed), refused, strict=True):
         name = inbox.kind.name
         for node in inbox.rejected.keys() - before.keys():
             reason = inbox.rejected[node].reason

@@ -17,6 +17,7 @@ import msgspec
 
 from aggregator.changes import Change
 from contract.episodes import EpisodeEvent
+from service.private import private_database
 from stores.base import Heard, Telling
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class HistoryFile:
     """The writing connection. Raises ``sqlite3.Error`` or ``OSError`` when the disk fails."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_database(path)
         self._connection = connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )

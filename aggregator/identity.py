@@ -16,6 +16,8 @@ import socket
 import uuid
 from typing import TYPE_CHECKING
 
+from service.private import private_directory, private_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,18 +28,22 @@ _MARK = re.compile(r"[0-9a-f]{12}")
 
 
 class Identity:
-    """``name`` is this process's for as long as it runs; a random one where it has no place."""
+    """``name`` is this process's for as long as it runs; a random one where it has no place.
 
-    def __init__(self, state_dir: Path | None) -> None:
+    The state directory is closed to other users, with ``group_may_read`` but for its group.
+    """
+
+    def __init__(self, state_dir: Path | None, *, group_may_read: bool = False) -> None:
         self._descriptor: int | None = None
-        mark = None if state_dir is None else self._claim(state_dir)
+        mark = None if state_dir is None else self._claim(state_dir, group_may_read)
         self.name = f"{socket.gethostname()}_{mark or _new_mark()}"
 
-    def _claim(self, state_dir: Path) -> str | None:
+    def _claim(self, state_dir: Path, group_may_read: bool) -> str | None:
         path = state_dir / NAME
         try:
-            state_dir.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            private_directory(state_dir, group_may_read=group_may_read)
+            private_file(path)
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             _log.warning("%s cannot be used, a new name is taken: %s", path, error)
             return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from aggregator.kinds import DEVICE, NODE, SWITCH, Kind
+from aggregator.kinds import DEVICE, NODE, OWN_KEY, SWITCH
 from contract.errors import DocumentError
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
@@ -28,6 +28,7 @@ from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selecti
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.kinds import Content, Kind
     from stores.base import WatchEvent
 
 MAX_NODES = 16_000
@@ -56,7 +57,7 @@ class Rejected(msgspec.Struct, frozen=True):
 class Inbox(Generic[R]):
     """What one store said of one kind."""
 
-    def __init__(self, kind: Kind[R]) -> None:
+    def __init__(self, kind: Content[R]) -> None:
         self.kind = kind
         self.reports: dict[str, Report[R]] = {}
         self.rejected: dict[str, Rejected] = {}
@@ -127,6 +128,11 @@ class Feed:
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL)
         """What to watch."""
         self.inboxes = inboxes
+        self.own_key = Inbox(OWN_KEY)
+        """Our agents' own data key in the same documents: about the node whose document it is, and
+        without effect on what is merged."""
+        self.own_key_changed: set[str] = set()
+        """Nodes whose own data key changed since this was cleared."""
         self.present: dict[str, str] = {}
         """Nodes that have a document, good or bad, and its version."""
         self.deleted: set[str] = set()
@@ -135,6 +141,8 @@ class Feed:
         self.interrupted: str | None = None
         """Why nothing is heard from the store now."""
         self.interruptions_total = 0
+        self._missing: dict[str, int] = {}
+        """Nodes whose document is gone, with the steady time from which it counts as deleted."""
         self._told: set[str] | None = None
         """There while somebody wants to know."""
         self._namespace = namespace
@@ -144,13 +152,20 @@ class Feed:
         of a store whose versions are numbers: its watch shows each of them.
         """
 
-    def observe(self, event: WatchEvent, now_ms: int) -> frozenset[str]:
-        """Take in one event; returns the nodes about which something changed."""
+    def observe(
+        self, event: WatchEvent, now_ms: int, deleted_at_ms: int | None = None
+    ) -> frozenset[str]:
+        """Take in one event; returns the nodes about which something changed.
+
+        What is gone counts as deleted from ``deleted_at_ms`` on (steady time; ``None``: at once),
+        or when there is another document: its owner deletes and creates what somebody made
+        immutable. See ``settle``.
+        """
         match event:
             case Listed(documents):
                 self.listed = True
                 self.interrupted = None
-                return self._replace(documents, now_ms)
+                return self._replace(documents, now_ms, deleted_at_ms)
             case Changed(document):
                 node = self._node_of(document.namespace, document.name)
                 if node is None or self._is_behind(node, document.version):
@@ -188,7 +203,10 @@ class Feed:
         return self._prefix + node
 
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
-        """A node's document was read by its name: the watch may be behind it for a while."""
+        """A node's document was read by its name: the watch may be behind it for a while.
+
+        One that is not there is deleted at once: what is known of it instead is old.
+        """
         if document is None or not self.selection.fits(document.labels):
             if self.present.get(node, "").isdecimal():
                 self._ahead[node] = None
@@ -197,7 +215,9 @@ class Feed:
             self._ahead[node] = document.version
         return self._take(document, now_ms)
 
-    def _replace(self, documents: Iterable[Document], now_ms: int) -> frozenset[str]:
+    def _replace(
+        self, documents: Iterable[Document], now_ms: int, deleted_at_ms: int | None
+    ) -> frozenset[str]:
         changed: set[str] = set()
         self._ahead.clear()
         gone = set(self.present)
@@ -208,17 +228,25 @@ class Feed:
         self._note(gone | there)
         gone -= there
         for node in gone:
-            changed |= self._forget(node)
+            changed |= self._miss(node, deleted_at_ms)
         return frozenset(changed)
 
     def _take(self, document: Document, now_ms: int) -> frozenset[str]:
         node = self._node_of(document.namespace, document.name)
         if node is None:
             return frozenset()
+        if node in self._missing:
+            # What the one before said ends now, also where this one is refused or silent about it.
+            self._forget(node)
         self.present[node] = document.version
         changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
-        if not any(inbox.refuses(node, document) for inbox in self.inboxes):
+        is_refused = any(inbox.refuses(node, document) for inbox in self.inboxes)
+        if not is_refused:
             changed += [inbox.ended(node, document) for inbox in self.inboxes]
+        if self.own_key.take(node, document, now_ms) or (
+            not is_refused and self.own_key.ended(node, document)
+        ):
+            self.own_key_changed.add(node)
         return frozenset({node}) if any(changed) else frozenset()
 
     def _is_behind(self, node: str, version: str) -> bool:
@@ -246,13 +274,33 @@ class Feed:
             not kind.optional or any(inbox.knows(node) for inbox in mine) or self._is_refused(node)
         )
 
+    def settle(self, now_ms: int) -> frozenset[str]:
+        """Forget the documents that were gone for long enough (steady time); returns whose."""
+        due = [node for node, at_ms in self._missing.items() if at_ms <= now_ms]
+        return frozenset().union(*(self._forget(node) for node in due))
+
+    def next_due_ms(self) -> int | None:
+        """When ``settle`` has something to do (steady time)."""
+        return min(self._missing.values(), default=None)
+
+    def _miss(self, node: str, deleted_at_ms: int | None) -> frozenset[str]:
+        """The node's document is gone, for now."""
+        if deleted_at_ms is None:
+            return self._forget(node)
+        if node in self.present:
+            self._missing.setdefault(node, deleted_at_ms)
+        return frozenset()
+
     def _forget(self, node: str) -> frozenset[str]:
+        self._missing.pop(node, None)
         if node not in self.present:
             return frozenset()
         del self.present[node]
         self.deleted.add(node)
         for inbox in self.inboxes:
             inbox.forget(node)
+        if self.own_key.forget(node):
+            self.own_key_changed.add(node)
         return frozenset({node})
 
     def _node_of(self, namespace: str, name: str) -> str | None:
@@ -269,11 +317,16 @@ class Source:
         self.device = Inbox(DEVICE)
         self.switch = Inbox(SWITCH)
         self.node = Inbox(NODE)
-        self.inboxes: tuple[Inbox[Any], ...] = (self.device, self.switch, self.node)
         devices = (self.device, self.switch)
         self.devices = Feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
         self.nodes = Feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
         self.feeds = (self.devices, self.nodes)
+        self.inboxes: tuple[Inbox[Any], ...] = (
+            self.device,
+            self.switch,
+            self.node,
+            *(feed.own_key for feed in self.feeds),
+        )
 
     @property
     def listed(self) -> bool:

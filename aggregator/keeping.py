@@ -22,6 +22,7 @@ from aggregator.part import LAST
 from aggregator.writing import compares_versions, ended
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from service.foreign_parts import added_by_others, differences
 from stores.backoff import Backoff
 from stores.base import Document, Selection
 from stores.touch import touched_now
@@ -158,7 +159,8 @@ class Keeping:
         for _ in range(_ATTEMPTS):
             if there is None:
                 return None
-            marked = msgspec.structs.replace(there, annotations={TAKEN_OVER: touched_now()})
+            annotations = there.annotations | {TAKEN_OVER: touched_now()}
+            marked = msgspec.structs.replace(there, annotations=annotations)
             try:
                 version = await self._store.put(marked, expected=there.version)
                 return msgspec.structs.replace(marked, version=version)
@@ -340,7 +342,8 @@ class Keeping:
             if size > LARGEST_BYTES:
                 self._say(key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document")
                 return True  # until it changes
-            document = Document(STATE_NAMESPACE, full, {KEY: text}, {STATE_LABEL: name})
+            ours = Document(STATE_NAMESPACE, full, {KEY: text}, {STATE_LABEL: name})
+            document = added_by_others(there).beside(ours)
             expected = version if self._is_conditional else None
             stored = await self._store.put(document, expected=expected)
             self._there[key] = msgspec.structs.replace(document, version=stored)
@@ -354,12 +357,14 @@ class Keeping:
         if not await self._leadership.confirm():
             return
         name = f"{STATE_PREFIX}{key[0]}-{key[1]}"
-        _log.warning("somebody else wrote state of ours, it is replaced: %s", error)
+        known = self._there.get(key)
         try:
             there = await self._store.get(STATE_NAMESPACE, name)
         except StoreError as trouble:
             self._say(key, str(trouble))
             return
+        if differences(there, known):
+            _log.warning("somebody else wrote state of ours, it is replaced: %s", error)
         if there is None:
             self._there.pop(key, None)
         else:

@@ -17,6 +17,7 @@ from contract.errors import DocumentError
 from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
 from contract.node_info import NodeRecord
 from contract.switch_info import SwitchRecord
+from contract.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,19 +39,24 @@ class Reading(msgspec.Struct, Generic[R], frozen=True):
 
 
 @dataclass(frozen=True)
-class Kind(Generic[R]):
-    """One kind of document. ``name`` is for people."""
+class Content(Generic[R]):
+    """What is read of a node's document. ``name`` is for people."""
 
     name: str
     texts: Callable[[Document], tuple[str | None, ...]]
-    """What this kind reads of a node's document."""
+    """The texts of its data keys."""
     optional: bool
     """Whether a document without any of it is a good one that says nothing."""
     read: Callable[[Document], Reading[R]]
     """Raises ``DocumentError``."""
     age: Callable[[R], int]
     """The node's own stamp: between stores the greater one counts."""
-    """Chip and code of each fault, where the kind is about chips."""
+
+
+@dataclass(frozen=True)
+class Kind(Content[R]):
+    """One kind of document that is read, merged and published."""
+
     is_only_silence: Callable[[R], bool]
     """Whether this was published because the node fell silent and for no other reason."""
     merge: Callable[[str, R, Entry[R] | None, Moment], Entry[R] | Wait]
@@ -205,6 +211,20 @@ NODE = Kind[NodeRecord](
 )
 
 KINDS: tuple[Kind[Any], ...] = (DEVICE, SWITCH, NODE)
+
+
+def _read_own_key(document: Document) -> Reading[VigilRecord]:
+    return Reading(decode_vigil_key(document.data[VIGIL_KEY], document.name))
+
+
+OWN_KEY = Content[VigilRecord](
+    name=VIGIL_KEY,
+    texts=lambda document: (document.data.get(VIGIL_KEY),),
+    optional=True,
+    read=_read_own_key,
+    age=lambda _: 0,
+)
+"""What our agents report beside upstream's data keys; nothing of it is published for readers."""
 
 
 def kind_of(name: str) -> Kind[Any] | None:

@@ -52,7 +52,9 @@ class Pulse(msgspec.Struct, frozen=True):
 
     ``changed_at_ms`` and ``counts_from_ms`` are steady time: when it last changed, and from when
     silence counts, which is later if the observer itself could not read. ``broken_at_ms`` is when
-    the connection of the last beat broke, if it did.
+    the connection of the last beat broke, if it did. ``usual_interval_ms`` is the interval that the
+    node beats at, as far as it is known; that of its last beat may announce an absence. ``blind``
+    is that of the beat.
     """
 
     holder: str
@@ -61,6 +63,8 @@ class Pulse(msgspec.Struct, frozen=True):
     changed_at_ms: int
     counts_from_ms: int
     broken_at_ms: int | None = None
+    usual_interval_ms: int = _FALLBACK_MS
+    blind: bool | None = None
 
     @property
     def threshold_ms(self) -> int:
@@ -119,8 +123,18 @@ def interval_ms(seconds: float) -> int:
 
 
 def period_ms(heard: Iterable[Heard]) -> int:
-    """How often to list beats: once per shortest interval, and often while nobody beats yet."""
+    """Return the shortest interval: an observer that was away for longer may have missed beats."""
     intervals = (pulse.interval_ms for one in heard for pulse in one.pulses.values())
+    return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
+
+
+def listing_period_ms(heard: Iterable[Heard]) -> int:
+    """Return how often to list beats: once per shortest interval that a node usually beats at.
+
+    An announced absence does not count: an agent that begins meanwhile may be killed as well.
+    Often while nobody beats yet.
+    """
+    intervals = (pulse.usual_interval_ms for one in heard for pulse in one.pulses.values())
     return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
 
 
@@ -131,7 +145,7 @@ def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
     once per period falls silent right after a listing: that one waits for it.
     """
     heard = tuple(heard)
-    period = period_ms(heard)
+    period = listing_period_ms(heard)
     silent_at_ms = (pulse.silent_at_ms + 1 for one in heard for pulse in one.pulses.values())
     first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
     pause_ms = period // _EXTRA_LISTINGS
@@ -169,9 +183,10 @@ def listed(
             as_they_come = True
             came_at_ms -= beat.age_ms
         broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
+        usual_ms = _usual_interval_ms(known, beat, interval)
         if known is None:
             changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
-        elif known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
+        elif _is_another(beat, known):
             changed_at_ms = counts_from_ms = came_at_ms
         else:
             changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
@@ -186,9 +201,33 @@ def listed(
                 pulses[beat.node] = known
                 continue
         pulses[beat.node] = Pulse(
-            beat.holder, beat.beaten_at_ms, interval, changed_at_ms, counts_from_ms, broken_at_ms
+            beat.holder,
+            beat.beaten_at_ms,
+            interval,
+            changed_at_ms,
+            counts_from_ms,
+            broken_at_ms,
+            usual_ms,
+            beat.blind,
         )
     return Heard(pulses, now_ms, as_they_come=as_they_come)
+
+
+def _is_another(beat: Beat, known: Pulse) -> bool:
+    return known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder
+
+
+def _usual_interval_ms(known: Pulse | None, beat: Beat, interval: int) -> int:
+    """Return the interval to expect the node's next beats at.
+
+    The beat that announces an absence is the last one of its agent: an interval is usual when two
+    beats in a row have it. Until then 5 s, or what was usual before, unless the interval is less.
+    """
+    if known is None:
+        return min(interval, _FALLBACK_MS)
+    if not _is_another(beat, known):
+        return known.usual_interval_ms
+    return interval if interval == known.interval_ms else min(interval, known.usual_interval_ms)
 
 
 def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> Heard:

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from aggregator.families import counter, gauge
 from aggregator.metrics_of_parts import metrics_of_parts
+from service.log import dropped_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted", "unreported")
 HEARTBEAT_STATES = ("alive", "silent", "lost", "unknown")
+
+BLIND_STATES = ("blind", "none", "unknown")
+
+MOST_BLIND = 2000
+"""So many sources of nodes have series of their own; all are counted."""
 
 OLDEST_HEARTBEATS = 1000
 """So many nodes have an age of their own, those silent for longest first; the rest is well."""
@@ -39,6 +45,7 @@ class _Picture(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from _cluster(self._status)
         yield from _liveness(self._status)
+        yield from _blind(self._status)
         yield from _stores(self._status)
         yield from _documents(self._status)
         yield from _leader(self._status)
@@ -79,6 +86,12 @@ def _cluster(status: Status) -> Iterator[Metric]:
         "For how long a task has made no progress.",
         ["task"],
         (([task], seconds) for task, seconds in status.health.stalled.items()),
+    )
+    yield counter(
+        "npu_vigil_log_lines_dropped",
+        "Lines of the log that were dropped because nobody read standard error.",
+        [],
+        [([], dropped_lines())],
     )
 
 
@@ -131,6 +144,44 @@ def _liveness(status: Status) -> Iterator[Metric]:
     )
 
 
+def _blind(status: Status) -> Iterator[Metric]:
+    states = Counter(
+        "unknown" if node.blind is None else "blind" if node.blind else "none"
+        for node in status.nodes
+    )
+    yield gauge(
+        "npu_vigil_blind_nodes",
+        "Nodes by whether a source gives their agent no answer; unknown: it does not report it.",
+        ["state"],
+        (([state], states[state]) for state in BLIND_STATES),
+    )
+    blind = [
+        ([node.node, one.chip or "", one.source], one.since_ms)
+        for node in status.nodes
+        for one in node.blind or ()
+    ]
+    labels = ["node", "chip", "source"]
+    yield gauge(
+        "npu_vigil_cluster_blind",
+        "1 for a source that gives a node's agent no answer about a chip, or about the node where "
+        f"chip is empty; {MOST_BLIND} at most.",
+        labels,
+        ((values, 1.0) for values, _ in blind[:MOST_BLIND]),
+    )
+    yield gauge(
+        "npu_vigil_cluster_blind_since_seconds",
+        "Since when such a source gives no answer (Unix time of the node's clock).",
+        labels,
+        ((values, ms / 1000) for values, ms in blind[:MOST_BLIND] if ms is not None),
+    )
+    yield gauge(
+        "npu_vigil_cluster_blind_sources",
+        "How many such sources there are.",
+        [],
+        [([], float(len(blind) + sum(node.blind_left_out for node in status.nodes)))],
+    )
+
+
 def _stores(status: Status) -> Iterator[Metric]:
     sources = status.sources
     yield gauge(
@@ -147,9 +198,9 @@ def _stores(status: Status) -> Iterator[Metric]:
     )
     yield counter(
         "npu_vigil_rejected_documents",
-        "Documents that could not be read or verified.",
-        ["store"],
-        (([s.store], s.rejected_documents) for s in sources),
+        "Documents, heartbeats and messages that were refused, by why.",
+        ["store", "reason"],
+        (([one.store, one.reason], one.number) for one in status.rejected),
     )
     yield gauge(
         "npu_vigil_rejected_nodes",
@@ -200,9 +251,15 @@ def _documents(status: Status) -> Iterator[Metric]:
     )
     yield gauge(
         "npu_vigil_publication_conflict",
-        "1 while writing is stopped because somebody else writes the document all the time.",
+        "1 while the document is written only now and then because somebody else writes it.",
         labels,
         ((values, float(d.conflict)) for values, d in documents),
+    )
+    yield gauge(
+        "npu_vigil_foreign_writer",
+        "Who writes the document during a conflict (1); empty where the store does not know.",
+        [*labels, "writer"],
+        (((*values, d.conflict_writer or ""), 1.0) for values, d in documents if d.conflict),
     )
     yield gauge(
         "npu_vigil_publication_failing",

@@ -44,6 +44,11 @@ def metrics_of_parts(status: Status) -> Iterator[Metric]:
         ("tables", "Rank tables of jobs that are read.", services.rank_tables.tables),
         ("services", "MindIE services whose rank table is whole.", services.rank_tables.services),
         ("problems", "Rank tables that cannot be read.", len(services.rank_tables.problems)),
+        (
+            "shared_jobs",
+            "jobIDs that rank tables of several namespaces have: none of them is served.",
+            len(services.rank_tables.shared),
+        ),
     ):
         yield gauge(f"npu_vigil_rank_table_{name}", about, [], [([], value)])
     stream = services.stream
@@ -61,6 +66,12 @@ def metrics_of_parts(status: Status) -> Iterator[Metric]:
         "Times that one of them was told that it misses some.",
         [],
         [([], stream.gaps)],
+    )
+    yield counter(
+        "npu_vigil_stream_displaced",
+        "Clients that lost their place to another one, because all were taken.",
+        [],
+        [([], stream.displaced)],
     )
     yield from _history(services.history)
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from aggregator import history_page, stream
+from aggregator.blindness import BlindChange
 from aggregator.changes import Change
 from aggregator.explanation import Explanation
 from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
@@ -15,6 +16,7 @@ from aggregator.jobs.status import HitJob, JobStatus
 from aggregator.keeping import KeptStatus
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
+from aggregator.rejections import RefusedStatus, RejectedCount
 from aggregator.status import (
     DocumentStatus,
     LeaderStatus,
@@ -52,11 +54,13 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 class Documents(msgspec.Struct, frozen=True):
-    """The stores that are read and the documents that are published."""
+    """The stores that are read, the documents that are published, and what is refused of others."""
 
     at_ms: int
     stores: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
+    refused: tuple[RefusedStatus, ...]
+    rejected: tuple[RejectedCount, ...]
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -126,6 +130,8 @@ class Operation(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
     refusals: tuple[int, ...] = ()
     content: str = "application/json"
+    or_else: Any = None
+    """What else an answer may be; with several events of a stream, one of them."""
 
 
 _NODE = Parameter("node", "Only what is about this node")
@@ -169,31 +175,41 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         stream.PATH,
-        "Changes of what is published, as they happen: events change, and gap where some are lost",
+        "Changes as they happen: events change (of what is published), blind (of which sources "
+        "give agents no answer), and gap where some are lost",
         Change,
         (_NODE, Parameter("Last-Event-ID", "What came behind this event", place="header")),
         (503,),
         "text/event-stream",
+        BlindChange,
     ),
 )
 
 
 def description(version: str) -> dict[str, Any]:
     """The document."""
-    types = [*(one.answer for one in OPERATIONS), Refusal]
+    types = {one.answer for one in OPERATIONS} | {Refusal}
+    types |= {one.or_else for one in OPERATIONS if one.or_else is not None}
+    listed = sorted(types, key=lambda one: str(one.__name__))
     schemas, components = msgspec.json.schema_components(
-        types, ref_template="#/components/schemas/{name}"
+        listed, ref_template="#/components/schemas/{name}"
     )
-    *answers, refusal = schemas
+    found = dict(zip(listed, schemas, strict=True))
+    refusal = found[Refusal]
     return {
         "openapi": "3.1.0",
         "info": {"title": "NPU Vigil aggregator", "version": version},
         "paths": {
-            one.path: {"get": _operation(one, answer, refusal)}
-            for one, answer in zip(OPERATIONS, answers, strict=True)
+            one.path: {"get": _operation(one, _answer(one, found), refusal)} for one in OPERATIONS
         },
         "components": {"schemas": components},
     }
+
+
+def _answer(one: Operation, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    if one.or_else is None:
+        return schemas[one.answer]
+    return {"anyOf": [schemas[one.answer], schemas[one.or_else]]}
 
 
 def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any]:

@@ -11,18 +11,16 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from contract.acted_on import is_key_acted_on
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.foreign_parts import NOTHING, added_by_others, differences
+from service.foreign_writes import UNKNOWN, ForeignWrites
 from stores.base import Document
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
     from aggregator.moment import Moment
     from aggregator.shards import Value
-
-FOREIGN_WRITES = 3
-FOREIGN_WITHIN_MS = 60_000
-QUIET_MS = 300_000
-"""More than 3 foreign writes in a minute stop our writes until there was none for 5 minutes."""
 
 LATE_MS = 2000
 """An earlier own document that is shown for longer is no late event: somebody put it back."""
@@ -48,7 +46,12 @@ W = TypeVar("W", bound=Wanted)
 
 
 class Authored(Generic[W]):
-    """What is known of one document of ours, which must have ``labels`` and may have others."""
+    """What is known of one document of ours, which must have ``labels`` and may have others.
+
+    ``all_keys``: its readers act on each of its data keys, so all of them are ours.
+    """
+
+    all_keys = False
 
     def __init__(self, namespace: str, name: str, labels: dict[str, str]) -> None:
         self.namespace = namespace
@@ -57,7 +60,9 @@ class Authored(Generic[W]):
         self.acknowledged = _NEVER
         """Revision of the value that the store is known to have."""
         self.shown: Document | Shown = Shown.UNKNOWN
-        self.conflict = False
+        self.foreign = ForeignWrites()
+        self.conflict_writer = UNKNOWN
+        """Who writes it besides us during a conflict."""
         self.foreign_total = 0
         self.writes_total = 0
         self.touches_total = 0
@@ -73,6 +78,12 @@ class Authored(Generic[W]):
         """Why the last write failed; ``None`` after one that did not."""
         self.touch_error: str | None = None
         """Why the last touch failed; ``None`` after one that did not."""
+        self.asks_who = False
+        """Whether it is time to find out who else writes it."""
+        self.differing: tuple[str, ...] = ()
+        """What the answer to our own last write has otherwise than the write."""
+        self.added = NOTHING
+        """What others added to it, which our writes keep."""
         self.pending_since_ms: int | None = None
         """Wall time since when a change waits for its acknowledgement."""
         self._judged = True
@@ -82,12 +93,18 @@ class Authored(Generic[W]):
         self._replaced: deque[str] = deque(maxlen=16)
         """What our writes replaced; its events are late ones."""
         self._began_ms: int | None = None
+        self._was_immutable = False
+        """Whether our last write deleted and created it: its watch shows the deletion, too."""
         self._uncertain: dict[str, str] | None = None
         self._touched: dict[str, str] | None = None
         """Content of the document when it was touched; its events may be as late as ours."""
         self._foreign: dict[str, str] | None = None
         """Content that somebody else wrote last."""
-        self._foreign_at: deque[int] = deque(maxlen=FOREIGN_WRITES + 1)
+
+    @property
+    def conflict(self) -> bool:
+        """Whether it is written only now and then, because somebody else writes it."""
+        return self.foreign.is_conflict
 
     def data(self, value: W) -> dict[str, str] | None:
         """The data of the document that says ``value``; ``None``: there must be none."""
@@ -98,7 +115,7 @@ class Authored(Generic[W]):
         data = self.data(value)
         if data is None:
             return None
-        return Document(self.namespace, self.name, data, self.labels)
+        return self.added.beside(Document(self.namespace, self.name, data, self.labels))
 
     def begin(self, now: Moment, *, fence: bool) -> None:
         """We lead from now on, and what was known of own writes is another leader's affair.
@@ -106,7 +123,9 @@ class Authored(Generic[W]):
         ``fence``: one who led before may have a write under way, and the watch may be behind.
         """
         self.acknowledged = _NEVER
-        self.conflict = False
+        self.foreign.forget()
+        self.conflict_writer = UNKNOWN
+        self.asks_who = False
         self.fenced = not fence
         self.pending_since_ms = None
         self._began_ms = now.steady_ms if fence else None
@@ -116,7 +135,6 @@ class Authored(Generic[W]):
         self._own_versions.clear()
         self._replaced.clear()
         self._uncertain = self._touched = self._foreign = None
-        self._foreign_at.clear()
 
     def shows(self, shown: Document | Shown) -> None:
         """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
@@ -125,8 +143,10 @@ class Authored(Generic[W]):
         self._late_since_ms = None
         if shown is Shown.NOTHING:
             self.version = ""
+            self.added = NOTHING
         elif isinstance(shown, Document) and not self._is_older(shown):
             self.version = shown.version
+            self.added = added_by_others(shown, all_keys=self.all_keys)
 
     def _is_older(self, shown: Document) -> bool:
         """Whether this is known to be from before our last write."""
@@ -163,43 +183,57 @@ class Authored(Generic[W]):
         if self.acknowledged == _NEVER and self._shows_exactly(value):
             self.acknowledged = value.revision
         self._judge(value, now)
-        if self.conflict:
-            if now.steady_ms - self._foreign_at[-1] < QUIET_MS:
-                return False
-            self.conflict = False
+        self.foreign.ended(_seconds(now))
         behind = value.revision > self.acknowledged
         if behind and self.pending_since_ms is None:
             self.pending_since_ms = now.wall_ms
         if not behind:
             self.pending_since_ms = None
-        return behind or self._repair
+        return (behind or self._repair) and self.foreign.pause_seconds(_seconds(now)) <= 0
+
+    def conflict_seconds(self, value: W, now: Moment) -> float:
+        """In how many seconds a conflict is over, or lets us write what must be written."""
+        over_seconds = self.foreign.seconds_until_over(_seconds(now))
+        if value.revision <= self.acknowledged and not self._repair:
+            return over_seconds
+        return min(over_seconds, self.foreign.pause_seconds(_seconds(now)))
+
+    def tried(self, now: Moment) -> None:
+        """A write is acknowledged or has failed: in a conflict the next one has to wait."""
+        self.foreign.wrote(_seconds(now))
 
     def _judge(self, value: W, now: Moment) -> None:
         if self._judged or (not self._shows_exactly(value) and self._is_late(now)):
             return
         self._judged = True
-        if self.acknowledged == _NEVER or self._shows_exactly(value) or self._is_newest_own():
+        if self.acknowledged == _NEVER or self._shows_exactly(value):
             return
+        self.differing = ()
+        if self._is_newest_own():
+            if value.revision != self.acknowledged or not self._is_own_version():
+                return
+            self.differing = self._differences(value)
         self._repair = True
-        self._foreign = None if isinstance(self.shown, Shown) else self.shown.data
+        self._foreign = None if isinstance(self.shown, Shown) else self._ours(self.shown)
         self.foreign_total += 1
-        self._foreign_at.append(now.steady_ms)
-        recent = [at for at in self._foreign_at if now.steady_ms - at <= FOREIGN_WITHIN_MS]
-        if len(recent) > FOREIGN_WRITES and not self.is_input:
-            self.conflict = True
+        if not self.is_input and self.foreign.saw(_seconds(now)):
+            self.asks_who = True
 
     def _is_late(self, now: Moment) -> bool:
         """Whether this may be the event of an own write before the last one, or of another leader's
         from before we led.
         """
-        if isinstance(self.shown, Shown) or self._is_newest_own():
+        if self._is_newest_own():
             return False
-        may_be = (
-            self.shown.version in self._own_versions
-            or self.shown.version in self._replaced
-            or self._is_own_touch(self.shown)
-            or (self._began_ms is not None and now.steady_ms - self._began_ms < LATE_MS)
-        )
+        if isinstance(self.shown, Shown):
+            may_be = self._was_immutable
+        else:
+            may_be = (
+                self.shown.version in self._own_versions
+                or self.shown.version in self._replaced
+                or self._is_own_touch(self.shown)
+                or (self._began_ms is not None and now.steady_ms - self._began_ms < LATE_MS)
+            )
         if not may_be:
             return False
         if self._late_since_ms is None:
@@ -208,21 +242,38 @@ class Authored(Generic[W]):
 
     def _is_own_touch(self, shown: Document) -> bool:
         """Whether this may be our touch of what was there then, of ours or of a foreign write."""
-        if shown.data == self._touched:
-            return True
-        return shown.data == self._foreign and TOUCHED in shown.annotations
+        data = self._ours(shown)
+        return data == self._touched or (data == self._foreign and TOUCHED in shown.annotations)
+
+    def _ours(self, shown: Document) -> dict[str, str]:
+        """The data without what others added."""
+        if self.all_keys:
+            return shown.data
+        return {key: text for key, text in shown.data.items() if is_key_acted_on(key, self.name)}
 
     def _is_newest_own(self) -> bool:
         if isinstance(self.shown, Shown):
             return False
+        if self.shown.immutable:
+            return False
+        return self._is_own_version() or self._ours(self.shown) == self._uncertain
+
+    def _is_own_version(self) -> bool:
         newest = self._own_versions[-1] if self._own_versions else None
-        return self.shown.version == newest or self.shown.data == self._uncertain
+        return isinstance(self.shown, Document) and self.shown.version == newest
 
     def _shows_exactly(self, value: W) -> bool:
+        """Whether what is ours is there; what others added is their business."""
+        if self.shown is Shown.UNKNOWN:
+            return False
+        return not self._differences(value)
+
+    def _differences(self, value: W) -> tuple[str, ...]:
+        """What of ours is shown otherwise than ``value`` has it."""
         data = self.data(value)
-        if isinstance(self.shown, Shown):
-            return data is None and self.shown is Shown.NOTHING
-        return self.shown.data == data and self.labels.items() <= self.shown.labels.items()
+        wanted = None if data is None else Document(self.namespace, self.name, data, self.labels)
+        shown = None if isinstance(self.shown, Shown) else self.shown
+        return differences(shown, wanted, all_keys=self.all_keys)
 
     def written(self, version: str, value: W, replaced: str | None) -> None:
         """A write was acknowledged with ``version``; it is empty where the document is gone.
@@ -230,6 +281,7 @@ class Authored(Generic[W]):
         ``replaced`` is the version that was known when it was sent: what the watch showed since
         may be from after it.
         """
+        self._was_immutable = isinstance(self.shown, Document) and self.shown.immutable
         if replaced:
             self._replaced.append(replaced)
         self._own_versions.append(version)
@@ -240,7 +292,10 @@ class Authored(Generic[W]):
         self.fenced = True
         self._uncertain = None
         self._repair = False
-        if self._judged:
+        if version and version == replaced and isinstance(self.shown, Document):
+            # The write changed nothing: what was there may not be what was written.
+            self._judged = False
+        elif self._judged:
             # What was shown is from before this write; the watch has yet to show it.
             self.shown = Shown.UNKNOWN
 
@@ -252,6 +307,10 @@ class Authored(Generic[W]):
     def touched(self, value: W) -> None:
         """The document, which says ``value``, is being touched."""
         self._touched = self.data(value)
+
+
+def _seconds(now: Moment) -> float:
+    return now.steady_ms / 1000
 
 
 class Output(Authored["Value"]):
@@ -270,7 +329,9 @@ class Output(Authored["Value"]):
 
     def document(self, value: Value) -> Document:
         """See ``Authored``."""
-        return Document(self.namespace, self.name, self.data(value), self.labels, value.annotations)
+        data, annotations = self.data(value), value.annotations
+        ours = Document(self.namespace, self.name, data, self.labels, annotations)
+        return self.added.beside(ours)
 
     def written(self, version: str, value: Value, replaced: str | None) -> None:
         """See ``Authored``."""

@@ -29,6 +29,7 @@ from aggregator.openapi import (
     World,
 )
 from aggregator.processors.status import all_counted, all_separated, separation_status
+from aggregator.rejections import refused_statuses, rejected_counts
 from aggregator.slices import in_slices
 from aggregator.status import (
     ServicesStatus,
@@ -96,12 +97,15 @@ class Picture:
         return Liveness(self._at_ms, liveness_status(self._of.listener, self._publish_lost))
 
     def documents(self) -> Documents:
-        """What is read, and what is published."""
+        """What is read, what is published, and what is refused."""
         at_ms = self._at_ms
+        stores, faults, tables = self._of.stores, self._of.public_faults, self._of.rank_tables
         return Documents(
             at_ms,
             tuple(source_statuses(self._of.pipeline, self._of.world)),
             tuple(document_statuses(self._of.publishers, at_ms)),
+            tuple(refused_statuses(stores, faults, tables)),
+            tuple(rejected_counts(stores, self._of.pipeline, faults, tables)),
         )
 
     def leader(self) -> Leader:
@@ -155,6 +159,7 @@ class Picture:
             server_faults=faults.server_faults,
             sources=documents.stores,
             documents=documents.documents,
+            rejected=documents.rejected,
             leader=leader.leader,
             kept=leader.kept,
             jobs=(await self.jobs()).jobs,

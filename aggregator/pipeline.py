@@ -86,7 +86,11 @@ class Pipeline:
         *,
         facts: Callable[[str], Facts] | None = None,
         public: PublicFaults | None = None,
+        deleted_after_ms: int = 0,
     ) -> None:
+        """``deleted_after_ms``: a document that is gone for so long was deleted (0: at once). See
+        ``forget_deleted``.
+        """
         self.sources = tuple(Source(url) for url in stores)
         self.processing = Processing(len(self.sources), facts or _nothing, public)
         """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
@@ -111,6 +115,7 @@ class Pipeline:
             SWITCH.name: tuple(source.devices for source in self.sources),
             NODE.name: tuple(source.nodes for source in self.sources),
         }
+        self._deleted_after_ms = deleted_after_ms
         self._dirty: set[str] = set()
         self._settled: set[str] = set()
 
@@ -192,7 +197,16 @@ class Pipeline:
 
     def observe(self, feed: Feed, event: WatchEvent, now: Moment) -> None:
         """Take in one event of a watch of a store."""
-        self._dirty |= feed.observe(event, now.wall_ms)
+        self._dirty |= feed.observe(event, now.wall_ms, self._deleted_at_ms(now))
+
+    def _deleted_at_ms(self, now: Moment) -> int | None:
+        return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None
+
+    def forget_deleted(self, now: Moment) -> None:
+        """Take documents for deleted that have been gone for long enough; before a step."""
+        for source in self.sources:
+            for feed in source.feeds:
+                self._dirty |= feed.settle(now.steady_ms)
 
     def knows(self, node: str) -> bool:
         """Whether the node is in a document."""
@@ -310,7 +324,9 @@ class Pipeline:
     def next_due_ms(self) -> int | None:
         """Steady time at which ``step`` wants to be called without an event."""
         return earliest(
-            self.processing.next_advance_ms(), *(lane.next_due_ms() for lane in self.lanes)
+            self.processing.next_advance_ms(),
+            *(lane.next_due_ms() for lane in self.lanes),
+            *(feed.next_due_ms() for source in self.sources for feed in source.feeds),
         )
 
     def value(self, name: str) -> Value:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.daemon import Aggregator
@@ -15,8 +16,11 @@ from aggregator.http import application
 from aggregator.identity import Identity
 from aggregator.leading import leadership
 from aggregator.moment import system_clock
+from aggregator.stream import PLACES
 from contract.errors import VigilError
-from service.log import set_up_logging
+from service.descriptors import raise_soft_limit
+from service.http.limits import Limits
+from service.log import flush_log, set_up_logging
 from service.pages import serving
 from service.tasks import leaves, on_stop
 
@@ -35,7 +39,11 @@ _CLOSE_SECONDS = 2.0
 def run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
     """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
     set_up_logging()
-    asyncio.run(_run(configuration, parts))
+    raise_soft_limit()
+    try:
+        asyncio.run(_run(configuration, parts))
+    finally:
+        flush_log()
 
 
 async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
@@ -50,7 +58,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         for url in configuration.read_urls
         if (channel := stores[url].channel) is not None
     }
-    identity = Identity(configuration.state_dir)
+    identity = Identity(configuration.state_dir, group_may_read=_has_documents(configuration))
     publish = {url: stores[url] for url in configuration.publish_urls}
     history = History(configuration.state_dir, channels, system_clock)
     aggregator = Aggregator(
@@ -69,10 +77,18 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         parts=parts,
         serve=_serving(configuration),
         table_file=configuration.public_faults.table_file,
+        public_fault_namespaces=configuration.public_faults.namespaces,
+        rank_table_namespaces=configuration.rank_tables.namespaces,
+        # Streams never take the places that other pages need.
+        stream_places=min(PLACES, configuration.pages.max_connections // 2),
     )
+    if aggregator.public_faults.namespaces.takes_all:
+        setting = aggregator.public_faults.namespaces.setting
+        _log.info("public faults are taken from all namespaces; %s names those to trust", setting)
     pages = application(aggregator.readiness.health, aggregator.picture, history, aggregator.stream)
     try:
-        async with serving(pages, configuration.listen, configuration.state_dir):
+        limits = Limits(configuration.pages.max_connections)
+        async with serving(pages, configuration.listen, configuration.state_dir, limits=limits):
             await _until_told(aggregator)
     finally:
         with contextlib.suppress(TimeoutError):
@@ -80,6 +96,17 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
                 for store in stores.values():
                     await store.close()
         identity.close()
+
+
+def _has_documents(configuration: AggregatorConfiguration) -> bool:
+    """Whether documents lie in the state directory, which a group may have been let in to read."""
+    state_dir = configuration.state_dir.absolute()
+    directories = [
+        Path(url.removeprefix("directory:")).expanduser().absolute()
+        for url in (*configuration.read_urls, *configuration.publish_urls)
+        if url.startswith("directory:")
+    ]
+    return any(one.is_relative_to(state_dir) for one in directories)
 
 
 def _serving(configuration: AggregatorConfiguration) -> Serve | None:

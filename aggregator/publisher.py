@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
+SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL, owned=True)
 """What to watch in every store that is published to."""
 
 

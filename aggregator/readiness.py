@@ -69,13 +69,23 @@ class Readiness:
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
-            return Health(self._stalls.stalled(), served)
+            return Health(self._stalls.stalled(), served, self._conflicts())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
-        return Health(self._stalls.stalled(), (self.waits_for, *why, *served))
+        not_ready = (self.waits_for, *why, *served)
+        return Health(self._stalls.stalled(), not_ready, self._conflicts())
+
+    def _conflicts(self) -> tuple[str, ...]:
+        """Documents that somebody else writes, and who."""
+        return tuple(
+            f"conflict: {output.conflict_writer.changes(name)} in {publisher.store.url}"
+            for publisher in self._publishers
+            for name, output in sorted(publisher.outputs.items())
+            if output.conflict
+        )
 
     def _follows(self) -> bool:
         """Whether everything is known and another aggregator publishes it."""

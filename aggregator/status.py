@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator import skew
+from aggregator.blindness import BlindStatus, blind_statuses, record_of
 from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.grpc.status import GrpcStatus
 from aggregator.history import HistoryStatus
@@ -16,6 +17,7 @@ from aggregator.keeping import KeptStatus
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.rank_tables.part import RankTablesStatus
+from aggregator.rejections import RejectedCount
 from aggregator.stream import StreamStatus
 from aggregator.world_status import WorldStatus
 from contract.cluster_info import cluster_device_name
@@ -59,6 +61,11 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
     entry.
+
+    ``blind``: the sources that give the node's agent no answer, about a chip or about the node;
+    what is published of these is the last that was known. ``null``: nobody knows, since the agent
+    is of an earlier release, or there is none. ``blind_left_out`` counts those that the agent had
+    no room for.
     """
 
     node: str
@@ -76,6 +83,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     switch_status: str | None
     node_status: str | None
     rejected: tuple[RejectedStatus, ...]
+    blind: tuple[BlindStatus, ...] | None = None
+    blind_left_out: int = 0
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
@@ -112,6 +121,7 @@ class DocumentStatus(msgspec.Struct, frozen=True):
     foreign_writes: int
     refused_writes: int
     conflict: bool
+    conflict_writer: str | None
     error: str | None
     lag_seconds: float
 
@@ -146,10 +156,14 @@ class LeaderStatus(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What probes ask for: loops that are stuck, and why the daemon is not ready."""
+    """What probes ask for: loops that are stuck, and why the daemon is not ready.
+
+    ``warnings``: documents that somebody else writes. A leader that writes all others stays ready.
+    """
 
     stalled: dict[str, float]
     not_ready: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class ServicesStatus(msgspec.Struct, frozen=True):
@@ -176,6 +190,7 @@ class Status(msgspec.Struct, frozen=True):
     server_faults: tuple[ServerFaultStatus, ...]
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
+    rejected: tuple[RejectedCount, ...]
     leader: LeaderStatus
     kept: tuple[KeptStatus, ...]
     jobs: tuple[HitJob, ...]
@@ -255,7 +270,16 @@ def _status_of(
     elif pulse is not None:
         heartbeat = "alive"
     skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
-    return _node(pipeline, node, heartbeat, pulse, min(skews, key=abs, default=None), now)
+    # Heartbeats for readers of old releases do not have it.
+    newest_pulse = max(
+        (one for one in pulses if one.blind is not None),
+        key=lambda one: one.changed_at_ms,
+        default=None,
+    )
+    heartbeat_blind = None if newest_pulse is None else newest_pulse.blind
+    blind = blind_statuses(pipeline, node, heartbeat_blind)
+    skew_ms = min(skews, key=abs, default=None)
+    return _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
 
 
 def _node(
@@ -265,6 +289,7 @@ def _node(
     pulse: Pulse | None,
     skew_ms: float | None,
     now: Moment,
+    blind: tuple[BlindStatus, ...] | None,
 ) -> NodeStatus:
     report = newest(pipeline.device.inboxes, node)
     rejected = tuple(
@@ -277,6 +302,7 @@ def _node(
     home = pipeline.device.shelf.home(node)
     switch = pipeline.switch.entries.get(node)
     server = pipeline.node.entries.get(node)
+    own_key = record_of(pipeline, node)
     return NodeStatus(
         node=node,
         state=_state(pipeline, node, report),
@@ -297,6 +323,8 @@ def _node(
         switch_status=None if switch is None else switch.record.status,
         node_status=None if server is None else server.record.status,
         rejected=rejected,
+        blind=blind,
+        blind_left_out=0 if own_key is None else own_key.left_out,
     )
 
 
@@ -347,6 +375,7 @@ def document_statuses(publishers: Iterable[Publisher], now_ms: int) -> Iterator[
                 foreign_writes=output.foreign_total,
                 refused_writes=output.refused_total,
                 conflict=output.conflict,
+                conflict_writer=output.conflict_writer.name or None,
                 error=output.error or output.touch_error,
                 lag_seconds=0.0 if since_ms is None else max(0, now_ms - since_ms) / 1000,
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.blindness import BlindChanges
 from aggregator.changes import Changes
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Telling:
         self.history = history
         self._labelling = labelling
         self._changes = Changes()
+        self._blind = BlindChanges(pipeline)
         self._computed: set[str] = set()
         """Nodes of which a follower computed something that its leader has not published yet."""
         self._is_seeded = False
@@ -69,6 +71,7 @@ class Telling:
             unwritten = pipeline.dirty - pipeline.nodes
             for node in sorted((told.keys() | pipeline.nodes) - unwritten):
                 self._observe(node, now)
+        self._blind.take(now.wall_ms)  # what an earlier run showed as blind is no news either
         self._is_seeded = True
 
     def followed(self, differ: frozenset[str], found: frozenset[str], now: Moment) -> None:
@@ -122,6 +125,8 @@ class Telling:
                     self._computed.add(node)
                 else:
                     self._computed.discard(node)
+        # What agents report of themselves is read, not published: a follower shows it as well.
+        self._stream.send_blind(self._blind.take(now.wall_ms))
         for node in moved:
             self._tables.set_pods(node, self._world.pods_on(node))
         self._board.changed(changed.union(moved), now)

@@ -45,7 +45,9 @@ class Showing(msgspec.Struct, frozen=True):
 
 
 class ViewOutput(Authored[Showing]):
-    """What is known of one view in one store."""
+    """What is known of one view in one store. Its readers act on whatever key it has."""
+
+    all_keys = True
 
     def data(self, value: Showing) -> dict[str, str] | None:
         """See ``Authored``."""
@@ -68,7 +70,7 @@ class _Shown:
 
     async def watch(self) -> NoReturn:
         view = self.showing.view
-        selection = Selection(namespace=view.namespace, name=view.name)
+        selection = Selection(namespace=view.namespace, name=view.name, owned=True)
         async for event in self._store.watch(selection):
             self.take(event)
         raise StoreError(f"the watch of {self._store.url} ended")

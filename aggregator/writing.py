@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn
 
 from aggregator.output import LATE_MS, Authored, Shown, W
 from contract.errors import DocumentError, StoreConflict, StoreError
+from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, Writer
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RECHECK_SECONDS = 60.0
+_TICK_SECONDS = 0.001
 _LONGEST_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
 
@@ -95,13 +97,10 @@ class Writing(Generic[W]):
             before = output.acknowledged
             was_conflict = output.conflict
             must = output.must_write(value, self._clock())
-            if output.conflict and not was_conflict:
-                _log.error(
-                    "conflict: somebody else writes %s in %s all the time; not written until "
-                    "that has stopped for 5 minutes. Is there a second aggregator?",
-                    output.name,
-                    self._store.url,
-                )
+            if output.asks_who:
+                await self._ask_who()
+            if output.conflict != was_conflict:
+                self._say_conflict()
             if output.acknowledged != before:
                 self._acknowledged(output.acknowledged)
             if not self._desk.leadership.leads:
@@ -114,6 +113,40 @@ class Writing(Generic[W]):
                 continue  # it is there already
             else:
                 await self._write(await self._in_turn(value), backoff)
+
+    async def _ask_who(self) -> None:
+        """Find out who writes the document besides us, as far as the store knows.
+
+        Another aggregator that leads by now is no stranger: its writes are no conflict.
+        """
+        output = self.output
+        output.asks_who = False
+        if not await self._desk.leadership.confirm():
+            output.foreign.forget()
+            return
+        if output.differing:
+            output.conflict_writer = Writer(differing=output.differing)
+            return
+        try:
+            found = await self._store.other_writer(output.namespace, output.name)
+        except StoreError:
+            return
+        output.conflict_writer = UNKNOWN if found is None else Writer(found.name)
+
+    def _say_conflict(self) -> None:
+        output = self.output
+        if not output.conflict:
+            output.conflict_writer = UNKNOWN
+            _log.warning("the conflict about %s in %s is over", output.name, self._store.url)
+            return
+        _log.error(
+            "conflict: %s in %s, %d times within a minute; we write it once after each pause of 1 "
+            "to %d s until nobody else does. Stop the other writer; is there a second aggregator?",
+            output.conflict_writer.changes(output.name),
+            self._store.url,
+            MANY,
+            LAST_PAUSE_SECONDS,
+        )
 
     async def _write(self, value: W, backoff: Backoff) -> None:
         """Write once, and let some time pass."""
@@ -163,7 +196,9 @@ class Writing(Generic[W]):
             output.fenced = output.touch_error is None
         elif not output.settled:
             await self._wait(LATE_MS / 1000)
-        elif output.conflict or self._touches is None:
+        elif output.conflict:
+            await self._wait(max(_TICK_SECONDS, output.conflict_seconds(value, self._clock())))
+        elif self._touches is None:
             await self._wait(_RECHECK_SECONDS)
         elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
             await self._wait(due_ms / 1000)
@@ -213,10 +248,12 @@ class Writing(Generic[W]):
             return None
         except (StoreError, DocumentError) as error:
             self._refused_in_a_row = 0
+            output.tried(self._clock())
             output.failed(str(error), value)
             if was is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             return None
+        output.tried(self._clock())
         output.written(version, value, replaced)
         if was is not None:
             _log.info("%s is published again", output.name)

@@ -3,7 +3,8 @@
 VigilError
 ├── ConfigurationError        wrong configuration, scenario or command line (exit status 2)
 ├── DocumentError             a document that its reader must refuse
-│   └── CheckCodeMismatch     its check code does not belong to its content
+│   ├── CheckCodeMismatch     its check code does not belong to its content
+│   └── OtherNodeError        it names another node than the one whose place it lies at
 ├── DriverError               the vendor library could not be used (exit status 3)
 │   ├── DriverNotFound        no library, or one that must not be loaded
 │   ├── DriverCallError       a call answered with a return code other than 0
@@ -17,6 +18,7 @@ VigilError
 ├── BmcError                  the BMC could not be asked, or answered what cannot be used
 ├── StoreError                a store refused or failed (exit status 3)
 │   ├── StoreUnavailable      no answer now; trying again makes sense
+│   │   └── StoreMisconfigured  no usable address or credentials now; also a ConfigurationError
 │   ├── StoreConflict         someone else wrote in between
 │   └── StoreRefused          the store will not take this request (validation, wrong address)
 │       ├── StoreForbidden    rights or credentials are missing, for now or for good
@@ -77,6 +79,10 @@ class DocumentError(VigilError):
 
 class CheckCodeMismatch(DocumentError):
     """The check code is missing or does not belong to the content."""
+
+
+class OtherNodeError(DocumentError):
+    """It lies at a place of one node and names another: it counts for neither."""
 
 
 class DriverError(VigilError):
@@ -170,6 +176,16 @@ class StoreError(VigilError):
 
 class StoreUnavailable(StoreError):
     """The store gives no answer now; trying again makes sense."""
+
+
+class StoreMisconfigured(ConfigurationError, StoreUnavailable):
+    """How to reach a store cannot be used as it is configured now. It is read again: daemons go on.
+
+    No problem repeats a secret.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.source}: {'; '.join(map(str, self.problems))}"
 
 
 class StoreConflict(StoreError):

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from stores.cluster import Cluster
+    from stores.refusals import Refusals
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One stored document. ``version`` is opaque and empty for one not read from a store."""
+    """One stored document. ``version`` is opaque and empty for one not read from a store.
+
+    ``immutable``: the store refuses every other content. Only an API server has such documents.
+    """
 
     namespace: str
     name: str
@@ -27,18 +31,22 @@ class Document(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     version: str = ""
+    immutable: bool = False
 
 
 class Selection(msgspec.Struct, frozen=True):
     """Which documents a list or a watch is about; ``None`` means any.
 
     ``has_label`` is one that they carry besides, whatever its value; no document of a node does.
+    ``owned``: whoever watches is to write them. What is no document any more is then shown as
+    deleted, also when it is spoilt again; for everybody else the last good one stays.
     """
 
     namespace: str | None = None
     name: str | None = None
     label: tuple[str, str] | None = None
     has_label: str | None = None
+    owned: bool = False
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Whether a document with these labels is one of them as far as labels go."""
@@ -84,7 +92,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     ``holder`` names the host that beats, so that two agents with one node name are told apart; it
     is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: whoever
     observes beats may only compare it with the one before (``spec/noded.md`` 7.10), never with a
-    clock of its own.
+    clock of its own. ``blind``: whether no chip of the node gives its agent an answer; ``None`` in
+    a beat of an agent that does not report it (an earlier release).
 
     Three things only a store that is told of beats as they come (MQTT) knows when it is asked:
     ``age_ms``, how long ago this process heard it by its own steady clock; ``is_broken``: the
@@ -100,6 +109,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     age_ms: int | None = None
     is_broken: bool = False
     is_retained: bool = False
+    blind: bool | None = None
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -210,6 +220,9 @@ class ClusterObjects(Protocol):
     ) -> None:
         """Set these labels and annotations of a Node, ``None`` removes one; all others stay."""
 
+    async def is_own_node_only(self, node: str) -> bool | None:
+        """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
+
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """Follow the labels and annotations of a Node for ever, beginning with how they are."""
 
@@ -318,6 +331,10 @@ class Store(Protocol):
         """The store's address as the operator gave it."""
 
     @property
+    def refusals(self) -> Refusals:
+        """What is refused of heartbeats and messages; documents are for their readers to judge."""
+
+    @property
     def objects(self) -> ClusterObjects | None:
         """Events and Nodes; ``None`` where a store has none."""
 
@@ -349,6 +366,8 @@ class Store(Protocol):
         ``expected``: ``None`` writes whatever is there; ``""`` demands that there is nothing;
         any other value demands that the stored version is this one. Otherwise
         ``StoreConflict``. ``document.version`` is ignored. Identical content may keep its version.
+        One that somebody made immutable is deleted and created, for which the right to delete is
+        needed.
         """
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
@@ -380,7 +399,8 @@ class Store(Protocol):
 
         A store that is known to take no new ones does not tell the old ones of all nodes:
         ``StoreUnavailable``.
-        One that cannot be read is left out and said in the log once.
+        One that cannot be read, or names another node than its place, changes nothing: the last
+        good one of its node stays. See ``refusals``.
         """
 
     async def forget_beat(self, node: str) -> None:
@@ -394,6 +414,12 @@ class Store(Protocol):
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """Who wrote the data of a document last; ``None`` where the store does not know."""
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """Who besides us, people too, changed what is in a document now, or its labels, last.
+
+        ``None`` where the store does not know.
+        """
 
     async def close(self) -> None:
         """Give connections back. The store is not usable afterwards."""

@@ -1,8 +1,8 @@
 """The store that is a directory: for the demo, for tests and for servers without Kubernetes.
 
 A file that is no document (see ``directory_files``) never replaces one that was good: a watch goes
-on as if the good one were still there, and says once in the log what is wrong with which file. A
-reader that has not seen a good one takes it for absent, so that its owner writes it anew.
+on as if the good one were still there, and says once in the log what is wrong with which file. Its
+owner, and a reader that has not seen a good one, take it for absent, so that it is written anew.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Beat, Writer
+    from stores.refusals import Refusals
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,11 @@ class DirectoryStore:
     def url(self) -> str:
         """See ``Store``."""
         return self._url
+
+    @property
+    def refusals(self) -> Refusals:
+        """See ``Store``."""
+        return self._heartbeats.refusals
 
     @property
     def objects(self) -> None:
@@ -117,6 +123,11 @@ class DirectoryStore:
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``. A file does not tell who wrote it."""
+        _check(namespace, name)
+        return None
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A file has no writer's name."""
         _check(namespace, name)
         return None
 
@@ -193,7 +204,7 @@ class DirectoryStore:
         for namespace in self._namespaces(selection):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
-                    document = self._read(namespace, name, known)
+                    document = self._read(namespace, name, {} if selection.owned else known)
                     if document is not None and selection.fits(document.labels):
                         found[namespace, name] = document
         return found
@@ -203,11 +214,15 @@ class DirectoryStore:
     ) -> tuple[Changed | Deleted, ...]:
         before = {key: known[key] for key in keys if key in known}
         after = {}
+        spoilt = []
         for key in keys:
-            document = self._read(*key, known)
+            document = self._read(*key, {} if selection.owned else known)
             if document is not None and selection.fits(document.labels):
                 after[key] = document
-        return _difference(before, after)
+            elif selection.owned and key not in before and key in self._complained:
+                # It was spoilt, written anew and spoilt again before anybody looked.
+                spoilt.append(Deleted(*key))
+        return (*_difference(before, after), *spoilt)
 
     def _read(self, namespace: str, name: str, known: dict[_Key, Document]) -> Document | None:
         """The document now, or the one known while its file is malformed."""

@@ -5,7 +5,6 @@ Everything here blocks and is called from threads.
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING
 
@@ -13,14 +12,15 @@ import msgspec
 
 from contract.errors import StoreRefused
 from contract.names import node_name_problem
+from contract.refusal import Reason
 from stores import directory_files as files
 from stores.base import Beat
+from stores.refusals import Refusals
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_log = logging.getLogger(__name__)
-
+_NAME_LENGTH = 253
 _decoder = msgspec.json.Decoder(Beat)
 
 
@@ -29,7 +29,9 @@ class Heartbeats:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._complained: dict[str, str] = {}
+        self.refusals = Refusals()
+        self._good: dict[str, Beat] = {}
+        """The last good heartbeat of each node whose file is there."""
 
     def beat(self, beat: Beat) -> None:
         """See ``Store``."""
@@ -49,25 +51,42 @@ class Heartbeats:
         """See ``Store``."""
         if node is not None:
             _check(node)
-        nodes = files.names(self._root, files.BEATS) if node is None else [node]
-        return tuple(beat for name in nodes if (beat := self._read(name)) is not None)
+            return _some(self._read(node))
+        nodes = files.names(self._root, files.BEATS)
+        for gone in self._good.keys() - frozenset(nodes):
+            self._drop(gone)
+        return tuple(beat for one in nodes for beat in _some(self._read(one)))
 
     def _read(self, node: str) -> Beat | None:
-        """The beat in a file; of one that is none, the log says once why."""
+        """The beat in a file, or of one that is refused the last good one."""
         path = files.document_path(self._root, files.BEATS, node)
+        reason = Reason.UNREADABLE
         try:
             content = files.content(path)
-            beat = None if content is None else _decoder.decode(content)
-            problem = None if beat is None else _problem(beat, node)
+            if content is None:
+                self._drop(node)
+                return None
+            beat = _decoder.decode(content)
+            problem = _problem(beat, node)
+            if beat.node != node:
+                reason = Reason.OTHER_NODE
         except (files.Malformed, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            beat, problem = None, str(error)
-        if problem is None:
-            self._complained.pop(node, None)
-            return beat
-        if self._complained.get(node) != problem:
-            self._complained[node] = problem
-            _log.warning("%s is left out, it is no heartbeat: %s", path, problem)
-        return None
+            problem = str(error)
+        else:
+            if problem is None:
+                self.refusals.accept(str(path))
+                self._good[node] = beat
+                return beat
+        self.refusals.find(str(path), reason, f"it is no heartbeat: {problem}")
+        return self._good.get(node)
+
+    def _drop(self, node: str) -> None:
+        self._good.pop(node, None)
+        self.refusals.accept(str(files.document_path(self._root, files.BEATS, node)))
+
+
+def _some(beat: Beat | None) -> tuple[Beat, ...]:
+    return () if beat is None else (beat,)
 
 
 def _check(node: str) -> None:
@@ -78,7 +97,7 @@ def _check(node: str) -> None:
 
 def _problem(beat: Beat, node: str) -> str | None:
     if beat.node != node:
-        return f"it is one of {beat.node!r}"
+        return f"it is one of {beat.node[:_NAME_LENGTH]!r}"
     if not beat.holder:
         return "it has no holder"
     if not 0 < beat.interval_seconds < math.inf:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import stat
@@ -28,6 +29,10 @@ BEATS = "beats"
 """Where the heartbeats are: no namespace, though it could be called so."""
 
 _SUFFIX = ".json"
+LEADER_LOCK_NAME = ".aggregator.lock"
+"""The lock by which one of several aggregators leads."""
+LOCK_MODE = 0o600
+
 _LOCK_NAME = ".lock"
 _LOCK_PATIENCE_SECONDS = 5.0
 _LOCK_STEP_SECONDS = 0.002
@@ -149,13 +154,26 @@ def remove(root: Path, namespace: str, name: str) -> None:
         raise storage_error(error, f"delete {path}") from error
 
 
+@functools.lru_cache(maxsize=16)
+def close_locks(root: Path) -> None:
+    """Close the locks that there are to other users, once for each ``root``.
+
+    Earlier releases made them for everybody, and whoever can open one can hold writers back.
+    """
+    for path in (*root.glob(f"*/{_LOCK_NAME}"), root / LEADER_LOCK_NAME):
+        with contextlib.suppress(OSError):  # none is there, or one of another user
+            if stat.S_IMODE(path.stat().st_mode) != LOCK_MODE:
+                path.chmod(LOCK_MODE)
+
+
 @contextlib.contextmanager
 def locked(root: Path, namespace: str) -> Iterator[None]:
     """Keep every other writer of the namespace out, also those of other processes."""
     path = root / namespace / _LOCK_NAME
+    close_locks(root)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, LOCK_MODE)
     except FileExistsError as error:
         raise StoreRefused(f"{path.parent} is not a directory") from error
     except OSError as error:

@@ -5,12 +5,13 @@ A write is one request in the usual case.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreUnavailable
+from contract.errors import StoreConflict, StoreForbidden, StoreUnavailable
 from stores import kubernetes_wire as wire
 from stores import kubernetes_writers as writers
 from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
@@ -26,17 +27,22 @@ from stores.kubernetes_watch import Page, listed, watched
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from stores.base import Beat, UsageEvent, Writer
+    from stores.refusals import Refusals
 
 _OK = 200
 _CREATED = 201
 _ACCEPTED = 202
+_FORBIDDEN = 403
 _NOT_FOUND = 404
 _CONFLICT = 409
+_INVALID = 422
 
 _ATTEMPTS = 3
+
+_log = logging.getLogger(__name__)
 
 _pages: msgspec.json.Decoder[Page[wire.ConfigMap]] = msgspec.json.Decoder(Page[wire.ConfigMap])
 
@@ -56,6 +62,11 @@ class KubernetesStore:
     def url(self) -> str:
         """See ``Store``."""
         return self._url
+
+    @property
+    def refusals(self) -> Refusals:
+        """See ``Store``."""
+        return self._heartbeats.refusals
 
     @property
     def objects(self) -> KubernetesObjects:
@@ -116,9 +127,11 @@ class KubernetesStore:
                     return _version(answer, what)
                 if status == _CONFLICT and expected is None:
                     continue
-                if status != _NOT_FOUND:
+                if status == _INVALID and await self._make_way(document, expected, what):
+                    body = wire.config_map_body(document, "")
+                elif status != _NOT_FOUND:
                     raise wire.refusal(status, answer, what)
-                if expected is not None:
+                elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
             status, answer = await self._write("POST", _path(namespace), body)
             if status in (_OK, _CREATED):
@@ -128,6 +141,42 @@ class KubernetesStore:
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
+
+    async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
+        """Delete a ConfigMap that somebody made immutable; whether it was.
+
+        Its uid is demanded, so that no other one is deleted that was made meanwhile.
+        """
+        path = _path(document.namespace, document.name)
+        status, answer = await self._connection.request("GET", path)
+        if status != _OK:
+            return status == _NOT_FOUND
+        try:
+            there = wire.mutability_decoder.decode(answer)
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the answer to {what} is no ConfigMap: {error}") from error
+        if not there.immutable:
+            return False
+        if expected is not None and there.metadata.resource_version != expected:
+            raise StoreConflict(f"cannot {what}: expected version {expected}")
+        only = {"uid": there.metadata.uid}
+        if expected is not None:
+            only["resourceVersion"] = expected
+        options = msgspec.json.encode({"preconditions": only})
+        status, answer = await self._connection.request("DELETE", path, options)
+        if status == _FORBIDDEN:
+            raise StoreForbidden(
+                f"cannot {what}: somebody made it immutable, and we may not delete it; run kubectl "
+                f"delete configmap -n {document.namespace} {document.name}"
+            )
+        if status not in (_OK, _ACCEPTED, _NOT_FOUND):
+            raise wire.refusal(status, answer, f"{what}: it is immutable and cannot be deleted")
+        _log.warning(
+            "ConfigMap %s/%s: somebody made it immutable; it is deleted and created again",
+            document.namespace,
+            document.name,
+        )
+        return True
 
     async def _write(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         return await self._connection.request(
@@ -179,6 +228,18 @@ class KubernetesStore:
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``."""
+        return await self._writer(namespace, name, writers.newest_writer)
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``."""
+        return await self._writer(namespace, name, writers.newest_other)
+
+    async def _writer(
+        self,
+        namespace: str,
+        name: str,
+        choose: Callable[[Iterable[writers.ManagedFields]], Writer | None],
+    ) -> Writer | None:
         check_names(namespace, name)
         what = f"read who writes ConfigMap {namespace}/{name}"
         status, body = await self._connection.request(
@@ -189,7 +250,7 @@ class KubernetesStore:
         if status != _OK:
             raise wire.refusal(status, body, what)
         try:
-            return writers.newest_writer(writers.decoder.decode(body).metadata.managed_fields)
+            return choose(writers.decoder.decode(body).metadata.managed_fields)
         except (msgspec.DecodeError, ValueError) as error:
             raise StoreUnavailable(f"the answer to {what} makes no sense: {error}") from error
 

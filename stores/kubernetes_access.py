@@ -9,6 +9,7 @@ import msgspec
 from contract.errors import StoreUnavailable
 from stores import kubernetes_wire as wire
 from stores.kubernetes_connection import Connection
+from stores.kubernetes_own_node_only import is_own_node_only, is_refused_by_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,10 +76,16 @@ class Access:
         """
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": free_name}}
         path = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All&{wire.FIELD_MANAGER}"
-        status, _ = await self._connection.request("POST", path, msgspec.json.encode(body))
+        status, answer = await self._connection.request("POST", path, msgspec.json.encode(body))
         if status == _NOT_FOUND:
             return False
-        return True if status in (_OK, _CREATED, _CONFLICT) else None
+        # What the policy refuses would be in a namespace that is there.
+        is_there = status in (_OK, _CREATED, _CONFLICT) or is_refused_by_policy(status, answer)
+        return True if is_there else None
+
+    async def is_own_node_only(self, node: str) -> bool | None:
+        """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
+        return await is_own_node_only(self._connection, node)
 
     async def close(self) -> None:
         """Give the connection back."""

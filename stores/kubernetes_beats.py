@@ -7,23 +7,23 @@ each list etcd is asked for something small.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec.structs import astuple
 
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
+from contract.refusal import Reason
 from stores import kubernetes_leases as leases
 from stores import kubernetes_wire as wire
 from stores.kubernetes_namespaces import create_namespace
+from stores.refusals import Refusals
 
 if TYPE_CHECKING:
     from stores.base import Beat
     from stores.kubernetes_connection import Connection
-
-_log = logging.getLogger(__name__)
 
 _OK = 200
 _CREATED = 201
@@ -50,7 +50,11 @@ class Heartbeats:
         self._connection = connection
         self._held: dict[str, tuple[str, int]] = {}
         """By node, what it takes to see that a Lease changed hands: holder and transitions."""
-        self._complained: dict[str, str] = {}
+        self._altered: dict[str, tuple[str, Beat]] = {}
+        """By node, our last beat and the version of the answer to it that was otherwise."""
+        self.refusals = Refusals()
+        self._good: dict[str, Beat] = {}
+        """By name of the Lease, the last good heartbeat of each that was listed."""
 
     async def beat(self, beat: Beat) -> None:
         """See ``Store``. The first beat of a holder also reads, to count changes of hands."""
@@ -66,6 +70,7 @@ class Heartbeats:
             )
             if status == _OK:
                 self._remember(beat, answer, transitions, what)
+                self._check(beat, answer, what)
                 return
             if status != _NOT_FOUND:
                 raise wire.refusal(status, answer, what)
@@ -76,10 +81,16 @@ class Heartbeats:
     async def beats(self, node: str | None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is None:
-            return tuple(beat for one in await self._list() if (beat := self._beat(one)))
+            found = {one.metadata.name: self._beat(one) for one in await self._list()}
+            self._good = {name: beat for name, beat in found.items() if beat is not None}
+            return tuple(self._good.values())
         what = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
         body = await self._read(node, _FROM_CACHE, what)
-        beat = None if body is None else self._beat(_decoded(body, what))
+        lease = None if body is None else _decoded(body, what)
+        version, own = self._altered.get(node, ("", None))
+        if lease is not None and own is not None and lease.metadata.resource_version == version:
+            return (own,)  # an admission webhook made another one of it
+        beat = None if lease is None else self._beat(lease)
         return () if beat is None else (beat,)
 
     async def forget(self, node: str) -> None:
@@ -109,6 +120,22 @@ class Heartbeats:
         else:
             self._held[beat.node] = (beat.holder, shown)
 
+    def _check(self, beat: Beat, answer: bytes, what: str) -> None:
+        """Raise ``StoreRefused`` where the API server made something else of our own beat."""
+        self._altered.pop(beat.node, None)
+        lease = _decoded(answer, what)
+        found = self._beat(lease)
+        if found == beat:
+            return
+        self._altered[beat.node] = (lease.metadata.resource_version, beat)
+        pairs = zip(found.__struct_fields__, astuple(found), strict=True) if found else ()
+        written = dict(zip(beat.__struct_fields__, astuple(beat), strict=True))
+        differing = [field for field, value in pairs if value != written[field]] or ["no heartbeat"]
+        raise StoreRefused(
+            f"the answer to our own write differs from what was written ({what}): "
+            f"{', '.join(differing)}; an admission webhook or policy changes it"
+        )
+
     async def _create(self, beat: Beat, what: str) -> bool:
         """Whether the first Lease of this node was created; else it is tried again."""
         body = msgspec.json.encode(leases.whole(beat))
@@ -117,6 +144,7 @@ class Heartbeats:
         )
         if status in (_OK, _CREATED):
             self._held[beat.node] = (beat.holder, 0)
+            self._check(beat, answer, what)
             return True
         if status == _NOT_FOUND:
             await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
@@ -139,8 +167,12 @@ class Heartbeats:
             found, problems = leases.decode_list(body)
         except msgspec.DecodeError as error:
             raise StoreUnavailable(f"the list of Leases is malformed: {error}") from error
-        for problem in problems:
-            self._complain(f"in the list ({problem})", "malformed")
+        places = {f"Lease in the list ({problem})" for problem in problems}
+        for place in places:
+            self.refusals.find(place, Reason.UNREADABLE, "it is no heartbeat: malformed")
+        if not self.refusals.is_empty:
+            places.update(_place(one.metadata.name) for one in found)
+            self.refusals.keep(places.__contains__)
         return found
 
     async def _ask_for_list(self, path: str, seconds: float) -> bytes:
@@ -150,20 +182,20 @@ class Heartbeats:
         return body
 
     def _beat(self, lease: leases.Lease) -> Beat | None:
+        """The beat of a Lease, or of one that is refused the last good one."""
         name = lease.metadata.name
         try:
             beat = leases.beat_of(lease)
         except leases.NoBeat as error:
-            self._complain(f"{HEARTBEAT_NAMESPACE}/{name}", str(error))
-            return None
-        if self._complained:
-            self._complained.pop(f"{HEARTBEAT_NAMESPACE}/{name}", None)
+            self.refusals.find(_place(name), error.reason, f"it is no heartbeat: {error}")
+            return self._good.get(name)
+        if not self.refusals.is_empty:
+            self.refusals.accept(_place(name))
         return beat
 
-    def _complain(self, which: str, problem: str) -> None:
-        if self._complained.get(which) != problem:
-            self._complained[which] = problem
-            _log.warning("Lease %s is left out, it is no heartbeat: %s", which, problem)
+
+def _place(name: str) -> str:
+    return f"Lease {HEARTBEAT_NAMESPACE}/{name}"
 
 
 def _path(node: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreUnavailable
+from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores import kubernetes_wire as wire
 from stores.base import Tenure
@@ -37,6 +37,8 @@ NOBODY = Tenure("", 0)
 
 class _Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -62,11 +64,13 @@ class KubernetesLeaderLease:
         self._connection = connection
         self._acquired: tuple[str, str] | None = None
         """Who acquired the Lease by us, and when."""
+        self._added = _Metadata()
+        """The labels and annotations of the Lease: all are other people's, and stay."""
 
     def watch(self) -> AsyncIterator[Tenure | Interrupted]:
         """See ``LeaderLease``."""
         query = {"fieldSelector": f"metadata.name={LEADER_LEASE}"}
-        return watched(self._connection, _LEASES, query, _pages, _WHAT, _everything, _one)
+        return watched(self._connection, _LEASES, query, _pages, _WHAT, self._everything, self._one)
 
     async def read(self) -> Tenure:
         """See ``LeaderLease``."""
@@ -75,7 +79,7 @@ class KubernetesLeaderLease:
             return NOBODY
         if status != _OK:
             raise wire.refusal(status, body, f"read {_WHAT}")
-        return _decoded(body, f"read {_WHAT}")
+        return self._decoded(body, f"read {_WHAT}")
 
     async def write(self, tenure: Tenure) -> Tenure:
         """See ``LeaderLease``. A missing namespace is created."""
@@ -87,7 +91,9 @@ class KubernetesLeaderLease:
                 method, f"{path}?{wire.FIELD_MANAGER}", body, seconds=_ANSWER_SECONDS
             )
             if status in (_OK, _CREATED):
-                return _decoded(answer, what)
+                written = self._decoded(answer, what)
+                _check(tenure, written, what)
+                return written
             if status != _NOT_FOUND:
                 break
             if tenure.version:
@@ -100,9 +106,11 @@ class KubernetesLeaderLease:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         if self._acquired is None or self._acquired[0] != tenure.holder:
             self._acquired = (tenure.holder, now)
-        metadata = {"name": LEADER_LEASE, "namespace": LEADER_NAMESPACE}
+        metadata: dict[str, object] = {"name": LEADER_LEASE, "namespace": LEADER_NAMESPACE}
         if tenure.version:
             metadata["resourceVersion"] = tenure.version
+            metadata["labels"] = self._added.labels
+            metadata["annotations"] = self._added.annotations
         spec = {
             "holderIdentity": tenure.holder,
             "leaseDurationSeconds": tenure.duration_seconds,
@@ -113,12 +121,37 @@ class KubernetesLeaderLease:
         api = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
 
+    def _decoded(self, body: bytes, what: str) -> Tenure:
+        try:
+            return self._tenure(_decoder.decode(body))
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
 
-def _decoded(body: bytes, what: str) -> Tenure:
-    try:
-        return _tenure(_decoder.decode(body))
-    except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
+    def _tenure(self, lease: _Lease) -> Tenure:
+        self._added = lease.metadata
+        return _tenure(lease)
+
+    def _everything(self, found: list[_Lease]) -> Tenure:
+        return self._tenure(found[0]) if found else NOBODY
+
+    def _one(self, kind: str, content: msgspec.Raw) -> tuple[Tenure, str]:
+        tenure = self._tenure(_decoder.decode(content))
+        return NOBODY if kind == "DELETED" else tenure, tenure.version
+
+
+def _check(wanted: Tenure, written: Tenure, what: str) -> None:
+    """Raise ``StoreRefused`` where the API server made something else of our own write."""
+    pairs = (
+        ("holderIdentity", wanted.holder, written.holder),
+        ("leaseDurationSeconds", wanted.duration_seconds, written.duration_seconds),
+        ("leaseTransitions", wanted.transitions, written.transitions),
+    )
+    differing = [field for field, ours, there in pairs if ours != there]
+    if differing:
+        raise StoreRefused(
+            f"the answer to our own write differs from what was written ({what}): "
+            f"{', '.join(differing)}; an admission webhook or policy changes it"
+        )
 
 
 def _tenure(lease: _Lease) -> Tenure:
@@ -129,12 +162,3 @@ def _tenure(lease: _Lease) -> Tenure:
         spec.lease_transitions or 0,
         lease.metadata.resource_version,
     )
-
-
-def _everything(found: list[_Lease]) -> Tenure:
-    return _tenure(found[0]) if found else NOBODY
-
-
-def _one(kind: str, content: msgspec.Raw) -> tuple[Tenure, str]:
-    tenure = _tenure(_decoder.decode(content))
-    return NOBODY if kind == "DELETED" else tenure, tenure.version

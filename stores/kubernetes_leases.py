@@ -12,14 +12,18 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from contract.names import HEARTBEAT_NAMESPACE, HEARTBEAT_PREFIX, heartbeat_name, node_name_problem
+from contract.refusal import Reason
 from stores.base import Beat
 
 LABEL = ("npu-vigil/heartbeat", "true")
 """Which Leases are heartbeats."""
 _NODE = "npu-vigil/node"
 _INTERVAL = "npu-vigil/interval-seconds"
+_BLIND = "npu-vigil/blind"
+_WORDS = {"true": True, "false": False}
 
 _INTERVALS_OF_A_DURATION = 3
+_NAME_LENGTH = 253
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -27,15 +31,21 @@ _MILLISECOND = timedelta(milliseconds=1)
 class NoBeat(Exception):
     """A Lease that is no heartbeat; the text says why."""
 
+    def __init__(self, what: str, reason: Reason = Reason.UNREADABLE) -> None:
+        super().__init__(what)
+        self.reason = reason
+
 
 class _Annotations(msgspec.Struct, frozen=True):
     node: str = msgspec.field(default="", name=_NODE)
     interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
+    blind: str = msgspec.field(default="", name=_BLIND)
 
 
 class _Metadata(msgspec.Struct, gc=False):
     name: str
     annotations: _Annotations = _Annotations()
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
@@ -103,6 +113,8 @@ def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
     if transitions is not None:
         spec |= {"acquireTime": renewed, "leaseTransitions": transitions}
     annotations = {_NODE: beat.node, _INTERVAL: repr(beat.interval_seconds)}
+    if beat.blind is not None:
+        annotations[_BLIND] = str(beat.blind).lower()
     return {"metadata": {"labels": dict([LABEL]), "annotations": annotations}, "spec": spec}
 
 
@@ -121,7 +133,7 @@ def whole(beat: Beat) -> dict[str, object]:
 
 def beat_of(lease: Lease) -> Beat:
     """The beat that a Lease tells of. Raises ``NoBeat``."""
-    spec = lease.spec
+    spec, annotations = lease.spec, lease.metadata.annotations
     node = _node(lease.metadata)
     if not spec.holder_identity:
         raise NoBeat("nobody holds it")
@@ -131,13 +143,20 @@ def beat_of(lease: Lease) -> Beat:
         beaten_at_ms = (datetime.fromisoformat(spec.renew_time) - _EPOCH) // _MILLISECOND
     except (ValueError, TypeError):
         raise NoBeat(f"its renewTime {spec.renew_time!r} is no time") from None
-    return Beat(node, spec.holder_identity, _interval_seconds(lease), beaten_at_ms)
+    return Beat(
+        node,
+        spec.holder_identity,
+        _interval_seconds(lease),
+        beaten_at_ms,
+        blind=_WORDS.get(annotations.blind),
+    )
 
 
 def _node(metadata: _Metadata) -> str:
     node = metadata.annotations.node or metadata.name.removeprefix(HEARTBEAT_PREFIX)
     if metadata.name != heartbeat_name(node) or node_name_problem(node) is not None:
-        raise NoBeat(f"its name does not fit a node called {node!r}")
+        shown = node[:_NAME_LENGTH]
+        raise NoBeat(f"its name does not fit a node called {shown!r}", Reason.OTHER_NODE)
     return node
 
 

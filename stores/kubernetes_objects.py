@@ -12,6 +12,7 @@ from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
 from stores import kubernetes_wire as wire
 from stores.base import NodeChanged, NodeObject, NodesListed
+from stores.kubernetes_own_node_only import is_own_node_only
 from stores.kubernetes_watch import Page, watched
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ class KubernetesObjects:
         )
         if status != _OK:
             raise wire.refusal(status, answer, f"write labels and annotations of node {node}")
+
+    async def is_own_node_only(self, node: str) -> bool | None:
+        """See ``ClusterObjects``."""
+        _check(node)
+        return await is_own_node_only(self._connection, node)
 
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """See ``ClusterObjects``. Only metadata travels, not the status that kubelets write."""

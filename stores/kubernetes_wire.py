@@ -34,6 +34,19 @@ class ConfigMap(msgspec.Struct):
 
     metadata: Metadata
     data: dict[str, str] = {}
+    immutable: bool = False
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Mutability(msgspec.Struct):
+    """Whether a ConfigMap can be changed, and which one it is."""
+
+    metadata: _Identity
+    immutable: bool = False
 
 
 class ListMetadata(msgspec.Struct, rename="camel"):
@@ -69,6 +82,7 @@ class Status(msgspec.Struct):
 
 
 config_map_decoder = msgspec.json.Decoder(ConfigMap)
+mutability_decoder = msgspec.json.Decoder(Mutability)
 frame_decoder = msgspec.json.Decoder(Frame)
 bookmark_decoder = msgspec.json.Decoder(Bookmark)
 status_decoder = msgspec.json.Decoder(Status)
@@ -116,6 +130,7 @@ def document(config_map: ConfigMap) -> Document:
         labels=metadata.labels,
         annotations=metadata.annotations,
         version=metadata.resource_version,
+        immutable=config_map.immutable,
     )
 
 

@@ -33,6 +33,9 @@ BY_HAND = (
 client library gives the program's by default.
 """
 
+OURS = ("npu-vigil", "npu-vigil-touch")
+"""The names of our own writes (``FIELD_MANAGER`` and ``TOUCH_MANAGER`` in ``kubernetes_wire``)."""
+
 
 class ManagedFields(msgspec.Struct, rename="camel"):
     """What one manager set, and when."""
@@ -55,12 +58,26 @@ decoder = msgspec.json.Decoder(_Object)
 
 def newest_writer(entries: Iterable[ManagedFields]) -> Writer | None:
     """The program that changed data last; ``None`` when no program did."""
+    return _newest(
+        entry
+        for entry in entries
+        if "f:data" in entry.fields_v1 and not entry.manager.startswith(BY_HAND)
+    )
+
+
+def newest_other(entries: Iterable[ManagedFields]) -> Writer | None:
+    """The program or person besides us that set data last, else labels; ``None`` where none did."""
+    others = [entry for entry in entries if entry.manager not in OURS]
+    return _newest(entry for entry in others if "f:data" in entry.fields_v1) or _newest(
+        entry for entry in others if b'"f:labels"' in bytes(entry.fields_v1.get("f:metadata", b""))
+    )
+
+
+def _newest(entries: Iterable[ManagedFields]) -> Writer | None:
     writers = [
         Writer(entry.manager, _milliseconds(entry.time))
         for entry in entries
         if entry.time is not None
-        and "f:data" in entry.fields_v1
-        and not entry.manager.startswith(BY_HAND)
     ]
     return max(writers, key=lambda writer: writer.at_ms, default=None)
 

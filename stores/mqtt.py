@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from contract.configuration import Mqtt
     from stores.base import Beat, Document, EventChannel, Selection, WatchEvent, Writer
     from stores.mqtt_address import Address
+    from stores.refusals import Refusals
 
 
 class MqttStore:
@@ -44,7 +45,7 @@ class MqttStore:
         )
         self._documents = Documents(self._connection)
         self._heartbeats = Heartbeats(self._connection, will)
-        self._channel = MqttChannel(self._connection)
+        self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
         self._says_refusals = mqtt.protocol == "5"
         self._writable: set[str] = set()
@@ -53,6 +54,11 @@ class MqttStore:
     def url(self) -> str:
         """See ``Store``."""
         return self._url
+
+    @property
+    def refusals(self) -> Refusals:
+        """See ``Store``."""
+        return self._heartbeats.refusals
 
     @property
     def objects(self) -> None:
@@ -146,6 +152,11 @@ class MqttStore:
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``. A broker does not tell who wrote."""
+        check_names(namespace, name)
+        return None
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A message has no writer's name."""
         check_names(namespace, name)
         return None
 

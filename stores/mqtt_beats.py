@@ -18,10 +18,11 @@ import msgspec
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
-from contract.topics import ALL_BEATS, beat_topic, node_of
+from contract.refusal import Reason
+from contract.topics import ALL_BEATS, beat_topic, is_beat_topic, node_of
 from stores.backoff import Backoff
 from stores.base import Beat
-from stores.mqtt_documents import Complaints
+from stores.refusals import Refusals
 
 if TYPE_CHECKING:
     from stores.mqtt_connection import Connection, Received
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _LARGEST_BYTES = 4096
 _MOST_NODES = 65_536
 _UNKNOWN_INTERVAL_SECONDS = 5.0
+_NAME_LENGTH = 253
 
 
 class Pulse(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,13 +42,21 @@ class Pulse(msgspec.Struct, frozen=True, omit_defaults=True):
     interval_seconds: float = _UNKNOWN_INTERVAL_SECONDS
     beaten_at_ms: int = 0
     is_broken: bool = False
+    blind: bool | None = None
 
 
 _decoder = msgspec.json.Decoder(Pulse)
 
 
+class OfAnotherNode(ValueError):
+    """The message at a beat topic is a heartbeat of another node."""
+
+
 def decode_pulse(node: str, payload: bytes) -> Pulse:
-    """Read a message at the beat topic of ``node``. Raises ``ValueError`` with why it is none."""
+    """Read a message at the beat topic of ``node``.
+
+    Raises ``ValueError`` with why it is none, ``OfAnotherNode`` where it names another one.
+    """
     if len(payload) > _LARGEST_BYTES:
         raise ValueError(f"it has {len(payload)} bytes, more than {_LARGEST_BYTES}")
     try:
@@ -54,7 +64,7 @@ def decode_pulse(node: str, payload: bytes) -> Pulse:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     if pulse.node != node:
-        raise ValueError(f"it is one of {pulse.node!r}")
+        raise OfAnotherNode(f"it is one of {pulse.node[:_NAME_LENGTH]!r}")
     if not pulse.holder and not pulse.is_broken:
         raise ValueError("it has no holder")
     if not 0 < pulse.interval_seconds < math.inf:
@@ -98,8 +108,8 @@ class _HeardBeat(msgspec.Struct):
 class Hearing:
     """The beats that were heard, each with the time when it came."""
 
-    def __init__(self, complaints: Complaints) -> None:
-        self._complaints = complaints
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
         self._heard: dict[str, _HeardBeat] = {}
         self._listed: set[str] | None = None
         self.end_reason = ""
@@ -114,6 +124,8 @@ class Hearing:
         listed, self._listed = self._listed, None
         if listed is not None:
             self._heard = {node: one for node, one in self._heard.items() if node in listed}
+            there = {beat_topic(node) for node in listed}
+            self._refusals.keep(lambda place: place in there or not is_beat_topic(place))
         for one in self._heard.values():
             one.is_retained = True
 
@@ -121,10 +133,12 @@ class Hearing:
         """Hear a message."""
         node = node_of(message.topic)
         if node is None:
-            self._complaints.tell(message.topic, "there is no node of this name")
+            what = "there is no node of this name"
+            self._refusals.refuse(message.topic, Reason.UNREADABLE, what)
             return
         if not message.payload:
             self._heard.pop(node, None)
+            self._refusals.accept(message.topic)
             return
         if self._listed is not None:
             self._listed.add(node)
@@ -136,9 +150,11 @@ class Hearing:
             if known is None and len(self._heard) >= _MOST_NODES:
                 raise ValueError(f"there are already {_MOST_NODES} nodes")
         except ValueError as error:
-            self._complaints.tell(message.topic, f"it is no heartbeat: {error}")
+            is_foreign = isinstance(error, OfAnotherNode)
+            reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
+            self._refusals.refuse(message.topic, reason, f"it is no heartbeat: {error}")
             return
-        self._complaints.forget(message.topic)
+        self._refusals.accept(message.topic)
         self._hear(node, message.payload, pulse, known)
 
     def _hear(self, node: str, payload: bytes, pulse: Pulse, known: _HeardBeat | None) -> None:
@@ -175,8 +191,8 @@ class Heartbeats:
     def __init__(self, connection: Connection, will: LastWill | None) -> None:
         self._connection = connection
         self._will = will
-        self._complaints = Complaints()
-        self._hearing = Hearing(self._complaints)
+        self.refusals = Refusals()
+        self._hearing = Hearing(self.refusals)
         self._is_complete = False
         self._changed = asyncio.Event()
         self._error: StoreError | None = None
@@ -187,7 +203,14 @@ class Heartbeats:
         _check(beat.node)
         session = await self._connection.session()
         connection = self._will.connection if self._will is not None else ""
-        pulse = Pulse(beat.node, connection, beat.holder, beat.interval_seconds, beat.beaten_at_ms)
+        pulse = Pulse(
+            node=beat.node,
+            connection=connection,
+            holder=beat.holder,
+            interval_seconds=beat.interval_seconds,
+            beaten_at_ms=beat.beaten_at_ms,
+            blind=beat.blind,
+        )
         await session.publish(beat_topic(beat.node), msgspec.json.encode(pulse), retain=True)
         if self._will is not None:
             self._will.beaten(pulse)
@@ -228,7 +251,7 @@ class Heartbeats:
             self._task.result()  # a mistake of the program: what was heard is not what is
 
     async def _ask(self, node: str) -> tuple[Beat, ...]:
-        hearing = Hearing(self._complaints)
+        hearing = Hearing(self.refusals)
         session = await self._connection.session()
         async with session.subscribed((beat_topic(node),), hearing):
             await session.list_now(beat_topic(node))
@@ -275,6 +298,7 @@ def _beat(heard: _HeardBeat, now: float) -> Beat:
         age_ms=int((now - heard.heard_at) * 1000),
         is_broken=pulse.is_broken,
         is_retained=heard.is_retained,
+        blind=pulse.blind,
     )
 
 

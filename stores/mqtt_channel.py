@@ -6,10 +6,10 @@ is retained, so that a node which comes back finds it.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from contract.errors import DocumentError
+from contract.errors import DocumentError, OtherNodeError
+from contract.refusal import Reason
 from contract.topics import ALL_EVENTS, events_topic, heard_topic, node_of
 from stores.base import Heard, Interrupted, Telling
 from stores.mqtt_connection import Subscribed
@@ -19,20 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stores.mqtt_connection import Connection
-
-_log = logging.getLogger(__name__)
+    from stores.refusals import Refusals
 
 T = TypeVar("T")
-
-_BAD_NODES = 1000
 
 
 class MqttChannel:
     """An ``EventChannel`` on the connection of a store."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, refusals: Refusals) -> None:
         self._connection = connection
-        self._bad: set[str] = set()
+        self._refusals = refusals
 
     async def tell(self, telling: Telling) -> None:
         """See ``EventChannel``."""
@@ -49,12 +46,12 @@ class MqttChannel:
                     pass
                 case _ if message.payload:
                     try:
-                        yield self._good(node, decode_heard(node, message.payload))
+                        yield self._good(message.topic, decode_heard(node, message.payload))
                     except DocumentError as error:
-                        self._refuse(node, error)
+                        self._refuse(message.topic, error)
 
     async def tellings(self) -> AsyncIterator[Telling | Interrupted]:
-        """See ``EventChannel``. What is no telling is said in the log once per node."""
+        """See ``EventChannel``. What is no telling is named in the log once per node."""
         async for message in self._connection.messages(ALL_EVENTS):
             match message:
                 case Interrupted():
@@ -63,19 +60,19 @@ class MqttChannel:
                     pass
                 case _ if (node := node_of(message.topic)) is not None and message.payload:
                     try:
-                        yield self._good(node, decode_telling(node, message.payload))
+                        yield self._good(message.topic, decode_telling(node, message.payload))
                     except DocumentError as error:
-                        self._refuse(node, error)
+                        self._refuse(message.topic, error)
 
     async def acknowledge(self, heard: Heard) -> None:
         """See ``EventChannel``."""
         await self._connection.publish(heard_topic(heard.node), encode_heard(heard), retain=True)
 
-    def _good(self, node: str, value: T) -> T:
-        self._bad.discard(node)
+    def _good(self, topic: str, value: T) -> T:
+        self._refusals.accept(topic)
         return value
 
-    def _refuse(self, node: str, error: DocumentError) -> None:
-        if node not in self._bad and len(self._bad) < _BAD_NODES:
-            self._bad.add(node)
-            _log.warning("%s; it changes nothing", error)
+    def _refuse(self, topic: str, error: DocumentError) -> None:
+        is_foreign = isinstance(error, OtherNodeError)
+        reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
+        self._refusals.refuse(topic, reason, f"{error}; it changes nothing")

@@ -19,7 +19,7 @@ from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTT_ERR_SUCCESS
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from contract.errors import StoreRefused, StoreUnavailable
-from stores.mqtt_errors import connect_error, publish_error, subscribe_error
+from stores.mqtt_errors import connect_error, end_reason, publish_error, subscribe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,11 +139,16 @@ class MqttClient(aiomqtt.Client):
         """Take a subscription back, without waiting for the answer."""
         self._client.unsubscribe(topics)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection is no more."""
+        return self._disconnected.done()
+
     async def ended(self) -> str:
         """Wait for the end of the connection; why it ended."""
         await asyncio.wait({self._disconnected})
         error = self._disconnected.exception()
-        reason = self._said.text or str(getattr(error, "rc", None) or error or "closed")
+        reason = self._said.text or end_reason(error)
         for waiting in self._acknowledgements.values():
             if not waiting.done():
                 waiting.set_exception(StoreUnavailable(f"the connection broke: {reason}"))
@@ -200,6 +205,23 @@ class MqttClient(aiomqtt.Client):
             self._connected.set_exception(aiomqtt.MqttError("the broker hung up"))
             return
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
+
+    def _on_socket_register_write(self, _client: Any, _userdata: Any, sock: Any) -> None:
+        # Called by the thread that connects, too.
+        self._loop.call_soon_threadsafe(self._register_write, sock)
+
+    def _register_write(self, sock: Any) -> None:
+        # Since it was asked for, the connection may have ended, and its descriptor be another's.
+        current = self._client.socket()
+        if current is not None and current is sock and self._client.want_write():
+            self._loop.add_writer(current.fileno(), self._write)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+        except Exception as error:  # whatever it is, the connection cannot be used
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
 
     def _client_connect(self) -> None:
         try:

@@ -22,6 +22,7 @@ from contract.topics import CLUSTER_ECHO, echo_topic, filters_of
 from stores.backoff import Backoff
 from stores.base import Interrupted
 from stores.mqtt_client import MqttClient
+from stores.mqtt_errors import ended_at_first, first_refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -111,6 +112,7 @@ class Session:
 
     def __init__(self, address: Address, node: str | None) -> None:
         self._address = address
+        self._node = node
         self._echo = echo_topic(node)
         self._sinks: dict[str, list[Taker]] = {}
         self._echo_name = b""
@@ -123,9 +125,23 @@ class Session:
         self._over = asyncio.Event()
 
     async def begin(self, client: MqttClient) -> None:
-        """Begin to work on a client that is connected."""
+        """Begin to work on a client that is connected.
+
+        Nothing else is under way before a message to oneself has come back. A broker that ends the
+        connection over a refused right would take the answers to other messages with it.
+        """
         self._client = client
         await self._answer(client.subscribe_now(self._echo, 1), f"subscription to {self._echo}")
+        try:
+            first, taken = self._echo_now()
+            await self._answer(taken, f"publication of {self._echo}")
+            await self._come_back(first, self._echo)
+        except StoreForbidden:
+            raise first_refused(self._address, self._echo, self._node) from None
+        except StoreUnavailable:
+            if not client.has_ended:
+                raise
+            raise ended_at_first(self._address, self._echo, self._node) from None
 
     def take(self, topic: str, payload: bytes, is_retained: bool) -> None:
         """Give a message to whoever wants it."""
@@ -182,13 +198,17 @@ class Session:
         default, drops both without a word.
         """
         async with self._listing:
-            self._echo_name = uuid.uuid4().hex.encode()
-            self._echoed_first = asyncio.get_running_loop().create_future()
             granted = self._connected.subscribe_now(topics, qos)
-            taken = self._connected.publish_now(self._echo, self._echo_name, qos=1, retain=False)
+            first, taken = self._echo_now()
             await self._answer(granted, f"subscription to {topics}")
             await self._answer(taken, f"publication of {self._echo}")
-            await self._come_back(self._echoed_first, topics)
+            await self._come_back(first, topics)
+
+    def _echo_now(self) -> tuple[asyncio.Future[bool], asyncio.Future[None]]:
+        """Send a message to oneself; done when it came back, and when the broker took it."""
+        self._echo_name = uuid.uuid4().hex.encode()
+        first = self._echoed_first = asyncio.get_running_loop().create_future()
+        return first, self._connected.publish_now(self._echo, self._echo_name, qos=1, retain=False)
 
     def _echoed(self, payload: bytes) -> None:
         first = self._echoed_first
@@ -230,7 +250,7 @@ class Session:
         if not first.result():
             raise StoreUnavailable(
                 f"{self._address}: the broker dropped a part of what is retained below {topics}: "
-                "its queue for a client is too short (mosquitto: set max_queued_messages 0)"
+                "its queue for a client is too short (mosquitto: set max_queued_messages 1000000)"
             )
 
     async def _answer(self, future: asyncio.Future[None], what: str) -> None:
@@ -374,7 +394,10 @@ class Connection:
         ending = asyncio.create_task(client.ended())
         try:
             await session.begin(client)
+            is_back = self._error is not None
             self._up(session)
+            if is_back and not (await asyncio.wait({ending}, timeout=_STEADY_SECONDS))[0]:
+                _log.info("%s: connected again", self._address)
             reason = f"{self._address}: the connection broke: {await ending}"
         finally:
             ending.cancel()
@@ -382,8 +405,6 @@ class Connection:
         return reason
 
     def _up(self, session: Session) -> None:
-        if self._error is not None:
-            _log.info("%s: connected again", self._address)
         self._session = session
         self._error = None
         self._tell()

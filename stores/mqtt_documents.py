@@ -89,11 +89,6 @@ class Complaints:
             self._told[topic] = problem
             _log.warning("%s is left out: %s", topic, problem)
 
-    @property
-    def count(self) -> int:
-        """Topics of which something is wrong."""
-        return len(self._told)
-
     def forget(self, topic: str) -> None:
         """It is good now."""
         self._told.pop(topic, None)
@@ -173,7 +168,7 @@ class Documents:
                 async with session.subscribed(filters, latest):
                     for one in filters:
                         await session.list_now(one)
-                    known = self._read_all(latest.taken(), known)
+                    known = self._read_all(latest.taken(), {} if selection.owned else known)
                     backoff.reset()
                     reason = ""
                     selected = (one for one in known.values() if selection.fits(one.labels))
@@ -216,7 +211,7 @@ class Documents:
         self, topic: str, payload: bytes, known: dict[str, Document], selection: Selection
     ) -> Changed | Deleted | None:
         before = known.get(topic)
-        after = self._read(topic, payload, before)
+        after = self._read(topic, payload, None if selection.owned else before)
         if after is None:
             known.pop(topic, None)
         else:
@@ -228,6 +223,10 @@ class Documents:
             return Changed(after)
         if was_selected and before is not None:
             return Deleted(before.namespace, before.name)
+        place = document_place(topic)
+        if selection.owned and after is None and payload and place is not None:
+            # It was spoilt, written anew and spoilt again before anybody looked.
+            return Deleted(*place)
         return None
 
 

@@ -14,14 +14,15 @@ from contract.errors import StoreError, StoreForbidden, StoreRefused, StoreUnava
 if TYPE_CHECKING:
     from stores.mqtt_address import Address
 
+_UNSPECIFIED = 0x80
 _NOT_AUTHORIZED = 0x87
 _BAD_PASSWORD = 0x86
 _PROTOCOL = 0x84
 _IDENTIFIER = 0x85
-_FIRST_REFUSAL = 0x80
+_FIRST_REFUSAL = _UNSPECIFIED
 
 # Another attempt may be answered otherwise: unspecified, server unavailable or busy, moved, rates.
-_PASSING = {0x80, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
+_PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
 
 def connect_error(address: Address, error: Exception, said: str) -> StoreError:
@@ -56,8 +57,8 @@ def publish_error(address: Address, answer: ReasonCode) -> StoreError | None:
         return None
     if answer.value == _NOT_AUTHORIZED:
         return StoreForbidden(
-            "the broker's access rules do not let this client write there: it needs "
-            "vigil/v1/nodes/<its node>/# (an agent) or vigil/v1/# (the aggregator)"
+            "the broker's access rules do not let this client write there; those that do are in "
+            "systemd/mosquitto/rights"
         )
     if answer.value in _PASSING:
         return StoreUnavailable(f"{address}: the broker answers {answer}")
@@ -73,6 +74,40 @@ def subscribe_error(address: Address, answers: list[ReasonCode]) -> StoreError |
             kind = StoreUnavailable if answer.value in _PASSING else StoreRefused
             return kind(f"{address}: the broker refused the subscription: {answer}")
     return None
+
+
+def first_refused(address: Address, topic: str, node: str | None) -> StoreForbidden:
+    """The first message, to ``topic``, was refused: the client is not who it should be."""
+    return StoreForbidden(
+        f"{address}: the broker's access rules do not let this client write {topic}: "
+        f"{_known_as(node)}"
+    )
+
+
+def ended_at_first(address: Address, topic: str, node: str | None) -> StoreUnavailable:
+    """The broker ended the connection at the first message, to ``topic``.
+
+    mosquitto 2.0.11 does so with ``max_queued_messages 0`` where the right is missing.
+    """
+    return StoreUnavailable(
+        f"{address}: the broker ended the connection at a message to {topic}: it stopped, or its "
+        f"access rules do not let this client write there: {_known_as(node)}"
+    )
+
+
+def _known_as(node: str | None) -> str:
+    name = "mqtt.user or the common name in mqtt.certificate_file"
+    if node is None:
+        return f"{name} must be a user with the aggregator's rights (systemd/mosquitto/rights)"
+    return f"{name} must be the node's name, {node}"
+
+
+def end_reason(error: BaseException | None) -> str:
+    """Why a connection ended; ``error`` is aiomqtt's, ``None`` for an end in order."""
+    code = getattr(error, "rc", None)
+    if isinstance(code, ReasonCode) and code.value == _UNSPECIFIED:
+        return "closed by the broker"  # paho's name for an end without a reason
+    return str(code or error or "closed")
 
 
 def _refused_connection(address: Address, error: aiomqtt.MqttCodeError) -> StoreError:

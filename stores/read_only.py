@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stores.base import Beat, Document, Selection, Store, UsageEvent, WatchEvent, Writer
+    from stores.refusals import Refusals
 
 
 class ReadOnly:
@@ -32,6 +33,11 @@ class ReadOnly:
         """The store's address as the operator gave it."""
         return self._store.url
 
+    @property
+    def refusals(self) -> Refusals:
+        """What is refused of its heartbeats and messages."""
+        return self._store.refusals
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""
         return await self._store.get(namespace, name)
@@ -55,6 +61,10 @@ class ReadOnly:
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """Who wrote the data of a document last."""
         return await self._store.writer(namespace, name)
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """Who besides us changed a document last."""
+        return await self._store.other_writer(namespace, name)
 
     async def close(self) -> None:
         """Give connections back."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from contract.errors import DocumentError
+from contract.errors import DocumentError, OtherNodeError
 from stores.base import Heard, Telling
 
 LARGEST_BYTES = 4 << 20
@@ -71,7 +71,7 @@ def _decoded(what: str, node: str, decoder: msgspec.json.Decoder[T], payload: by
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError(what, "$", f"cannot be read: {error}") from None
     if said.node != node:
-        raise DocumentError(what, "$.node", f"is of {said.node[:_NAME_LENGTH]!r}")
+        raise OtherNodeError(what, "$.node", f"is of {said.node[:_NAME_LENGTH]!r}")
     if not 0 < len(said.journal) <= _JOURNAL_LENGTH or not said.journal.isprintable():
         raise DocumentError(what, "$.journal", "names no journal")
     return said

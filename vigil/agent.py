@@ -26,10 +26,10 @@ def agent(
     given = options.given(locals())
     import os
 
-    from vigil.starting import end_at_a_signal
+    from vigil.starting import daemon_process
 
-    end_at_a_signal()
-    from agent.config import load_agent
-    from agent.daemon import run
+    with daemon_process():
+        from agent.config import load_agent
+        from agent.daemon import run
 
-    raise typer.Exit(run(load_agent(config, os.environ, given)))
+        raise typer.Exit(run(load_agent(config, os.environ, given)))

@@ -58,11 +58,7 @@ def aggregator(
     """Merge what the nodes report into the documents that schedulers read."""
     import os
 
-    from vigil.starting import end_at_a_signal
-
-    end_at_a_signal()
-    from aggregator.config import load_aggregator
-    from aggregator.process import run
+    from vigil.starting import daemon_process
 
     options = {
         "store": store or None,
@@ -74,4 +70,8 @@ def aggregator(
         "grpc.plaintext": grpc_plaintext,
         "touch_period_seconds": touch_period_seconds,
     }
-    run(load_aggregator(config, os.environ, options))
+    with daemon_process():
+        from aggregator.config import load_aggregator
+        from aggregator.process import run
+
+        run(load_aggregator(config, os.environ, options))

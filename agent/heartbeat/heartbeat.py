@@ -1,14 +1,16 @@
 """The heartbeat: proof that this agent is alive and can publish.
 
-It beats while no other root task stalls, whether the driver answers or not: a silent driver is
-visible otherwise, and a node whose agent is alive is not lost. Before each beat it looks whether
+It beats while no other root task stalls, whether the driver answers or not: a node whose agent is
+alive is not lost, and each beat shows whether the agent is blind. Before each beat it looks whether
 another agent uses the node name; only the one that the name belongs to publishes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -45,12 +47,15 @@ class Edges:
     """What the heartbeat asks of its daemon and tells it. All return at once.
 
     ``stalled`` names the root tasks that make no progress. ``on_permitted`` is called when
-    publishing may begin. ``progress`` is called at least once per interval and request.
+    publishing may begin, and when another agent with this node name turns up that must give way.
+    ``progress`` is called at least once per interval and request. ``blind``: whether no chip of
+    this node gives an answer.
     """
 
     stalled: Callable[[], Mapping[str, float]]
     on_permitted: Callable[[], None]
     progress: Callable[[], None]
+    blind: Callable[[], bool]
     wall_clock: Callable[[], int]
 
 
@@ -83,7 +88,9 @@ class Heartbeat:
         self._claim = Claim()
         self._refused = False
         self._beat_last = False
+        self._rival_until = -math.inf
         self._turns = asyncio.Lock()
+        self._is_due = asyncio.Event()
         self._stamp_ms = 0
         self._also = also
 
@@ -96,6 +103,11 @@ class Heartbeat:
         if self._claim.standing is Standing.UNKNOWN:
             return self._refused
         return self._claim.standing is Standing.OURS
+
+    @property
+    def has_rival(self) -> bool:
+        """Whether another agent with this node name is alive: it beat within its duration."""
+        return _now() < self._rival_until
 
     @property
     def standing(self) -> Standing:
@@ -144,10 +156,20 @@ class Heartbeat:
         """
         await self._turn()
 
+    def hurry(self) -> None:
+        """Look and beat now instead of when it is due: the process stood still for a while.
+
+        Others may have taken it for dead, and the node name over.
+        """
+        self._is_due.set()
+
     async def _rest(self, until: float) -> None:
-        while (left := until - _now()) > 0:
-            await asyncio.sleep(min(left, _MARK_SECONDS))
+        while (left := until - _now()) > 0 and not self._is_due.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _MARK_SECONDS)):
+                    await self._is_due.wait()
             self._edges.progress()
+        self._is_due.clear()
 
     async def _turn(self) -> bool:
         """Look and beat once; whether the next turn has time until the next interval."""
@@ -186,7 +208,8 @@ class Heartbeat:
     def _next(self, now_ms: int, interval_seconds: float) -> Beat:
         # Who observes beats looks for a change, whatever our clock does.
         self._stamp_ms = now_ms if now_ms != self._stamp_ms else now_ms + 1
-        return Beat(self.node, self.holder, interval_seconds, self._stamp_ms)
+        blind = self._edges.blind()
+        return Beat(self.node, self.holder, interval_seconds, self._stamp_ms, blind=blind)
 
     async def leave(self, absence_seconds: float) -> None:
         """Beat for the last time: the node is lost only after ``absence_seconds`` of silence.
@@ -229,7 +252,11 @@ class Heartbeat:
             beats=self._beat_last and not self._edges.stalled(),
         )
         self._tell(before)
-        if self.may_publish and not could:
+        had_rival = self.has_rival
+        other = self._claim.other
+        if before.standing is not Standing.UNKNOWN and other is not None and other != before.other:
+            self._rival_until = _now() + duration_seconds(other)
+        if self.may_publish and (not could or (self.has_rival and not had_rival)):
             self._edges.on_permitted()
 
     def _not_seen(self, error: StoreError | TimeoutError) -> bool:

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS
+from service.log import dropped_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,6 +56,11 @@ class _Picture(Collector):
             "Times that records of the kernel's log were lost before they were read.",
             value=status.kernel_log_gaps,
         )
+        yield CounterMetricFamily(
+            "npu_vigil_log_lines_dropped",
+            "Lines of the log that were dropped because nobody read standard error.",
+            value=dropped_lines(),
+        )
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)
         yield from _heartbeat(status)
@@ -63,6 +69,12 @@ class _Picture(Collector):
             yield from _events(status.events)
         if status.node_object is not None:
             yield from _node_object(status.node_object)
+        if status.own_node_only is not None:
+            yield _gauge(
+                "npu_vigil_own_node_only",
+                "Whether the API server refuses writes of this agent to other nodes (1).",
+                status.own_node_only,
+            )
         if status.fault_service is not None:
             yield from _fault_service(status.fault_service)
         if status.episodes is not None:
@@ -197,8 +209,14 @@ def _publications(status: Status, records: Mapping[str, Publication]) -> Iterato
     )
     conflict = GaugeMetricFamily(
         "npu_vigil_publication_conflict",
-        "Whether publishing stopped because somebody else writes the document.",
+        "Whether the document is written only now and then because somebody else writes it.",
         labels=["document"],
+    )
+    writer = GaugeMetricFamily(
+        "npu_vigil_foreign_writer",
+        "Who writes the document during a conflict, or instead of this agent (1); empty where the "
+        "store does not know.",
+        labels=["document", "writer"],
     )
     foreign = CounterMetricFamily(
         "npu_vigil_publication_foreign_writes",
@@ -220,10 +238,14 @@ def _publications(status: Status, records: Mapping[str, Publication]) -> Iterato
         if publication.acknowledged_at_ms is not None:
             acknowledged.add_metric([kind], publication.acknowledged_at_ms / 1000)
         conflict.add_metric([kind], publication.conflict_since_ms is not None)
+        if publication.conflict_since_ms is not None:
+            writer.add_metric([kind, record.conflict_writer.name], 1)
+        elif publication.left_to_writer is not None:
+            writer.add_metric([kind, publication.left_to_writer], 1)
         foreign.add_metric([kind], publication.foreign_writes)
         for stage, histogram in record.stages.items():
             stages.add_metric([kind, stage.value], _buckets(histogram), histogram.sum_seconds)
-    yield from (writes, lag, acknowledged, conflict, foreign, stages)
+    yield from (writes, lag, acknowledged, conflict, writer, foreign, stages)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
@@ -391,7 +413,8 @@ def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
     )
     conflict = GaugeMetricFamily(
         "npu_vigil_node_object_conflict",
-        "A label or annotation of the Node that is left alone because somebody else writes it (1).",
+        "A label or annotation of the Node that is written only now and then because somebody else "
+        "writes it (1).",
         labels=["key"],
     )
     for key in node.conflicts:

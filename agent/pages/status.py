@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
-    from agent.policy.state import State, SubjectState
+    from agent.policy.state import Blindness, State, SubjectState
+    from agent.publishing.ownership import OtherProgram
     from agent.publishing.publication import Publication
     from contract.fault_configuration import Judged
     from contract.observation import Subject
@@ -128,6 +129,10 @@ class PublicationStatus(msgspec.Struct, frozen=True):
     trouble: str | None
     trouble_since_ms: int | None
     conflict_since_ms: int | None
+    conflict: str | None
+    conflict_writer: str | None
+    left_to: str | None
+    left_to_writer: str | None
     watch_trouble: str | None
     foreign_writes: int
 
@@ -213,7 +218,9 @@ class Status(msgspec.Struct, frozen=True):
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
     and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
     those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
-    annotations of the Node, ``None`` where they are not kept. ``serial_number`` is that of the
+    annotations of the Node, ``None`` where they are not kept. ``own_node_only``: whether the API
+    server refuses writes of this agent to other nodes, ``None`` where that is not known.
+    ``serial_number`` is that of the
     server, and ``bmc_failed_readings`` counts lists of its BMC that could not be used, ``None``
     where nobody asks it. ``shadow`` is what an agent that runs in shadow compared;
     ``fault_service`` is how ClusterD is told of storage faults over gRPC. ``kernel_log_gaps``
@@ -240,6 +247,7 @@ class Status(msgspec.Struct, frozen=True):
     usage: UsageStatus | None
     events: EventsStatus | None = None
     node_object: NodeObjectStatus | None = None
+    own_node_only: bool | None = None
     serial_number: SerialNumberStatus | None = None
     shadow: ShadowStatus | None = None
     fault_service: FaultServiceStatus | None = None
@@ -348,9 +356,9 @@ def unsupported(virtual_chips: tuple[int, ...]) -> str:
 
 
 def publication_status(
-    kind: str, document: str, store: str, record: Publication
+    kind: str, document: str, store: str, record: Publication, other: OtherProgram | None = None
 ) -> PublicationStatus:
-    """How the publishing of ``document`` goes."""
+    """How the publishing of ``document`` goes; ``other`` is the program to which it is left."""
     return PublicationStatus(
         kind=kind,
         document=document,
@@ -362,6 +370,14 @@ def publication_status(
         trouble=record.trouble,
         trouble_since_ms=record.trouble_since_ms,
         conflict_since_ms=record.conflict_since_ms,
+        conflict=(
+            None
+            if record.conflict_since_ms is None
+            else f"conflict: {record.conflict_writer.changes(document)}"
+        ),
+        conflict_writer=record.conflict_writer.name or None,
+        left_to=None if other is None else str(other),
+        left_to_writer=None if other is None else other.writer.name,
         watch_trouble=record.watch_trouble,
         foreign_writes=record.foreign_writes,
     )
@@ -414,9 +430,12 @@ def not_ready(
     driver: DriverStatus,
     heartbeat: HeartbeatStatus,
     shadow: ShadowStatus | None = None,
+    *,
+    blind: Blindness | None = None,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
+    ``blind``: since when and why no chip gives an answer, whatever one did before.
     A node-info that was never published is none: a node may have no BMC, or one that is blind.
     """
     reasons = [] if heartbeat.conflict is None else [heartbeat.conflict]
@@ -433,9 +452,14 @@ def not_ready(
         reasons.append(unsupported(driver.virtual_chips))
     elif not any(chip.was_read for chip in chips):
         reasons.append("no chip was read yet")
+    elif blind is not None:
+        reasons.append(f"blind: no chip gives an answer: {blind.reason}")
     for publication in publications:
-        if publication.conflict_since_ms is not None:
-            reasons.append(f"conflict: somebody else writes {publication.document}")
+        if publication.conflict is not None:
+            reasons.append(publication.conflict)
+        if publication.left_to is not None:
+            reasons.append(publication.left_to)
+            continue
         if publication.trouble is not None:
             reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
         elif publication.acknowledged_at_ms is None and publication.kind == "device-info":

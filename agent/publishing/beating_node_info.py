@@ -25,6 +25,7 @@ from contract.node_info import (
     encode_beating_node_info,
     encode_node_beat,
 )
+from contract.vigil_key import VIGIL_KEY
 from stores.base import Document
 
 if TYPE_CHECKING:
@@ -53,8 +54,14 @@ def whole_seconds(interval_seconds: float) -> int:
 class BeatingNodeInfo(NodeInfoDocument):
     """The document of generation B or C. What upstream blanks at each start is never blanked."""
 
-    def __init__(self, node: str, state: Callable[[], State], beating: Beating) -> None:
-        super().__init__(node, state)
+    def __init__(
+        self,
+        node: str,
+        state: Callable[[], State],
+        beating: Beating,
+        own_key: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        super().__init__(node, state, own_key)
         self._beating = beating
         self._pause_seconds = self._next_pause()
         self._beaten: int | None = None
@@ -70,6 +77,7 @@ class BeatingNodeInfo(NodeInfoDocument):
         """What is to be published now. It does not wait for the BMC, as upstream's did not."""
         has_parts = self._beating.generation is Generation.C
         parts = self.known_parts() if has_parts else ()
+        own_key = self._own_key()
 
         def stamped(stamp: int) -> Document:
             beat = NodeBeat(self._beat(stamp), whole_seconds(self._beating.interval_seconds))
@@ -78,9 +86,11 @@ class BeatingNodeInfo(NodeInfoDocument):
                 if has_parts
                 else encode_node_beat(beat)
             )
+            if own_key is not None:
+                data[VIGIL_KEY] = own_key
             return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
 
-        return Wanted(self._state().revision, parts, stamped, self._pause_seconds)
+        return Wanted(self._state().revision, (parts, own_key), stamped, self._pause_seconds)
 
     def _beat(self, stamp: int) -> int:
         self._pause_seconds = self._next_pause()

@@ -28,6 +28,7 @@ from contract.observation import (
 )
 from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
 from contract.switch_info import decode_switch_info
+from contract.vigil_key import VIGIL_KEY
 from stores.base import Document
 
 if TYPE_CHECKING:
@@ -47,9 +48,18 @@ PATIENCE_SECONDS = 1.5
 
 
 class DeviceInfoDocument:
-    """Renders the document from ``state``; ``inventory`` is set once the driver has answered."""
+    """Renders the document from ``state``; ``inventory`` is set once the driver has answered.
 
-    def __init__(self, node: str, state: Callable[[], State]) -> None:
+    ``own_key`` is the text of our own data key, ``None`` where there is to be none.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        state: Callable[[], State],
+        own_key: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._own_key = own_key
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
@@ -86,13 +96,15 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or inventory.virtual or not self._is_told(inventory, state):
             return None
-        made_of = state, inventory, self.in_use
+        made_of = state, inventory, self.in_use, self._own_key()
         if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
-            # All three are immutable, and one event asks more than once.
+            # All four are immutable, and one event asks more than once.
             self._made_of, self._made = made_of, self._make(*made_of)
         return self._made
 
-    def _make(self, state: State, inventory: Inventory, in_use: ChipsInUse) -> Wanted:
+    def _make(
+        self, state: State, inventory: Inventory, in_use: ChipsInUse, own_key: str | None
+    ) -> Wanted:
         family = family_of(inventory)
         content = render(state, inventory, 0, in_use.used, in_use.assigned)
 
@@ -102,9 +114,12 @@ class DeviceInfoDocument:
                 update_time=stamp,
                 switch_info=switch_info_text(state, family, stamp),
             )
-            return Document(self.namespace, self.name, encode(info, family), dict([REPORT_LABEL]))
+            data = encode(info, family)
+            if own_key is not None:
+                data[VIGIL_KEY] = own_key
+            return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
 
-        return Wanted(state.revision, content, stamped, REFRESH_SECONDS)
+        return Wanted(state.revision, (content, own_key), stamped, REFRESH_SECONDS)
 
     def _is_told(self, inventory: Inventory, state: State) -> bool:
         """Whether each chip, the switches and the store of pods answered or are known to be silent,

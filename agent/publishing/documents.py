@@ -15,17 +15,19 @@ from msgspec.structs import replace
 
 from agent.journal.file import Kind, body_of
 from agent.pages.status import publication_status
-from agent.policy.state import LINK_SOURCE, Acknowledged
+from agent.policy.state import LINK_SOURCE, Acknowledged, Released
 from agent.policy.stepping import Input, is_one_off_waiting
 from agent.publishing.beating_node_info import BeatingNodeInfo
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.node_info import NodeInfoDocument
+from agent.publishing.ownership import Ownership, owned_by
 from agent.publishing.public_fault import PublicFaultDocument
 from agent.publishing.public_faults import PublicFaults
 from agent.publishing.publisher import Edges, Publisher
+from agent.publishing.vigil_key import VigilKeyText
 from agent.shadow.reasons import Background
 from agent.shadow.shadow import Edges as ShadowEdges
-from agent.shadow.shadow import Shadow
+from agent.shadow.shadow import Shadow, is_edit
 from contract.errors import StoreError
 from contract.isolation import chip_of
 from contract.observation import Observation, SourceAnswered, chip_subject
@@ -84,6 +86,7 @@ class Desk:
     """What the documents need of their daemon.
 
     While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
+    ``has_rival``: another agent with this node name is alive.
     """
 
     store: Store
@@ -93,6 +96,20 @@ class Desk:
     wall_clock: WallClock
     may_publish: Callable[[], bool]
     look_around: Callable[[], Awaitable[None]]
+    has_rival: Callable[[], bool]
+
+
+def carrier_of_own_key(owned: Collection[str]) -> str:
+    """The kind of document that our own data key goes with.
+
+    The Device Plugin wipes data keys that are not its own, so beside it the key is in node-info
+    (``docs/decisions/014``).
+    """
+    return "device-info" if "device-info" in owned else "node-info"
+
+
+def _no_key() -> None:
+    """There is no key in a document that does not carry it."""
 
 
 class Documents:
@@ -101,7 +118,8 @@ class Documents:
     With ``shadowed`` none has one, and ``shadow`` compares device-info. Whoever owns node-info also
     tells of storage faults, ``storage_faults``: with documents of their own, which get a publisher
     with the first fault, or, ``over_grpc``, through somebody else. ``told`` is what the journal has
-    of it. ``beating`` says how node-info has the heartbeat in it, where it has.
+    of it. ``beating`` says how node-info has the heartbeat in it, where it has. ``ownership`` has
+    each owned document by its kind: while another program writes it, ours is not published.
     """
 
     def __init__(
@@ -116,15 +134,29 @@ class Documents:
         beating: Beating | None = None,
     ) -> None:
         self._desk = desk
-        self.device_info = DeviceInfoDocument(node, self._state)
+        own_key = VigilKeyText(self._state, desk.wall_clock, self._wake_now).text
+        carrier = "" if shadowed else carrier_of_own_key(owned)
+        in_device_info = own_key if carrier == "device-info" else _no_key
+        in_node_info = own_key if carrier == "node-info" else _no_key
+        self.device_info = DeviceInfoDocument(node, self._state, in_device_info)
         self._node_info = (
-            NodeInfoDocument(node, self._state)
+            NodeInfoDocument(node, self._state, in_node_info)
             if beating is None
-            else BeatingNodeInfo(node, self._state, beating)
+            else BeatingNodeInfo(node, self._state, beating, in_node_info)
         )
         documents: dict[str, Made] = {
             "device-info": self.device_info,
             "node-info": self._node_info,
+        }
+        self.ownership = {
+            one.kind: Ownership(
+                desk.store,
+                one,
+                desk.wall_clock,
+                desk.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
+                self._wake_now,
+            )
+            for one in owned_by(node, () if shadowed else owned)
         }
         self.publishers = {
             kind: self._publisher(kind, document)
@@ -146,6 +178,7 @@ class Documents:
             if self.tells_of_storage and not over_grpc
         }
         self.shadow = self._shadow() if shadowed else None
+        self._documents = documents
         self._left_alone = [made for kind, made in documents.items() if kind not in self.publishers]
         self._unread = {"device-info"} if shadowed else set(self.publishers)
         self._all_read = asyncio.Event()
@@ -163,8 +196,21 @@ class Documents:
         inventory = self.device_info.inventory
         return None if inventory is None else tuple(chip.physical_id for chip in inventory.chips)
 
-    def _wanted(self, document: Made) -> Wanted | None:
-        return document.wanted() if self._desk.may_publish() else None
+    def _wanted(self, kind: str, document: Made) -> Wanted | None:
+        may_publish = self._desk.may_publish() and not self._is_left(kind)
+        return document.wanted() if may_publish else None
+
+    def _is_left(self, kind: str) -> bool:
+        """Whether another program writes the document of ``kind``."""
+        ownership = self.ownership.get(kind)
+        return ownership is not None and not ownership.is_ours
+
+    async def _before_repair(self, kind: str) -> None:
+        ownership = self.ownership.get(kind)
+        if ownership is not None:
+            await ownership.ask_after_change()
+        if not self._is_left(kind):
+            await self._desk.look_around()
 
     def _publisher(self, kind: str, document: Made) -> Publisher:
         return Publisher(
@@ -172,11 +218,12 @@ class Documents:
             document.namespace,
             document.name,
             Edges(
-                wanted=partial(self._wanted, document),
+                wanted=partial(self._wanted, kind, document),
                 stamp_of=document.stamp_of,
                 verify=document.verify,
                 before_write=self._until_committed,
-                before_repair=self._desk.look_around,
+                before_repair=partial(self._before_repair, kind),
+                on_others_write=partial(self._others_wrote, kind, document),
                 on_first_read=partial(self._first_read, kind, document),
                 on_foreign=partial(self._foreign, document),
                 on_acknowledged=partial(self._acknowledged, kind, document),
@@ -184,6 +231,7 @@ class Documents:
                 wall_clock=self._desk.wall_clock,
                 progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
                 is_in_the_way=partial(self._is_in_the_way, document),
+                has_rival=self._desk.has_rival,
             ),
         )
 
@@ -214,7 +262,13 @@ class Documents:
     def statuses(self) -> tuple[PublicationStatus, ...]:
         """How the publishing of each owned document goes, for people."""
         return tuple(
-            publication_status(kind, publisher.name, self._desk.store.url, publisher.record)
+            publication_status(
+                kind,
+                publisher.name,
+                self._desk.store.url,
+                publisher.record,
+                None if (owned := self.ownership.get(kind)) is None else owned.other,
+            )
             for kind, publisher in self.publishers.items()
         )
 
@@ -226,7 +280,8 @@ class Documents:
             publisher.wake(event_ms)
         if self.shadow is not None:
             self.shadow.wake()
-        for document in self._left_alone:
+        left = [made for kind, made in self._documents.items() if self._is_left(kind)]
+        for document in (*self._left_alone, *left):
             if is_one_off_waiting(self._state(), document.name):
                 # Nobody will ever acknowledge it: it is over as if it had been published now.
                 # Not within the change that is being told of.
@@ -241,6 +296,16 @@ class Documents:
 
     def _wake_now(self) -> None:
         self.wake(self._desk.wall_clock())
+
+    async def publish(self, kind: str) -> NoReturn:
+        """Publish the document of ``kind`` while no other program writes it."""
+        async with asyncio.TaskGroup() as tasks:
+            ownership = self.ownership[kind]
+            tasks.create_task(ownership.run(), name=f"ownership of {kind}")
+            # Whose document it is decides what it means that a name is missing in it.
+            await ownership.decided.wait()
+            await self.publishers[kind].run()
+        raise AssertionError("both go on until they are cancelled")
 
     async def publish_storage(self, kind: str) -> NoReturn:
         """Publish the storage faults of ``kind``, from the first one on that there ever was."""
@@ -292,13 +357,32 @@ class Documents:
             isolation = self.device_info.take_over_isolation(
                 existing, now_ms, has_journal=self._has_journal
             )
+            if self._is_left(kind):
+                isolation = tuple(one for one in isolation if not isinstance(one, Released))
             # Before the faults, whose times may be those of their upgrades.
             reports = (*isolation, *reports)
         if reports:
             self._desk.verdicts.take(reports, now_ms)
+        if document is self.device_info and existing is not None and self._is_left(kind):
+            self._written(existing, may_be_edited=False)
         self._unread.discard(kind)
         if not self._unread:
             self._all_read.set()
+
+    def _others_wrote(
+        self, kind: str, made: Made, before: Document | None, shown: Document | None
+    ) -> None:
+        """Another program, or an operator, changed a document that is left to that program."""
+        if not self._is_left(kind):
+            return
+        self.ownership[kind].wake()
+        if made is self.device_info and shown is not None:
+            now_ms = self._desk.wall_clock()
+            found = self.device_info.take_over_isolation(shown, now_ms, has_journal=True)
+            added = [one for one in found if not isinstance(one, Released)]
+            if added:
+                self._desk.verdicts.take(added, now_ms)
+            self._written(shown, is_edit(before, shown))
 
     def _written(self, foreign: Document, may_be_edited: bool) -> None:
         """Somebody else wrote what we only compare: an operator's release shows in it, too.

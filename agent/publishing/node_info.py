@@ -20,6 +20,7 @@ from contract.levels import NodeLevel
 from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
 from contract.node_info import FaultDevice, Generation, decode_node_info, encode_node_info
 from contract.observation import NODE, Assertion, Observation, Report, host_subject
+from contract.vigil_key import VIGIL_KEY
 from stores.base import Document
 
 if TYPE_CHECKING:
@@ -121,9 +122,18 @@ class NodeInfoDocument:
     (upstream's defect D-03): those that are believed, and those that were found in the store.
     While it is blind, nothing of it is deleted, and what has such parts is made no younger than
     the last answer. Parts that host checks found come and go all the same.
+
+    ``own_key`` is the text of our own data key, ``None`` where there is to be none. With it the
+    document is there also without a faulty part, which readers take like its absence.
     """
 
-    def __init__(self, node: str, state: Callable[[], State]) -> None:
+    def __init__(
+        self,
+        node: str,
+        state: Callable[[], State],
+        own_key: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._own_key = own_key
         self.namespace = NODE_INFO_NAMESPACE
         self.name = node_info_name(node)
         self._state = state
@@ -131,11 +141,18 @@ class NodeInfoDocument:
         """What was in the store at start and may be the BMC's; counts until it answers."""
         self._others_spoke = False
         """Whether the document has, or had since the start, what is no part of the BMC's."""
+        self._has_no_part = False
+        """Whether the document is known to have no part of the server, or not to be there."""
+        self._is_for_own_key = False
+        """Whether it has no part, and is there for our own key only."""
 
     def found(self, existing: Document | None) -> None:
         """This is what was in the store at start."""
+        self._has_no_part = existing is None
         record = self._read(existing)
-        if record is not None:
+        if existing is not None and record is not None:
+            self._has_no_part = not record.faults
+            self._is_for_own_key = not record.faults and VIGIL_KEY in existing.data
             left = map(_not_of_host_checks, record.faults)
             self._left = tuple(
                 part for part in left if part.fault_code and part.fault_level in _RANK
@@ -152,18 +169,29 @@ class NodeInfoDocument:
         has_answered, is_blind = BMC_SOURCE in node.answered, BMC_SOURCE in node.blind
         parts = self.known_parts()
         self._others_spoke |= any(map(_of_host_checks, parts))
-        if not has_answered and not self._others_spoke:
-            return None
-        if not parts:
-            is_known = self._others_spoke or not is_blind
-            return absent(state.revision) if is_known else None
+        own_key = self._own_key()
+        if parts:
+            if not has_answered and not self._others_spoke:
+                return None
+            self._has_no_part = self._is_for_own_key = False
+        else:
+            is_known = self._others_spoke or (has_answered and not is_blind)
+            if own_key is None:
+                may_go = is_known or self._is_for_own_key
+                return absent(state.revision) if may_go else None
+            if not is_known and not self._has_no_part:
+                return None
+            self._has_no_part = self._is_for_own_key = True
 
         def stamped(stamp: int) -> Document:
             data = encode_node_info(parts, node_status(parts), time_text(stamp))
+            if own_key is not None:
+                data[VIGIL_KEY] = own_key
             return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
 
         is_old = (is_blind or not has_answered) and not all(map(_of_host_checks, parts))
-        return Wanted(state.revision, parts, stamped, math.inf if is_old else REFRESH_SECONDS)
+        refresh_seconds = math.inf if is_old else REFRESH_SECONDS
+        return Wanted(state.revision, (parts, own_key), stamped, refresh_seconds)
 
     def known_parts(self) -> tuple[FaultDevice, ...]:
         """The faulty parts as far as anybody knows."""

@@ -1,19 +1,22 @@
-"""Whether somebody else writes a document that this agent is to write (design invariant 5).
+"""Which of its documents this agent writes now, and which it leaves to another program.
 
-A writer that is at work has written within its period, else it has gone. The Device Plugin
-rewrites ``device-info`` every 5 minutes, NodeD ``node-info`` every 30 while something is wrong
-(``spec/device-plugin.md`` 1.7, ``spec/noded.md`` 2.5).
+A document has one writer (design, invariant 5). While a Device Plugin or NodeD writes a document of
+ours, it stays theirs, and the agent publishes the others. A program that has written nothing for
+its longest period and a minute is gone: the Device Plugin rewrites ``device-info`` every 5 minutes,
+NodeD ``node-info`` every 30 (``spec/device-plugin.md`` 1.7, ``spec/noded.md`` 2.5). With its next
+write the document is theirs again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from contract.errors import ConfigurationError, Problem, StoreError, StoreRefused
+from contract.errors import StoreError, StoreRefused
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     NODE_INFO_NAMESPACE,
@@ -23,7 +26,7 @@ from contract.names import (
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from stores.base import Store, Writer
 
@@ -31,8 +34,12 @@ log = logging.getLogger("agent.ownership")
 
 OURS = "npu-vigil"
 """The name under which we write."""
+VENDOR_PROGRAMS = frozenset({"device-plugin", "noded"})
+"""The names under which the real programs write: those of their executables."""
 _GRACE_SECONDS = 60
 _REQUEST_SECONDS = 5.0
+_PROGRESS_SECONDS = 10.0
+_TICK_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,26 @@ class Owned:
     rewritten_seconds: int
 
 
+@dataclass(frozen=True)
+class OtherProgram:
+    """Another program that writes ``owned``; ``left_seconds`` until it counts as gone."""
+
+    owned: Owned
+    writer: Writer
+    left_seconds: float
+
+    def __str__(self) -> str:
+        owned, name = self.owned, repr(self.writer.name)
+        at = datetime.fromtimestamp(self.writer.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return (
+            f"{owned.namespace}/{owned.name} is left to {name}, which wrote it at {at}: a document "
+            f"can have only one writer. Stop {name} on this node: then this agent writes it "
+            f"{_silence_seconds(owned, self.writer):.0f} s after that write, or at once after "
+            f"kubectl delete configmap -n {owned.namespace} {owned.name}; "
+            f"or take {owned.kind} out of `documents`"
+        )
+
+
 def owned_by(node: str, kinds: Collection[str]) -> tuple[Owned, ...]:
     """The documents of ``node`` that an agent owns whose ``documents`` are ``kinds``."""
     both = (
@@ -58,51 +85,155 @@ def owned_by(node: str, kinds: Collection[str]) -> tuple[Owned, ...]:
     return tuple(owned for owned in both if owned.kind in kinds)
 
 
-async def refuse_beside_others(
-    store: Store,
-    documents: Iterable[Owned],
-    wall_clock: Callable[[], int],
-    progress: Callable[[], None],
-) -> None:
-    """Raise ``ConfigurationError`` if somebody else writes any of ``documents`` now.
+def other_program(owned: Owned, writer: Writer | None, now_ms: int) -> OtherProgram | None:
+    """Return the program at work on ``owned``, given its last ``writer``; ``None`` for none.
 
-    Waits for a store that does not answer; one that may not be asked is taken for well.
-    ``progress`` is called for each request.
+    ``now_ms`` (epoch milliseconds) says how long ago it wrote.
     """
-    problems = []
-    for owned in documents:
-        writer = await _writer(store, owned, progress)
-        if writer is not None and (problem := _problem(owned, writer, wall_clock())) is not None:
-            problems.append(problem)
-    if problems:
-        raise ConfigurationError("two writers for one document", problems)
+    if writer is None or writer.name == OURS:
+        return None
+    left_seconds = _silence_seconds(owned, writer) - (now_ms - writer.at_ms) / 1000
+    return OtherProgram(owned, writer, left_seconds) if left_seconds > 0 else None
 
 
-async def _writer(store: Store, owned: Owned, progress: Callable[[], None]) -> Writer | None:
-    backoff = Backoff()
-    while True:
-        progress()
+def _silence_seconds(owned: Owned, writer: Writer) -> float:
+    """How long ``writer`` must be silent to count as gone. Of a stranger no period is known."""
+    is_real = writer.name in VENDOR_PROGRAMS
+    return (owned.rewritten_seconds if is_real else 0) + _GRACE_SECONDS
+
+
+class Ownership:
+    """Whether ``owned`` is this agent's to write; undecided until the store has answered once.
+
+    ``on_change`` is called when that changes, ``progress`` at least every 10 s.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        owned: Owned,
+        wall_clock: Callable[[], int],
+        progress: Callable[[], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.other: OtherProgram | None = None
+        """The program to which the document is left."""
+        self.decided = asyncio.Event()
+        self._store = store
+        self._owned = owned
+        self._wall_clock = wall_clock
+        self._progress = progress
+        self._on_change = on_change
+        self._seen: Writer | None = None
+        """The last write of another program."""
+        self._until = 0.0
+        self._woken = asyncio.Event()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the document may be written."""
+        return self.decided.is_set() and self.other is None
+
+    def wake(self) -> None:
+        """Ask the store again, because the document was written or deleted."""
+        self._woken.set()
+
+    async def run(self) -> NoReturn:
+        """Decide at the start, and again when the other program should have written."""
+        backoff = Backoff()
+        while True:
+            self._progress()
+            self._woken.clear()
+            try:
+                await self._ask()
+            except (StoreError, TimeoutError):
+                await asyncio.sleep(backoff.next_seconds())
+                continue
+            backoff.reset()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Return when the other program counts as gone, or when woken."""
+        while not self._woken.is_set() and (self.other is None or self._left_seconds() > 0):
+            self._progress()
+            seconds = _PROGRESS_SECONDS
+            if self.other is not None:
+                seconds = max(_TICK_SECONDS, min(seconds, self._left_seconds()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._woken.wait()
+
+    async def _ask(self) -> None:
+        """Ask the store who writes. Raises ``StoreError`` and ``TimeoutError``."""
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
-                return await store.writer(owned.namespace, owned.name)
+                writer = await self._store.writer(self._owned.namespace, self._owned.name)
         except StoreRefused as error:
-            log.warning("who else writes %s is not known: %s", owned.name, error)
-            return None
+            log.warning("the other writers of %s are unknown: %s", self._owned.name, error)
+            writer = None
+        if writer is None or writer.name == OURS:
+            self._take()
+        elif self._seen is None:
+            other = other_program(self._owned, writer, self._wall_clock())
+            if other is None:
+                self._take()
+            else:
+                self._leave_to(other)
+        elif self._is_news(writer):
+            self._leave_to(self._back(writer))
+        elif self._left_seconds() <= 0:
+            self._take()
+
+    async def ask_after_change(self) -> None:
+        """Give the document back if a real Device Plugin or NodeD has written it.
+
+        So is what the program wrote from which it was taken over. Returns when that is decided; a
+        store that does not answer decides nothing.
+        """
+        if not self.is_ours:
+            return
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                writer = await self._store.other_writer(self._owned.namespace, self._owned.name)
         except (StoreError, TimeoutError):
-            await asyncio.sleep(backoff.next_seconds())
+            return
+        if writer is None or not self._is_news(writer):
+            return
+        if self._seen is not None and writer.name == self._seen.name:
+            self._leave_to(self._back(writer))
+        elif writer.name in VENDOR_PROGRAMS:
+            other = other_program(self._owned, writer, self._wall_clock())
+            if other is not None:
+                self._leave_to(other)
+
+    def _is_news(self, writer: Writer) -> bool:
+        return self._seen is None or writer.at_ms > self._seen.at_ms
+
+    def _back(self, writer: Writer) -> OtherProgram:
+        """The program that has just written once more: its period counts from now."""
+        return OtherProgram(self._owned, writer, self._owned.rewritten_seconds + _GRACE_SECONDS)
+
+    def _leave_to(self, other: OtherProgram) -> None:
+        before, self.other, self._seen = self.other, other, other.writer
+        # By a steady clock, because those of hosts differ and are set.
+        self._until = _now() + other.left_seconds
+        self.decided.set()
+        if before is None:
+            log.warning("%s", other)
+            self._on_change()
+
+    def _take(self) -> None:
+        before, self.other = self.other, None
+        if before is not None:
+            name, writer = self._owned.name, before.writer.name
+            log.warning("%s is written by this agent: %r does not write it any more", name, writer)
+        if before is not None or not self.decided.is_set():
+            self.decided.set()
+            self._on_change()
+
+    def _left_seconds(self) -> float:
+        return self._until - _now()
 
 
-def _problem(owned: Owned, writer: Writer, now_ms: int) -> Problem | None:
-    age_seconds = (now_ms - writer.at_ms) / 1000
-    left_seconds = owned.rewritten_seconds + _GRACE_SECONDS - age_seconds
-    if writer.name == OURS or left_seconds <= 0:
-        return None
-    at = datetime.fromtimestamp(writer.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Problem(
-        owned.kind,
-        f"{owned.namespace}/{owned.name} was written by {writer.name!r} at {at}, "
-        f"{max(0.0, age_seconds):.0f} s ago, and a document can have only one writer. "
-        f"Stop {writer.name!r} on this node and start again in {left_seconds:.0f} s, or at once "
-        f"after kubectl delete configmap -n {owned.namespace} {owned.name}; "
-        f"or leave {owned.kind} to it: take {owned.kind} out of `documents`",
-    )
+def _now() -> float:
+    return asyncio.get_running_loop().time()

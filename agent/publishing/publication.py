@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from service.foreign_writes import UNKNOWN
+
 BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
 
@@ -57,6 +59,8 @@ class Publication:
         self.trouble: str | None = None
         self.trouble_since_ms: int | None = None
         self.conflict_since_ms: int | None = None
+        self.conflict_writer = UNKNOWN
+        """Who writes the document during a conflict."""
         self.watch_trouble: str | None = None
         self.waiting: Lag | None = None
         """The oldest change that is not acknowledged."""

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.foreign_writes import MANY, QUIET_MINUTES, ForeignWrites
 from agent.publishing.publication import Lag, Publication
 from agent.publishing.stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
+from service.foreign_parts import added_by_others, differences
+from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWrites, Writer
 from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
 
@@ -73,7 +74,11 @@ class Edges:
     ``wanted`` is ``None`` while what is there must stay as it is. ``stamp_of`` reads the time of a
     stored document; ``None`` for one that makes no sense. ``verify`` raises ``DocumentError``.
     ``before_repair`` finds out whether the writing is still ours, when somebody else wrote.
+    ``has_rival`` says whether another agent has the same node name: what it writes is no
+    stranger's (``docs/decisions/005``).
     ``on_first_read`` gets what was stored at start; nothing is written or deleted before.
+    ``on_others_write`` gets each later change while nothing is to be published: what was there, and
+    what is.
     ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
     ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
     ``on_shown`` says that what is wanted now is what the store shows already: nothing is written.
@@ -93,6 +98,8 @@ class Edges:
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
     is_in_the_way: Callable[[Document], bool] = lambda _: False
+    has_rival: Callable[[], bool] = lambda: False
+    on_others_write: Callable[[Document | None, Document | None], None] = lambda *_: None
 
 
 @dataclass(frozen=True)
@@ -117,10 +124,8 @@ class _Pause:
 
 
 def _same(one: Document | None, other: Document | None) -> bool:
-    """Equal for a reader: annotations and versions are other people's business."""
-    if one is None or other is None:
-        return one is other
-    return one.data == other.data and one.labels == other.labels
+    """Equal in what is ours: the rest is other people's business."""
+    return not differences(one, other)
 
 
 class Publisher:
@@ -144,6 +149,9 @@ class Publisher:
         self._acknowledged: _Write | None = None
         self._acknowledged_at = 0.0
         self._watched_version: str | None = None
+        self._watched_document: Document | None = None
+        self._own_version: str | None = None
+        self._left_out: tuple[str, ...] = ()
         self._is_unseen = False
         self._foreign = ForeignWrites()
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
@@ -188,6 +196,9 @@ class Publisher:
         if wanted is None:
             # What woke us is not for this document, or it must wait for something unknown.
             self.record.waiting = None
+            if self._foreign.is_conflict:
+                self._foreign.forget()
+                self._end_conflict("it is not ours to write")
             return _Pause(_IDLE_SECONDS, self._woken)
         reason, due_seconds = self._why_write(wanted)
         if due_seconds > 0:
@@ -236,12 +247,27 @@ class Publisher:
 
     def _why_write(self, wanted: Wanted) -> tuple[str, float]:
         """The reason for the next write, and in how many seconds it is due."""
-        if self.record.conflict_since_ms is not None:
-            seconds = self._foreign.seconds_until_quiet(_now())
-            if seconds > 0:
-                return "conflict", seconds
-            self.record.conflict_since_ms = None
-            log.warning("%s: nobody else writes it any more; publishing goes on", self.name)
+        reason, due_seconds = self._what_differs(wanted)
+        now = _now()
+        if self._foreign.is_conflict and self._edges.has_rival():
+            self._foreign.forget()
+            self._end_conflict("another agent with this node name wrote it")
+        elif self._foreign.ended(now):
+            self._end_conflict("nobody else writes it any more")
+        if not self._foreign.is_conflict:
+            return reason, due_seconds
+        over_seconds = self._foreign.seconds_until_over(now)
+        if due_seconds > 0:
+            return reason, min(due_seconds, over_seconds)
+        return "conflict", min(self._foreign.pause_seconds(now), over_seconds)
+
+    def _end_conflict(self, why: str) -> None:
+        self.record.conflict_since_ms = None
+        self.record.conflict_writer = UNKNOWN
+        log.warning("%s: the conflict is over: %s", self.name, why)
+
+    def _what_differs(self, wanted: Wanted) -> tuple[str, float]:
+        """The same as if nobody else wrote."""
         if self._acknowledged is None:
             return "first", 0.0
         if wanted.content != self._acknowledged.content:
@@ -273,6 +299,7 @@ class Publisher:
             return _Pause(_REFUSED_SECONDS, self._woken)
         self.record.waiting = None
         self._flying = write
+        self._foreign.wrote(_now())
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 version = await self._request(write.document)
@@ -300,8 +327,25 @@ class Publisher:
         if shown is not None and self._edges.is_in_the_way(shown):
             await self._store.delete(self.namespace, self.name)
             shown = None
+        document = self._with_others(document, shown)
+        if self._foreign.is_conflict:
+            # Who writes all the time would always be there between our look and our write.
+            return await self._store.put(document)
         expected = "" if shown is None else shown.version
         return await self._store.put(document, expected=expected)
+
+    def _with_others(self, document: Document, shown: Document | None) -> Document:
+        """``document`` with what others added to the one that is shown."""
+        added = added_by_others(shown)
+        if added.left_out != self._left_out:
+            self._left_out = added.left_out
+            if added.left_out:
+                log.warning(
+                    "%s: there is no room for what others added, it is removed: %s",
+                    self.name,
+                    ", ".join(added.left_out),
+                )
+        return added.beside(document)
 
     async def _read(self) -> _Pause | None:
         # Before the request: what changes while it is answered has to be read again.
@@ -323,16 +367,37 @@ class Publisher:
             self._edges.on_first_read(shown)
         elif self._unsure is not None and _same(shown, self._unsure.document):
             self._accept(self._unsure, "" if shown is None else shown.version)
-        elif self._acknowledged is not None and not any(
-            _same(shown, expected) for expected in (before, self._acknowledged.document)
-        ):
-            await self._was_changed(shown)
+        elif self._edges.wanted() is None:
+            if not _same(before, shown):
+                self._edges.on_others_write(before, shown)
+        elif self._acknowledged is not None and self._is_news(shown, before):
+            await self._was_changed(before, shown)
         return None
 
+    def _is_news(self, shown: Document | None, before: Document | None) -> bool:
+        """Whether somebody else changed what is ours since the last look."""
+        assert self._acknowledged is not None
+        if _same(shown, self._acknowledged.document):
+            return False
+        return not _same(shown, before) or (self._is_own_answer(shown) and self._foreign.stands)
+
+    def _is_own_answer(self, shown: Document | None) -> bool:
+        """Whether this is what the store made of our own last write."""
+        return shown is not None and bool(shown.version) and shown.version == self._own_version
+
     def _accept(self, write: _Write, version: str) -> None:
-        self._shown = None
+        before, self._shown = self._shown, None
+        self._own_version = version
         if write.document is not None:
-            self._shown = msgspec.structs.replace(write.document, version=version)
+            written = added_by_others(before).beside(write.document)
+            self._shown = msgspec.structs.replace(written, version=version)
+            if before is not None and before.version == version:
+                # The write changed nothing: what was there may not be what was written.
+                self._shown = before
+                self._read_again = True
+            watched = self._watched_document
+            if watched is not None and watched.version == version and _same(watched, written):
+                self._shown = watched
             self._stamps.saw(write.stamp)
             self._stamps.wrote(_now())
         self._unsure = None
@@ -349,32 +414,51 @@ class Publisher:
         self.record.agrees(self._edges.wall_clock(), stamp, write.revision)
         self._edges.on_acknowledged(write.document, write.revision)
 
-    async def _was_changed(self, shown: Document | None) -> None:
-        """Somebody else wrote or deleted the document: repaired, unless it goes on and on.
+    async def _was_changed(self, before: Document | None, shown: Document | None) -> None:
+        """Somebody else wrote or deleted the document: repaired, in a conflict after a pause.
 
         Who has nothing to publish, such as an agent that gave way to another, leaves it alone.
         """
         if self._edges.wanted() is not None and self.record.conflict_since_ms is None:
             await self._edges.before_repair()
         if self._edges.wanted() is None:
+            self._edges.on_others_write(before, shown)
             return
         if shown is not None and self._edges.on_foreign(shown):
             return
-        self.record.foreign_writes += 1
-        goes_on = self._foreign.saw(_now())
-        if self.record.conflict_since_ms is not None:
+        if self._edges.has_rival():
+            self._foreign.forget()
             return
-        what = "deleted" if shown is None else "changed"
-        log.warning("%s: somebody else %s it; it is repaired", self.name, what)
-        if goes_on:
+        self.record.foreign_writes += 1
+        if self._foreign.saw(_now()):
+            self.record.conflict_writer = await self._writer(shown)
+            await self._edges.before_repair()
+            if self._edges.wanted() is None:
+                self._edges.on_others_write(before, shown)
+                return
+        if not self._foreign.is_conflict:
+            what = "deleted or spoilt" if shown is None else "changed"
+            log.warning("%s: somebody else %s it; it is repaired", self.name, what)
+        elif self.record.conflict_since_ms is None:
             self.record.conflict_since_ms = self._edges.wall_clock()
             log.error(
-                "%s: conflict: somebody else wrote it %d times within a minute; it is not written "
-                "any more until nobody else did for %d minutes. Stop the other writer",
-                self.name,
+                "conflict: %s, %d times within a minute; we write it once after each pause of 1 to "
+                "%d s until nobody else does. Stop the other writer",
+                self.record.conflict_writer.changes(self.name),
                 MANY,
-                QUIET_MINUTES,
+                LAST_PAUSE_SECONDS,
             )
+
+    async def _writer(self, shown: Document | None) -> Writer:
+        """Who writes the document besides us, as far as the store knows."""
+        if self._is_own_answer(shown) and self._acknowledged is not None:
+            return Writer(differing=differences(shown, self._acknowledged.document))
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                found = await self._store.other_writer(self.namespace, self.name)
+        except (StoreError, TimeoutError):
+            return self.record.conflict_writer
+        return UNKNOWN if found is None else Writer(found.name)
 
     def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
@@ -399,7 +483,7 @@ class Publisher:
     # The watch.
 
     async def _watch(self) -> NoReturn:
-        selection = Selection(self.namespace, self.name)
+        selection = Selection(self.namespace, self.name, owned=True)
         while True:
             try:
                 async for event in self._store.watch(selection):
@@ -422,6 +506,10 @@ class Publisher:
         else:
             shown = event.document if isinstance(event, Changed) else None
         self._watched_version = "" if shown is None else shown.version
+        self._watched_document = shown
+        if isinstance(event, Deleted):
+            # Who was told to delete what we may not has done so.
+            self._reconnected.set()
         if self._flying is not None:
             # What the request replaces may be shown late; anything else, nobody would see later.
             was_there = "" if self._shown is None else self._shown.version
@@ -431,6 +519,7 @@ class Publisher:
                 self._look_again()
         elif self._acknowledged is not None and _same(shown, self._acknowledged.document):
             self._is_unseen = False
+            self._shown = shown  # with what others added, which the next write keeps
         elif shown is not None or self._shown is not None:
             self._look_again()
 

@@ -179,12 +179,12 @@ class Shadow:
         elif before is not None and (before.data, before.labels) == (shown.data, shown.labels):
             return
         else:
-            self._edges.on_written(shown, self._judge.is_dark or _is_edit(before, shown))
+            self._edges.on_written(shown, self._judge.is_dark or is_edit(before, shown))
         self._judge.wrote(now_ms, shown)
 
 
-def _is_edit(before: Document | None, shown: Document) -> bool:
-    """Whether it is not the Device Plugin that wrote: it would have stamped its own part anew."""
+def is_edit(before: Document | None, shown: Document) -> bool:
+    """Return whether an operator wrote: the Device Plugin would have stamped its own part anew."""
     return before is not None and before.data.get(DEVICE_INFO_KEY) == shown.data.get(
         DEVICE_INFO_KEY
     )

@@ -193,6 +193,7 @@ class Life:
             self.now_ms,
             may_publish=lambda: True,
             look_around=lambda: asyncio.sleep(0),
+            has_rival=lambda: False,
         )
         beating = None
         if generation is not None:
@@ -236,8 +237,8 @@ async def life(
     watching = asyncio.create_task(this.watch())
     await until(lambda: bool(this.seen), "the watch")
     this.verdicts.begin(this.journal)
-    (publisher,) = this.documents.publishers.values()
-    task = asyncio.create_task(publisher.run())
+    (kind,) = this.documents.publishers
+    task = asyncio.create_task(this.documents.publish(kind))
     try:
         yield this
     finally:

@@ -72,6 +72,7 @@ class Life:
             now_ms,
             may_publish=lambda: True,
             look_around=lambda: asyncio.sleep(0),
+            has_rival=lambda: False,
         )
         self.documents = Documents(NODE, ["device-info"], desk)
         self.documents.device_info.identify(inventory())
@@ -92,8 +93,8 @@ async def life(
     store.get_delay_seconds = get_delay_seconds
     this = Life(directory, store)
     this.verdicts.begin(this.journal)
-    (publisher,) = this.documents.publishers.values()
-    task = asyncio.create_task(publisher.run())
+    (kind,) = this.documents.publishers
+    task = asyncio.create_task(this.documents.publish(kind))
     try:
         yield this, down_ms
     finally:

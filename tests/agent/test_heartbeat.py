@@ -51,11 +51,13 @@ class Bench:
         self.store = TroubledStore(f"directory:{root}", root)
         self.stalled: dict[str, float] = {}
         self.permitted = 0
+        self.blind = False
         self.marks = 0
         edges = Edges(
             stalled=lambda: self.stalled,
             on_permitted=self._permit,
             progress=self._mark,
+            blind=lambda: self.blind,
             wall_clock=lambda: time.time_ns() // 1_000_000,
         )
         self.heartbeat = Heartbeat(self.store, "node-1", HOLDER, interval_seconds, edges)
@@ -105,6 +107,24 @@ async def test_it_does_not_beat_while_a_task_stalls(
         await bench.beats(beats + 1)
         await bench.until(lambda: bench.heartbeat.withheld is None, "it says so")
     assert caplog.text.count("it does not beat: no progress: links") == 1
+
+
+async def test_a_blind_agent_beats_and_reports_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 0.05)
+
+    async def shown() -> bool | None:
+        beats = await bench.store.beats("node-1")
+        return beats[0].blind if beats else None
+
+    async with running(bench):
+        await bench.beats(2)
+        assert await shown() is False
+        bench.blind = True
+        await bench.beats(bench.heartbeat.beats + 2)
+        assert await shown() is True
+        bench.blind = False
+        await bench.beats(bench.heartbeat.beats + 2)
+        assert await shown() is False
 
 
 async def test_a_failure_is_tried_again_long_before_the_interval_is_over(

@@ -53,6 +53,9 @@ class NotingStore:
             raise self.node_error
         self.annotated.append((asyncio.get_running_loop().time(), dict(annotations)))
 
+    async def is_own_node_only(self, _: str) -> bool | None:
+        return None
+
     async def watch_node(self, _: str) -> AsyncIterator[NodeObject | Interrupted]:
         while True:
             yield await self.node_watch.get()
@@ -79,6 +82,7 @@ class Bench:
             stalled=lambda: self.stalled,
             on_permitted=lambda: None,
             progress=lambda: None,
+            blind=lambda: False,
             wall_clock=self.wall_clock,
         )
         self.heartbeat = Heartbeat(

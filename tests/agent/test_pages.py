@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -233,7 +234,10 @@ async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
         assert "npu_vigil_old_heartbeat_unread 1.0" in metrics
         assert "npu_vigil_heartbeat_withheld 1.0" in metrics
         pages.heartbeat = WELL
-        assert "npu_vigil_heartbeat_trouble 0.0" in (await fetch(tmp_path, "/metrics"))[1]
+        async with asyncio.timeout(30):
+            # One exposition is good for a second.
+            while "npu_vigil_heartbeat_trouble 0.0" not in (await fetch(tmp_path, "/metrics"))[1]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
 
 
 async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path) -> None:
@@ -293,3 +297,13 @@ def test_a_chip_that_only_its_tool_told_of_was_not_read() -> None:
     driver = status.driver_status("/driver", INVENTORY, None, None, 0, ())
     chips = status.chip_statuses(told, "Ascend910", {})
     assert status.not_ready((), chips, driver, WELL) == ("no chip was read yet",)
+
+
+def test_an_agent_that_is_blind_is_not_ready_whatever_it_read_before() -> None:
+    driver = status.driver_status("/driver", INVENTORY, "the driver is gone", None, 0, ())
+    chips = status.chip_statuses(STATE, "Ascend910", {})
+    why = Blindness(NOW_MS, "the driver is gone")
+    assert status.not_ready((), chips, driver, WELL) == ()
+    assert status.not_ready((), chips, driver, WELL, blind=why) == (
+        "blind: no chip gives an answer: the driver is gone",
+    )

@@ -96,6 +96,8 @@ class Bench:
         self.foreign_seen: list[str] = []
         self.before_writes = 0
         self.before_repairs = 0
+        self.has_rival = False
+        self.stranger_stops = False
         self.loses_its_name = False
         self.while_committing: Callable[[], None] = lambda: None
         self.publisher = Publisher(
@@ -116,6 +118,7 @@ class Bench:
                 on_shown=self.is_shown,
                 wall_clock=lambda: int(time.time() * 1000),
                 progress=lambda: None,
+                has_rival=lambda: self.has_rival,
             ),
         )
         self.record = self.publisher.record
@@ -169,6 +172,11 @@ class Bench:
 
     async def noticed(self, count: int) -> None:
         await until(lambda: self.record.foreign_writes == count, "foreign writes are noticed")
+
+    async def repaired(self, count: int) -> None:
+        await until(
+            lambda: self.record.writes["repair", "acknowledged"] == count, f"{count} repairs", 10
+        )
 
     async def shows(self, content: str, seconds: float = 5) -> float:
         begin = time.monotonic()
@@ -450,10 +458,10 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
         assert await bench.shows("faulty") < 1
 
 
-async def test_another_writer_is_given_way_to_and_named(
+async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.foreign_writes._QUIET_SECONDS", 1.5)
+    monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(3):
@@ -463,12 +471,63 @@ async def test_another_writer_is_given_way_to_and_named(
         assert bench.record.conflict_since_ms is None
         await bench.writes_foreign("theirs")
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
-        assert "conflict" in caplog.text
+        assert f"conflict: somebody else writes {NAME}" in caplog.text
         bench.say("faulty")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.3)
         assert (await bench.stored())["content"] == "theirs"
         await bench.shows("faulty")
+        assert "the conflict is over" not in caplog.text
+        await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
+        assert "the conflict is over: nobody else writes it any more" in caplog.text
+
+
+async def test_writes_of_another_agent_with_this_name_are_no_conflict(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.has_rival = True
+        for _ in range(7):
+            repairs = bench.record.writes["repair", "acknowledged"]
+            await bench.writes_foreign("theirs")
+            await bench.repaired(repairs + 1)
         assert bench.record.conflict_since_ms is None
+        assert bench.record.foreign_writes == 0
+
+
+async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(1, 5):
+            await bench.writes_foreign(f"theirs {number}")
+            await bench.noticed(number)
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
+        bench.has_rival = True
+        bench.publisher.wake(0)
+        assert await bench.shows("healthy") < 0.9, "no pause is waited for"
+        await until(lambda: bench.record.conflict_since_ms is None, "its end")
+
+
+async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
+    tmp_path: Path,
+) -> None:
+    """In a conflict a write demands no version: there would always be another one by then."""
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+
+        async def write_all_the_time() -> None:
+            while not bench.stranger_stops:
+                await bench.writes_foreign("theirs")
+                await asyncio.sleep(0.005)
+
+        stranger = asyncio.create_task(write_all_the_time())
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
+        bench.say("faulty")
+        await until(lambda: ("faulty", 2) in bench.acknowledged, "it is written once", 20)
+        bench.stranger_stops = True
+        await stranger
 
 
 async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:

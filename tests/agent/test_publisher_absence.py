@@ -88,10 +88,10 @@ async def test_what_somebody_puts_there_is_deleted_again(tmp_path: Path) -> None
             assert await bench.stored() == {}
 
 
-async def test_somebody_who_goes_on_putting_it_there_is_given_way_to(
+async def test_somebody_who_goes_on_putting_it_there_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.foreign_writes._QUIET_SECONDS", 1.0)
+    monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
     async with running(tmp_path) as bench:
         bench.say("")
         await until(lambda: bool(bench.acknowledged), "the absence")
@@ -101,9 +101,9 @@ async def test_somebody_who_goes_on_putting_it_there_is_given_way_to(
             await asyncio.sleep(0.1)
         assert bench.record.conflict_since_ms is not None
         assert (await bench.stored())["content"] == "theirs"
-        await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
         await until(lambda: bench.store.deleted == 4, "the deletion")
         assert await bench.stored() == {}
+        await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
 
 
 async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Path) -> None:
@@ -199,6 +199,28 @@ async def store(control_plane: ControlPlane) -> AsyncIterator[KubernetesStore]:
     store = KubernetesStore("kubernetes:", str(control_plane.kubeconfig))
     yield store
     await store.close()
+
+
+@pytest.mark.apiserver
+async def test_a_conflict_names_who_writes(
+    control_plane: ControlPlane, store: KubernetesStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(store)
+    task = asyncio.create_task(node.publisher.run())
+    record = node.publisher.record
+    await until(lambda: len(node.acknowledged) == 1, "the write", 10)
+    path = f"/api/v1/namespaces/{PLACE[0]}/configmaps/{PLACE[1]}?fieldManager=kubectl-edit"
+    for number in range(1, 5):
+        body = {"data": {"content": f"theirs {number}"}}
+        await asyncio.to_thread(control_plane.request, "PATCH", path, body)
+        await until(lambda number=number: record.foreign_writes == number, "it is noticed", 10)  # type: ignore[misc]
+    await until(lambda: record.conflict_since_ms is not None, "the conflict", 10)
+    assert record.conflict_writer.manager == "kubectl-edit"
+    assert f"conflict: 'kubectl-edit' writes {PLACE[1]}, 4 times within a minute" in caplog.text
+    written = len(node.acknowledged)
+    await until(lambda: len(node.acknowledged) > written, "the next try", 20)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.apiserver

@@ -31,6 +31,9 @@ class Daemon:
     def __init__(self, directory: Path, *options: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.program = "vigil"
+        self.environment: dict[str, str] = {}
+        self.output: int | None = None
+        """A descriptor that takes what it prints, in place of ``log``."""
         self.log = directory / "aggregator.log"
         self._listen = directory / "listen"
         self._options = (*options, "--state-dir", str(directory), "--listen", "127.0.0.1:0")
@@ -49,7 +52,8 @@ class Daemon:
         self._process = Running(
             [sys.executable, "-m", self.program, "aggregator", *self._options],
             self.log,
-            environment,
+            environment | self.environment,
+            self.output,
         )
         self._process.wait_until(self._listen.exists, _UP_SECONDS)
 

@@ -58,6 +58,8 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
     # Nothing was written that nobody needed: two documents, the fault, the recovery.
     assert daemon.metric("npu_vigil_publication_writes_total") == 4
     assert daemon.metric("npu_vigil_publication_foreign_writes_total") == 0
+    everywhere = "public faults are taken from all namespaces; public_faults.namespaces names"
+    assert daemon.log.read_text().count(everywhere) == 1
 
 
 async def test_bad_documents_never_replace_a_good_one_and_are_reported(
@@ -78,7 +80,7 @@ async def test_bad_documents_never_replace_a_good_one_and_are_reported(
         assert "is missing" in kept["rejected"][0]["reason"]
         assert kept["rejected"][0]["since_ms"] <= time.time() * 1000
         assert daemon.node("n2")["state"] == "rejected"
-        assert daemon.metric("npu_vigil_rejected_documents_total") >= 2
+        assert daemon.metric('npu_vigil_rejected_documents_total{reason="unreadable"') >= 2
         await store.put(report("n1", healthy(T0 + 5)))
         await seen.until(shows("n1", ""))
     assert daemon.node("n1")["state"] == "reported"
@@ -112,7 +114,9 @@ async def test_what_others_change_or_delete_is_repaired(store: Store, daemon: Da
         await repaired(store, right)
 
 
-async def test_a_second_writer_is_a_conflict(store: Store, daemon: Daemon) -> None:
+async def test_a_second_writer_is_a_conflict_and_a_change_is_shown_by_the_next_try(
+    store: Store, daemon: Daemon
+) -> None:
     await store.put(report("n1", faulty()))
     daemon.start()
     right = await values(store)
@@ -128,11 +132,15 @@ async def test_a_second_writer_is_a_conflict(store: Store, daemon: Daemon) -> No
     daemon.process.wait_until(
         lambda: daemon.metric("npu_vigil_publication_conflict") == 1, seconds=10
     )
-    await store.put(report("n1", healthy(T0 + 1)))
-    await asyncio.sleep(0.5)
-    assert await values(store) == mine
     assert daemon.ask("/api/v1/documents")[1]["documents"][0]["conflict"] is True
-    assert "conflict" in daemon.log.read_text()
+    status, answer = daemon.ask("/readyz")
+    assert status == 200, "all other documents are published"
+    assert answer["warnings"][0].startswith(f"conflict: somebody else writes {NAME} in ")
+    assert 'writer=""' in daemon.ask("/metrics")[1]
+    assert f"conflict: somebody else writes {NAME} in " in daemon.log.read_text()
+    async with watching(store, OUTPUTS) as seen:
+        await store.put(report("n1", healthy(T0 + 1)))
+        await seen.until(shows("n1", ""))
 
 
 async def test_killed_and_started_again_nothing_is_lost_and_stamps_grow(

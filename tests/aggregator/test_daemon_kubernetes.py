@@ -97,6 +97,8 @@ async def test_700_nodes_are_three_documents_and_one_change_writes_one_of_them(
     async with watching(store, OUTPUTS) as seen:
         await store.put(report("node-0007", faulty(update_time=T0 + 1)))
         await seen.until(lambda seen: unhealthy(entries(seen)["node-0007"]) == "Ascend910-3")
+    # An exposition is good for a second.
+    await asyncio.sleep(1.1)
     assert daemon.metric("npu_vigil_publication_writes_total") == before + 1
     daemon.kill()
     daemon.start()

@@ -15,6 +15,7 @@ from aggregator.liveness import (
     interval_ms,
     judge,
     listed,
+    listing_period_ms,
     next_ms,
     period_ms,
 )
@@ -182,11 +183,41 @@ def test_a_node_is_alive_in_any_store() -> None:
     assert observer.list(40, store=1) == LOST
 
 
-def test_beats_are_listed_once_per_shortest_interval() -> None:
+def test_the_observer_goes_by_the_shortest_interval() -> None:
     assert period_ms([Heard()]) == 1000
     heard = listed(Heard(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
     assert period_ms([heard, Heard()]) == 7000
     assert period_ms([listed(Heard(), [beat("n1", 1, 1.0)], 0, ())]) == 1000
+
+
+def test_beats_are_listed_once_per_shortest_interval_that_is_usual() -> None:
+    assert listing_period_ms([Heard()]) == 1000
+    heard = listed(Heard(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
+    assert listing_period_ms([heard]) == 5000, "both may announce an absence"
+    heard = listed(heard, [beat("n1", 1, 60.0), beat("n2", 2, 7.0)], 7000, ())
+    assert listing_period_ms([heard]) == 5000, "n1 still may"
+    heard = listed(heard, [beat("n1", 2, 60.0), beat("n2", 3, 7.0)], 60_000, ())
+    assert listing_period_ms([heard, Heard()]) == 7000
+    heard = listed(heard, [beat("n1", 2, 60.0)], 61_000, ())
+    assert listing_period_ms([heard]) == 60_000
+    assert listing_period_ms([listed(heard, [beat("n2", 4, 1.0)], 62_000, ())]) == 1000
+
+
+@pytest.mark.parametrize("usual", [1.0, 5.0, 60.0])
+def test_an_announced_absence_does_not_change_how_often_beats_are_listed(usual: float) -> None:
+    heard = Heard()
+    for at in (1, 2, 3):
+        heard = listed(heard, [beat("n1", at, usual)], int(at * usual * 1000), ())
+    at_ms = int(3 * usual * 1000)
+    assert listing_period_ms([heard]) == usual * 1000
+    heard = listed(heard, [beat("n1", 4, 300.0)], at_ms, ())
+    assert heard.pulses["n1"].threshold_ms == 900_000
+    assert next_ms([heard], at_ms) == at_ms + usual * 1000
+    # An observer that was not there before knows no interval.
+    assert listing_period_ms([listed(Heard(), [beat("n1", 4, 300.0)], 0, ())]) == 5000
+    # It beats as before.
+    heard = listed(heard, [beat("n1", 5, usual)], at_ms, ())
+    assert listing_period_ms([heard]) == usual * 1000
 
 
 class Fleet:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from aggregator.output import FOREIGN_WRITES, Output, Shown
+from aggregator.output import Output, Shown
 from aggregator.shards import Value
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.foreign_writes import MANY
 from stores.base import Document
 from stores.touch import TOUCHED
 from tests.aggregator.nodes import moment
@@ -70,15 +71,53 @@ def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
         assert not output.must_write(value, moment(1))
 
 
-def test_additional_labels_are_left_alone_and_additional_data_is_not() -> None:
+def test_what_others_add_is_left_alone_and_kept_unless_readers_act_on_it() -> None:
     output, value = written()
     output.shows(document("one", "99", {**dict([CLUSTER_LABEL]), "more": "x"}))
     assert not output.must_write(value, moment(1))
     both = Document(
-        CLUSTER_NAMESPACE, NAME, {NAME: "one", "x": "y"}, dict([CLUSTER_LABEL]), version="100"
+        CLUSTER_NAMESPACE,
+        NAME,
+        {NAME: "one", "x": "y"},
+        {**dict([CLUSTER_LABEL]), "more": "x"},
+        {"a": "b", "npu-vigil/touched": "then"},
+        "100",
     )
     output.shows(both)
+    assert not output.must_write(value, moment(1))
+    two = Value("two", 1, 2)
+    assert output.must_write(two, moment(1))
+    assert output.document(two) == msgspec.structs.replace(
+        both, data={NAME: "two", "x": "y"}, annotations={"a": "b"}, version=""
+    )
+    output.written("101", two, output.version)
+    labels = {**dict([CLUSTER_LABEL]), "mx-consumer-cim": "true"}
+    output.shows(document("two", "102", labels))
+    assert output.must_write(two, moment(2))
+    assert output.document(two).labels == dict([CLUSTER_LABEL])
+
+
+def test_an_answer_that_differs_from_our_own_write_is_a_foreign_change() -> None:
+    output, value = written()
+    for number in range(MANY):
+        output.shows(document("theirs", f"{10 + number}"))
+        must = output.must_write(value, moment(number / 10))
+        assert output.foreign_total == number + 1
+        assert must is (number < MANY - 1)
+        output.tried(moment(number / 10))
+        output.written(f"{11 + number}", value, output.version)
+    assert output.conflict
+    assert output.differing == (f"key {NAME}",)
+
+
+def test_a_write_that_changes_nothing_is_no_success() -> None:
+    output, value = written()
+    output.shows(document("theirs", "11"))
     assert output.must_write(value, moment(1))
+    output.written("11", value, "11")  # a webhook made of it what was there
+    assert output.must_write(value, moment(2))
+    assert output.foreign_total == 2
+    assert output.differing == (f"key {NAME}",)
 
 
 def test_a_write_whose_answer_was_lost_is_known_again() -> None:
@@ -112,21 +151,32 @@ def test_put_back_with_its_old_version_it_is_repaired_when_it_cannot_be_a_late_e
     assert output.foreign_total == 1
 
 
-def test_more_than_three_foreign_writes_a_minute_stop_us_until_it_is_quiet() -> None:
+def test_more_than_three_foreign_writes_a_minute_are_a_conflict_until_it_is_quiet() -> None:
     output, value = written()
-    for number in range(FOREIGN_WRITES):
+    for number in range(MANY - 1):
         output.shows(document("theirs", f"a{number}"))
         assert output.must_write(value, moment(number))
+        output.tried(moment(number))
         output.written(f"b{number}", value, output.version)
     output.shows(document("theirs", "a9"))
     assert not output.must_write(value, moment(10))
     assert output.conflict
-    assert not output.must_write(Value("two", 1, 2), moment(20))
+    assert output.asks_who
+    assert output.conflict_seconds(value, moment(10)) == 1
+    assert not output.must_write(Value("two", 1, 2), moment(10.9))
+    assert output.must_write(Value("two", 1, 2), moment(11))
+    output.tried(moment(11))
+    output.written("b9", Value("two", 1, 2), output.version)
+    assert not output.must_write(Value("three", 1, 3), moment(11.9))
     output.shows(document("theirs", "a10"))
-    assert not output.must_write(Value("two", 1, 2), moment(200))
-    assert not output.must_write(Value("two", 1, 2), moment(499))
-    assert output.must_write(Value("two", 1, 2), moment(500))
-    assert output.conflict is False
+    assert not output.must_write(Value("three", 1, 3), moment(12.9)), "the pause has doubled"
+    assert output.must_write(Value("three", 1, 3), moment(13))
+    output.tried(moment(13))
+    output.written("b10", Value("three", 1, 3), output.version)
+    assert not output.must_write(Value("three", 1, 3), moment(70))
+    assert output.conflict
+    assert not output.must_write(Value("three", 1, 3), moment(73))
+    assert not output.conflict, "nobody else wrote for a minute"
 
 
 def test_foreign_writes_now_and_then_are_repaired_each_time() -> None:

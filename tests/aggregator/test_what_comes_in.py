@@ -103,7 +103,7 @@ async def test_a_node_that_goes_and_comes_back_has_its_public_fault_again(tmp_pa
         await world.pass_time(1)
         assert world.unhealthy("n1") == CHIP
         before = world.devices["n1"]["UpdateTime"]
-        await world.gone("n1", 1)
+        await world.gone("n1", 3)
         assert world.unhealthy("n1") == "", "shown healthy before it goes"
         await world.pass_time(60)
         assert "n1" not in world.devices

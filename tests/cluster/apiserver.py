@@ -174,6 +174,8 @@ class ApiServer:
             content = there | {"status": content.get("status", {})}
         elif "status" in there:
             content = content | {"status": there["status"]}
+        if _breaks_immutability(there, content):
+            return _status(422, "data: field is immutable when `immutable` is set")
         return 200, self._put(place, content, by)
 
     def _patch(self, place: Place, patch: Object, by: str) -> tuple[int, Any]:
@@ -187,14 +189,20 @@ class ApiServer:
             != there["metadata"]["uid"]
         ):
             return _status(422, "metadata.uid: field is immutable")
-        return 200, self._put(place, _merged(there, patch), by)
+        merged = _merged(there, patch)
+        if _breaks_immutability(there, merged):
+            return _status(422, "data: field is immutable when `immutable` is set")
+        return 200, self._put(place, merged, by)
 
     def _delete(self, place: Place, options: Object, by: str) -> tuple[int, Any]:
         there = self._get(place)
         if there is None:
             return _missing(place)
-        if _is_outdated(there, {"metadata": options.get("preconditions", {})}):
+        only = options.get("preconditions", {})
+        if _is_outdated(there, {"metadata": only}):
             return _status(409, "the object has been modified")
+        if only.get("uid", there["metadata"]["uid"]) != there["metadata"]["uid"]:
+            return _status(409, "the uid in the precondition is another one")
         self._version += 1
         del self._book(place)[place.namespace or "", place.name or ""]
         gone = there | {"metadata": there["metadata"] | {"resourceVersion": str(self._version)}}
@@ -406,6 +414,13 @@ def _missing(place: Place) -> tuple[int, Any]:
 def _is_outdated(there: Object, content: Object) -> bool:
     wanted = content.get("metadata", {}).get("resourceVersion")
     return bool(wanted) and wanted != there["metadata"]["resourceVersion"]
+
+
+def _breaks_immutability(there: Object, content: Object) -> bool:
+    """What a ConfigMap with ``immutable`` refuses: other data, and to be mutable again."""
+    if not there.get("immutable"):
+        return False
+    return not content.get("immutable") or content.get("data", {}) != there.get("data", {})
 
 
 def _line(kind: str, shown: Object, *, only_metadata: bool) -> bytes:

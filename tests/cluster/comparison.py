@@ -108,17 +108,18 @@ def _document(output: str, there: Shown | None, here: Shown | None) -> Iterator[
 
 
 def _parsed(output: str, data: Mapping[str, str]) -> Any:
-    """The data as a tree; a document with one value of its own name is that value."""
+    """The data as a tree: the value of the document's own name, and beside it what others add."""
     tree = {key: _value(text) for key, text in sorted(data.items())}
     if SUMMARY in tree:
         return tree[SUMMARY]
-    if list(tree) == [output]:
-        tree = tree[output] or {}
-        for entry in tree.values():
+    if output in tree:
+        entries = tree.pop(output) or {}
+        for entry in entries.values():
             devices = entry.get("DeviceList", {})
             for key in devices:
                 if key.endswith("-Fault"):
                     devices[key] = json.loads(devices[key])
+        tree = entries | tree
     if output == _STATISTIC:
         for faults in (tree.get("PublicFaults") or {}).values():
             faults.sort(key=json.dumps)

@@ -135,7 +135,7 @@ def _body(kind: str, thing: dict[str, Any]) -> dict[str, Any]:
     if kind in _VERSIONS:
         body["apiVersion"], body["kind"] = _VERSIONS[kind]
         body |= {key: thing[key] for key in ("status",) if key in thing}
-    for key in ("data", "spec"):
+    for key in ("data", "spec", "immutable"):
         if key in thing:
             body[key] = thing[key]
     if kind == "pod":

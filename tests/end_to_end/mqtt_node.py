@@ -61,13 +61,15 @@ class OnBroker:
 
     def write(self, name: str, data: dict[str, str]) -> None:
         content = json.dumps({"labels": {"mx-consumer-cim": "true"}, "data": data})
-        self._publish(topic_of(name), "-s", content)
+        self._publish(topic_of(name), "-s", content.encode())
 
     def delete(self, name: str) -> None:
-        self._publish(topic_of(name), "-n", "")
+        self._publish(topic_of(name), "-n", b"")
 
-    def _publish(self, topic: str, how: str, content: str) -> None:
+    def spoil(self, name: str, content: bytes) -> None:
+        """Overwrite a document with what is none."""
+        self._publish(topic_of(name), "-s", content)
+
+    def _publish(self, topic: str, how: str, content: bytes) -> None:
         arguments = ("-h", "127.0.0.1", "-p", str(self.broker.port), "-t", topic, "-r", "-q", "1")
-        subprocess.run(
-            [program("mosquitto_pub"), *arguments, how], input=content.encode(), check=True
-        )
+        subprocess.run([program("mosquitto_pub"), *arguments, how], input=content, check=True)

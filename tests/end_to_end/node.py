@@ -110,6 +110,8 @@ class Node:
         } | {"VIGIL_EMULATOR_DIR": str(emulator_dir)}
         # What the machine that runs the tests suffers from is not to be seen in every test.
         self.environment |= {f"VIGIL_{check}_ENABLED": "false" for check in HOST_CHECKS}
+        self.output: int | None = None
+        """A descriptor that takes what the agent prints, in place of ``log``."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -149,7 +151,8 @@ class Node:
 
     def start(self, program: tuple[str, ...] = (sys.executable, "-m", "vigil")) -> None:
         """Start the agent; does not wait for anything."""
-        with self.log.open("ab") as output:
+        with self.log.open("ab") as file:
+            output = file if self.output is None else self.output
             self._process = subprocess.Popen(
                 [
                     *(*program, "agent", "--node-name", self.name),

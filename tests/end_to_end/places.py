@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 def namespace_of(name: str) -> str:
     """Where upstream has the document of this name."""
-    return "mindx-dl" if name.startswith("mindx-dl-node") else "kube-system"
+    is_of_mindx = name.startswith(("mindx-dl-node", "cluster-info"))
+    return "mindx-dl" if is_of_mindx else "kube-system"
+
+
+def _label_of(name: str) -> dict[str, str]:
+    is_of_the_cluster = name.startswith("cluster-info")
+    return {"mx-consumer-volcano" if is_of_the_cluster else "mx-consumer-cim": "true"}
 
 
 class Place(Protocol):
@@ -52,7 +58,7 @@ class Folder:
         except FileNotFoundError:
             return None
         data: dict[str, str] = content["data"]
-        assert content["labels"] == {"mx-consumer-cim": "true"}
+        assert content["labels"] == _label_of(name)
         return data
 
     def write(self, name: str, data: dict[str, str]) -> None:
@@ -61,6 +67,10 @@ class Folder:
         draft = file.with_name(".stranger")
         draft.write_text(json.dumps({"labels": {"mx-consumer-cim": "true"}, "data": data}))
         draft.replace(file)
+
+    def spoil(self, name: str, content: bytes) -> None:
+        """Overwrite a document in place with what is none."""
+        self._file(name).write_bytes(content)
 
     def delete(self, name: str) -> None:
         self._file(name).unlink()
@@ -71,6 +81,8 @@ class Cluster:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
+        self.any_labels = False
+        """Whether somebody labels documents besides us."""
 
     @property
     def options(self) -> list[str]:
@@ -83,7 +95,7 @@ class Cluster:
         if status == 404:
             return None
         assert status == 200, answer
-        assert answer["metadata"]["labels"] == {"mx-consumer-cim": "true"}
+        assert self.any_labels or answer["metadata"]["labels"] == _label_of(name)
         data: dict[str, str] = answer.get("data", {})
         return data
 

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NoReturn
 
+import pytest
+
 from agent import daemon, sources
 from agent.config import AgentConfiguration
 from collectors.base import Need
+from service.tasks import STOP_SIGNALS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
-
     from collectors.base import Surroundings
+
+
+@pytest.fixture(autouse=True)
+def _signals_end_the_tests_again() -> Iterator[None]:
+    """A daemon keeps its handlers until its process has ended."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Broken:

@@ -1,13 +1,16 @@
-"""The heartbeat of a real agent: when it beats, when it does not, and beside whom it refuses."""
+"""The heartbeat of a real agent: when it beats, when it does not, and beside another program."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dcmi_shim.emulator.bmc import BmcAlarm
+from service.stalls import STANDSTILL_SECONDS
 from tests.parts.controlplane import LEASES
 
 if TYPE_CHECKING:
@@ -113,37 +116,49 @@ def put(cluster: Cluster, node: Node, manager: str) -> None:
 
 
 @pytest.mark.parametrize("manager", ["device-plugin", "somebody"])
-def test_it_refuses_to_run_beside_another_writer(
+def test_document_of_another_program_is_left_to_it(
     cluster_node: Node, cluster: Cluster, manager: str
 ) -> None:
+    """Heartbeat and node-info go on; with the document gone it is written at once."""
     node = cluster_node
+    node.give_bmc(node.state_dir.parent)
+    node.emulator.bmc.occur(BmcAlarm("2C000031", "System"))
     put(cluster, node, manager)
     node.start()
-    assert node.process.wait(30) == 2, node.logged()
-    said = node.logged()
-    assert f"kube-system/{node.document} was written by '{manager}'" in said
-    assert "take device-info out of `documents`" in said
+    node.wait(lambda: lease(cluster) is not None, "it beats")
+    node.wait(lambda: node.node_info() is not None, "node-info is published")
+    status, answer = node.ask("/readyz")
+    assert status == 503
+    reason = next(text for text in answer["reasons"] if "is left to" in text)
+    assert f"kube-system/{node.document} is left to '{manager}'" in reason
+    assert "take device-info out of `documents`" in reason
+    assert node.logged().count("is left to") == 1
+    assert (
+        f'npu_vigil_foreign_writer{{document="device-info",writer="{manager}"}} 1.0'
+        in (node.ask("/metrics")[1])
+    )
     data = cluster.read(node.document)
     assert data == {"DeviceInfoCfg": "{}"}, "nothing was written"
-    assert lease(cluster) is None, "it beat"
-    # One way out.
     cluster.delete(node.document)
-    node.start()
     node.healthy()
+    node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
 
 
-def test_a_document_can_be_left_to_its_writer(cluster_node: Node, cluster: Cluster) -> None:
+def test_real_plugin_that_starts_is_given_the_document(
+    cluster_node: Node, cluster: Cluster
+) -> None:
     node = cluster_node
-    path = "/api/v1/namespaces/mindx-dl/configmaps"
-    cluster.plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
-    body = {"metadata": {"name": "mindx-dl-nodeinfo-node-1"}, "data": {"NodeInfo": "{}"}}
-    cluster.plane.request("POST", f"{path}?fieldManager=noded", body)
-    node.start()
-    assert node.process.wait(30) == 2, node.logged()
-    assert "mindx-dl/mindx-dl-nodeinfo-node-1 was written by 'noded'" in node.logged()
-    node.options += ["--documents", "device-info"]
     node.start()
     node.healthy()
+    path = f"/api/v1/namespaces/kube-system/configmaps/{node.document}"
+    written = {"data": {"DeviceInfoCfg": "{}"}}
+    cluster.plane.request("PATCH", f"{path}?fieldManager=device-plugin", written)
+    node.wait(lambda: "is left to" in str(node.ask("/readyz")[1]), "it is left to the plugin")
+    node.emulator.occur(1, FAULT)
+    node.wait(lambda: len(node.status()["faults"]) == 1, "the fault is known")
+    data = cluster.read(node.document)
+    assert data is not None
+    assert data["DeviceInfoCfg"] == "{}", "the plugin's document was written"
 
 
 @pytest.mark.parametrize("manager", ["kubectl-edit", "npu-vigil"])
@@ -153,3 +168,21 @@ def test_it_takes_over_what_people_and_it_itself_wrote(
     put(cluster, cluster_node, manager)
     cluster_node.start()
     cluster_node.healthy()
+
+
+def test_it_beats_at_once_after_the_whole_process_stood_still(
+    folder_node: Node, tmp_path: Path
+) -> None:
+    node = folder_node
+    # The next beat would be due in a minute.
+    node.options += ["--heartbeat-interval-seconds", "60"]
+    node.environment["HANGS_WHILE_THERE_IS"] = str(tmp_path / "nothing")
+    node.start((sys.executable, "-m", "tests.end_to_end.hanging_agent"))
+    node.healthy()
+    node.wait(lambda: node.status()["heartbeat"]["beats"] == 1, "the first beat")
+    node.process.send_signal(signal.SIGSTOP)
+    time.sleep(STANDSTILL_SECONDS + 1)
+    node.process.send_signal(signal.SIGCONT)
+    node.wait(lambda: node.status()["heartbeat"]["beats"] == 2, "it beats at once", 5)
+    assert "the whole process stood still" in node.logged()
+    assert "it does not beat" not in node.logged()

@@ -9,14 +9,15 @@ Three ways in, each on a port of its own that stays the same over restarts:
 * ``password_url``: without TLS, with a user and a password;
 * ``url``: whoever comes may do everything.
 
-With the first two a user ``N`` may read and write ``vigil/v1/nodes/N/#`` and read
-``vigil/v1/config/#``; ``aggregator`` may read and write everything.
+With the first two a user ``N`` has the rights that we ship for the agent of a node ``N``, and
+``aggregator`` those for the aggregator (``systemd/mosquitto/rights``).
 """
 
 from __future__ import annotations
 
 import socket
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.configuration import Mqtt
@@ -25,18 +26,11 @@ from tests.parts.processes import Running, free_ports, program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from typing import Self
 
 AGGREGATOR = "aggregator"
 
-_RIGHTS = f"""
-pattern readwrite vigil/v1/nodes/%u/#
-pattern read vigil/v1/config/#
-
-user {AGGREGATOR}
-topic readwrite vigil/v1/#
-"""
+_RIGHTS = Path(__file__).parents[2] / "systemd/mosquitto/rights"
 _START_SECONDS = 10.0
 
 
@@ -57,7 +51,7 @@ class Broker:
     def __enter__(self) -> Self:
         make_authority(self.directory)
         make_server(self.directory)
-        (self.directory / "rights").write_text(_RIGHTS)
+        self.grant(_RIGHTS.read_text().replace("user npu-vigil-aggregator", f"user {AGGREGATOR}"))
         self._write_passwords()
         (self.directory / "mosquitto.conf").write_text(self._configuration())
         self.start()
@@ -129,6 +123,10 @@ class Broker:
         configuration = self.directory / "mosquitto.conf"
         self._running = Running([program("mosquitto"), "-c", configuration], self.log)
         self._running.wait_until(self._answers, _START_SECONDS)
+
+    def grant(self, rights: str) -> None:
+        """Write who may do what, which is read by ``start``."""
+        (self.directory / "rights").write_text(rights)
 
     def kill(self) -> None:
         """End it at once (SIGKILL)."""

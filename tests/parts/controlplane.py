@@ -27,6 +27,8 @@ _MODULE = Path(__file__).parent.parent / "controlplane"
 _UP_SECONDS = 30.0
 _ASK_SECONDS = 10.0
 _OK = 200
+CHIEF_TOKEN = "chief-token"
+"""The token of a user who may do everything."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
 """Where the heartbeats are."""
 _KEPT = {"kube-root-ca.crt", "extension-apiserver-authentication"}
@@ -51,8 +53,8 @@ class ControlPlane:
     """An API server and its etcd in ``directory``, on ports of 127.0.0.1 that stay the same.
 
     Users: ``kubeconfig`` is the administrator's; ``kubeconfig_of`` makes one for a user without
-    any rights, or with a token that nobody issued. With ``audited`` every request of a service
-    account is told by ``audit``.
+    any rights, for one with all (``CHIEF_TOKEN``), or with a token that nobody issued. With
+    ``audited`` every request of a service account is told by ``audit``.
     """
 
     def __init__(self, directory: Path, *, audited: bool = False) -> None:
@@ -65,7 +67,9 @@ class ControlPlane:
         make_authority(directory)
         make_server(directory)
         make_client(directory, "admin", "system:masters")
-        (directory / "tokens.csv").write_text("stranger-token,stranger,1\n")
+        (directory / "tokens.csv").write_text(
+            f'stranger-token,stranger,1\n{CHIEF_TOKEN},chief,2,"system:masters"\n'
+        )
         self._write_kubeconfig(
             self.kubeconfig,
             {
@@ -73,8 +77,12 @@ class ControlPlane:
                 "client-key": str(directory / "admin.key"),
             },
         )
-        self._tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
-        self._tls.load_cert_chain(directory / "admin.crt", directory / "admin.key")
+        self._tls = self._administrator()
+
+    def _administrator(self) -> ssl.SSLContext:
+        tls = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
+        tls.load_cert_chain(self.directory / "admin.crt", self.directory / "admin.key")
+        return tls
 
     def __enter__(self) -> Self:
         self.start()
@@ -158,6 +166,15 @@ class ControlPlane:
             # It would wait up to a minute for clients to end their watches.
             self._apiserver.stop(patience_seconds=2.0)
             self._apiserver = None
+
+    def replace_authority(self) -> None:
+        """Restart the API server with another CA, which signed its certificate and the clients'."""
+        self.stop_apiserver()
+        make_authority(self.directory)
+        make_server(self.directory)
+        make_client(self.directory, "admin", "system:masters")
+        self._tls = self._administrator()
+        self.start_apiserver()
 
     def kill_apiserver(self) -> None:
         """End the API server without warning."""

@@ -34,7 +34,7 @@ class Watching:
                 case Changed(document):
                     self.documents[document.namespace, document.name] = document
                 case Deleted(namespace, name):
-                    del self.documents[namespace, name]
+                    self.documents.pop((namespace, name), None)
             self._more.notify_all()
 
     async def until(self, happened: Callable[[Watching], bool], seconds: float = 20.0) -> None:

@@ -44,6 +44,7 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from contract.vigil_key import VIGIL_KEY
 from dcmi_shim.ipmi_alarms import reading
 from stores.base import Document
 from tests.compatibility import check, different
@@ -204,6 +205,66 @@ def test_a_blind_bmc_keeps_what_is_known_and_deletes_nothing() -> None:
     assert published(recovered) is None
     assert document(after(recovered, [blind(T + 1)])).wanted() is None
     assert published(after(recovered, [blind(T + 1), answered(T + 2)])) is None
+
+
+KEY_TEXT = '{"version":1,"blind":[{"source":"bmc","since_ms":1}]}'
+
+
+class WithKey:
+    """The document while it carries our own data key, or ceases to."""
+
+    def __init__(self, state: State, existing: Document | None) -> None:
+        self.state = state
+        self.key: str | None = KEY_TEXT
+        self.made = NodeInfoDocument("n1", lambda: self.state, lambda: self.key)
+        self.made.found(existing)
+
+    def data(self) -> dict[str, str] | None:
+        """What is to be there: nothing is an empty document, ``None`` leaves what is there."""
+        wanted = self.made.wanted()
+        if wanted is None:
+            return None
+        return {} if wanted.stamped is None else wanted.stamped(T // 1000).data
+
+
+def test_our_own_key_is_carried_without_a_part_and_takes_the_document_along() -> None:
+    one = WithKey(healthy(), None)
+    data = one.data()
+    assert data is not None
+    assert data.pop(VIGIL_KEY) == KEY_TEXT
+    assert data == encode_node_info([], "Healthy", time_text(T // 1000))
+    one.key = None
+    assert [one.data(), one.data()] == [{}, {}], "until it is gone"
+    left = Document("mindx-dl", "n1", data | {VIGIL_KEY: KEY_TEXT})
+    again = WithKey(healthy(), left)
+    again.key = None
+    assert again.data() == {}, "also after a restart, whatever the BMC does"
+
+
+def test_our_own_key_is_carried_beside_parts_and_ends_none() -> None:
+    state = after(healthy(), [answered(), alarm()])
+    one = WithKey(state, None)
+    data = one.data()
+    assert data is not None
+    assert data.pop(VIGIL_KEY) == KEY_TEXT
+    assert json.loads(data["NodeInfo"])["NodeInfo"]["FaultDevList"]
+    one.key = None
+    assert one.data() == data
+
+
+def test_our_own_key_never_ends_what_a_silent_bmc_said() -> None:
+    there = Document(
+        "mindx-dl",
+        "n1",
+        encode_node_info(
+            [FaultDevice("Fan", 3, ["06000025"], "PreSeparateFault")],
+            "PreSeparate",
+            time_text(T // 1000),
+        ),
+    )
+    assert WithKey(healthy(), there).data() is None
+    recovered = after(healthy(), [answered(), alarm(), alarm(assertion=Assertion.ABSENT)])
+    assert WithKey(after(recovered, [blind(T + 1)]), there).data() is None
 
 
 def lockup(assertion: Assertion = Assertion.OCCUR) -> Observation:

@@ -19,13 +19,14 @@ from stores.base import (
     PodUsage,
     UsageEnded,
     UsageListed,
+    Writer,
 )
 from tests.replay.objects import RecordedObjects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from stores.base import Beat, Document, Selection, UsageEvent, WatchEvent, Writer
+    from stores.base import Beat, Document, Selection, UsageEvent, WatchEvent
 
     Watcher = tuple[Selection, asyncio.Queue[WatchEvent]]
 
@@ -35,7 +36,7 @@ REQUEST_SECONDS = 2**-8
 
 class RecordedCluster:
     """A ``Store``. ``on_change`` is called with every document that changes, and who did it:
-    the ``agent`` or an ``operator``; with ``None`` and its name when it is gone."""
+    the ``agent``, an ``operator`` or a program by its name; with ``None`` when it is gone."""
 
     url = "recording"
     channel = None
@@ -54,6 +55,8 @@ class RecordedCluster:
         self._pods: dict[str, PodUsage] = {}
         self._usages: list[asyncio.Queue[UsageEvent]] = []
         self._beats: dict[str, Beat] = {}
+        self._programs: dict[tuple[str, str], Writer] = {}
+        self._by_agent: set[tuple[str, str]] = set()
         self.objects = RecordedObjects(self._request, lambda: self._is_up)
 
     # What happens to the cluster.
@@ -61,6 +64,17 @@ class RecordedCluster:
     def change(self, document: Document) -> None:
         """An operator puts a document there."""
         self._put(document, "operator")
+
+    def write_as(self, writer: Writer, document: Document) -> None:
+        """Another program puts a document there."""
+        place = document.namespace, document.name
+        self._programs[place] = writer
+        self._by_agent.discard(place)
+        self._put(document, writer.name)
+
+    def beaten_at_ms(self, node: str) -> int:
+        """When ``node`` beat last."""
+        return self._beats[node].beaten_at_ms
 
     def remove(self, namespace: str, name: str) -> None:
         """An operator deletes a document."""
@@ -109,7 +123,12 @@ class RecordedCluster:
         there = self.documents.get((document.namespace, document.name))
         if expected not in (None, "" if there is None else there.version):
             raise StoreConflict("somebody else was faster")
+        if there is not None and there.immutable:
+            # As the real store does; the request for it takes its time.
+            self._remove(document.namespace, document.name, "agent")
+            await self._request()
         self.writes += 1
+        self._by_agent.add((document.namespace, document.name))
         self._put(document, "agent")
         return str(self._version)
 
@@ -158,9 +177,14 @@ class RecordedCluster:
         raise StoreRefused("the recording has no heartbeat on the Node")
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
-        """Nobody's: the operator's documents of recordings are old."""
+        """The agent or a program; nobody's are the operator's documents of recordings."""
+        other = await self.other_writer(namespace, name)
+        return Writer("npu-vigil", 0) if (namespace, name) in self._by_agent else other
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """The program that wrote last besides the agent."""
         await self._request()
-        return None
+        return self._programs.get((namespace, name))
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -179,6 +203,8 @@ class RecordedCluster:
         self._tell(there.namespace, there.name, Changed(there))
 
     def _remove(self, namespace: str, name: str, by: str) -> None:
+        self._programs.pop((namespace, name), None)
+        self._by_agent.discard((namespace, name))
         if self.documents.pop((namespace, name), None) is not None:
             self._on_change(name, None, by)
             self._tell(namespace, name, Deleted(namespace, name))

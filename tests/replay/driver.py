@@ -121,6 +121,9 @@ class RecordedDriver:
         await self._call(HEALTH, chip)
         return 0
 
+    async def is_in_place(self) -> bool:
+        return True
+
     async def network_health(self, chip: Chip) -> int:
         await self._call(NETWORK_HEALTH, chip)
         return 0

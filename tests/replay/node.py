@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.config import AgentConfiguration, BmcAlarms, Storage
 from collectors.table import COLLECTORS
@@ -172,7 +173,8 @@ class NodePlayer(Player):
         there = self.cluster.documents.get((namespace, name))
         match step["action"]:
             case "create" | "update":
-                self.cluster.change(Document(namespace, name, step["data"], step.get("labels", {})))
+                document = Document(namespace, name, step["data"], step.get("labels", {}))
+                self.cluster.change(replace(document, immutable=step.get("immutable", False)))
             case "delete":
                 self.cluster.remove(namespace, name)
             case "patch":

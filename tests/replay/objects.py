@@ -56,6 +56,10 @@ class RecordedObjects:
         self._check()
         return self.node
 
+    async def is_own_node_only(self, node: str) -> bool | None:
+        del node
+        return None
+
     async def set_node(
         self, node: str, labels: dict[str, str], annotations: dict[str, str]
     ) -> None:

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from agent.config import (
     AgentConfiguration,
@@ -252,7 +253,8 @@ class Player:
             there = self.cluster.documents[DEVICE_INFO_NAMESPACE, name]
             data = merged(there.data, data)
             labels = merged(there.labels, labels)
-        self.cluster.change(Document(DEVICE_INFO_NAMESPACE, name, data, labels))
+        document = Document(DEVICE_INFO_NAMESPACE, name, data, labels)
+        self.cluster.change(replace(document, immutable=step.get("immutable", False)))
 
     def _pod(self, step: dict[str, Any]) -> None:
         if step["action"] == "delete":

@@ -53,6 +53,13 @@ async def test_beats_are_read_as_they_were_made(store: Store) -> None:
     assert await store.beats("node") == ()
 
 
+@pytest.mark.parametrize("blind", [True, False, None])
+async def test_a_beat_shows_whether_its_agent_is_blind(store: Store, blind: bool | None) -> None:
+    beat = msgspec.structs.replace(a_beat(), blind=blind)
+    await store.beat(beat)
+    await shows(store, beat)
+
+
 async def test_a_beat_replaces_the_one_before_whoever_made_it(store: Store) -> None:
     for beat in (a_beat(), a_beat(at_ms=NOW_MS + 5000), a_beat(holder="host-b"), a_beat(at_ms=7)):
         await store.beat(beat)

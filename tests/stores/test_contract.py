@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.errors import StoreConflict, StoreRefused
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from tests.parts.processes import program
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stores.base import Store
+    from tests.parts.broker import Broker
 
 LABEL = ("mx-consumer-cim", "true")
 LABELS = dict([LABEL])
@@ -242,3 +247,55 @@ async def test_a_thousand_documents_are_all_listed_and_watched(store: Store) -> 
     assert sorted(one.name for one in listed) == sorted(names)
     async with watching(store, Selection(label=LABEL)) as seen:
         assert len(seen.documents) == 1000
+
+
+SPOILT = (b"[]", b'{"labels":{"mx-con', b"{}", b"\xff\x00", b" ")
+
+
+@pytest.fixture(params=["directory", "mqtt_5", "mqtt_3"])
+def keeps_anything(request: pytest.FixtureRequest) -> tuple[Store, Broker | None]:
+    """Each store that keeps what is no document, and the broker where it is one."""
+    store: Store = request.getfixturevalue(request.param)
+    if request.param == "directory":
+        return store, None
+    broker: Broker = request.getfixturevalue("broker")
+    return store, broker
+
+
+async def test_what_is_no_document_is_deleted_for_its_owner_and_stays_for_others(
+    keeps_anything: tuple[Store, Broker | None], tmp_path: Path
+) -> None:
+    store, broker = keeps_anything
+    name = "cluster-info-device-0"
+    right = Document("mindx-dl", name, {name: "{}"}, {"mx-consumer-volcano": "true"})
+    selection = Selection("mindx-dl", label=("mx-consumer-volcano", "true"))
+    owned = Selection("mindx-dl", label=("mx-consumer-volcano", "true"), owned=True)
+
+    def spoil(content: bytes) -> None:
+        if broker is None:
+            (tmp_path / "store" / "mindx-dl" / f"{name}.json").write_bytes(content)
+            return
+        arguments = ("-h", "127.0.0.1", "-p", str(broker.port), "-r", "-q", "1", "-s")
+        topic = f"vigil/v1/cluster/{name}"
+        subprocess.run(
+            [program("mosquitto_pub"), *arguments, "-t", topic], input=content, check=True
+        )
+
+    await store.put(right)
+    async with watching(store, owned) as owner, watching(store, selection) as reader:
+        for number, content in enumerate(SPOILT, 1):
+            await owner.until(lambda seen: len(seen.documents) == 1)
+            spoil(content)
+            await owner.until(lambda seen: not seen.documents)
+            assert await store.get("mindx-dl", name) is None
+            spoil(content + b"]")
+            deleted = [event for event in owner.events if isinstance(event, Deleted)]
+            await store.put(right, expected="")
+            assert len(deleted) >= number
+        await owner.until(lambda seen: len(seen.documents) == 1)
+        assert len(reader.documents) == 1
+        assert not [event for event in reader.events if isinstance(event, Deleted)]
+    spoil(b"[]")
+    async with watching(store, owned) as owner:
+        await owner.until(lambda seen: bool(seen.events))
+        assert owner.events[0] == Listed(())

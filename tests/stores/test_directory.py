@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores import directory_files
 from stores.address import open_store
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, Store
+from stores.base import (
+    Beat,
+    Changed,
+    Deleted,
+    Document,
+    Interrupted,
+    Listed,
+    Selection,
+    Store,
+)
+from stores.directory_lock import DirectoryLock
 from tests.parts.watching import watching
 
 GOOD = Document("mindx-dl", "one", {"text": "good"}, {"a": "b"})
@@ -296,3 +306,42 @@ def test_no_name_leads_out_of_the_directory(
         return
     written = directory_files.document_path(root, namespace, name)
     assert written.resolve().relative_to(root.resolve()).parts == (namespace, f"{name}.json")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o027])
+async def test_locks_are_closed_to_others_and_documents_are_not(tmp_path: Path, umask: int) -> None:
+    """Whoever can open a lock can hold it, and with it every document and heartbeat."""
+    before = os.umask(umask)
+    try:
+        for folder in ("kube-system", "mindx-dl", "beats"):
+            (tmp_path / folder).mkdir()
+        old = [tmp_path / "kube-system/.lock", tmp_path / "mindx-dl/.lock"]
+        leader = tmp_path / ".aggregator.lock"
+        for lock in (*old, leader):
+            lock.touch()
+            lock.chmod(0o644)
+        store = open_store(f"directory:{tmp_path}")
+        await store.beat(Beat("node-1", "holder", 5.0, 1))
+        locks = [*old, leader, tmp_path / "beats/.lock"]
+        assert {oct(lock.stat().st_mode & 0o777) for lock in locks} == {oct(0o600)}
+        await store.put(Document("kube-system", "one", {"a": "b"}))
+        assert store.leader_lock is not None
+        assert store.leader_lock.take("me")
+        store.leader_lock.release()
+        for document in ("kube-system/one.json", "beats/node-1.json"):
+            assert (tmp_path / document).stat().st_mode & 0o777 == 0o666 & ~umask
+        assert {oct(lock.stat().st_mode & 0o777) for lock in locks} == {oct(0o600)}
+        await store.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_new_lock_of_the_leader_is_closed_to_others(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        lock = DirectoryLock(tmp_path / "new")
+        assert lock.take("me")
+        assert (tmp_path / "new/.aggregator.lock").stat().st_mode & 0o777 == 0o600
+        lock.release()
+    finally:
+        os.umask(before)

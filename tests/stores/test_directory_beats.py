@@ -76,6 +76,27 @@ async def test_a_file_that_is_no_heartbeat_is_left_out_and_said_once(
     assert len(caplog.records) == 2, "a new problem is said again"
 
 
+@pytest.mark.parametrize("content", [b"", json.dumps(GOOD | {"node": "other"}).encode()])
+async def test_the_last_good_heartbeat_stays(
+    store: DirectoryStore, tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    good = (Beat("n", "host-a", 5.0, 7),)
+    await store.beat(*good)
+    assert await store.beats() == good
+    file = tmp_path / "beats" / "n.json"
+    file.write_bytes(content)
+    for _ in range(3):
+        assert await store.beats() == await store.beats("n") == good
+    (refused,) = store.refusals.now
+    assert refused.place == str(file)
+    assert store.refusals.counts == {refused.reason: 1}
+    file.unlink()
+    assert await store.beats() == (), "what is deleted is gone"
+    assert store.refusals.is_empty
+    assert caplog.messages[-1] == f"{file} is good again"
+
+
 async def test_what_is_no_file_is_left_out(store: DirectoryStore, tmp_path: Path) -> None:
     (tmp_path / "beats" / "folder.json").mkdir(parents=True)
     os.mkfifo(tmp_path / "beats" / "pipe.json")

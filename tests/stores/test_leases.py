@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.errors import StoreRefused, StoreUnavailable
+from contract.refusal import Reason
 from stores.address import open_store
 from stores.base import Beat
 from tests.parts.controlplane import LEASES
@@ -144,6 +145,29 @@ async def test_leases_of_others_are_taken_for_what_they_are(
     # Whatever it was, the agent of that node makes it its own.
     await kubernetes.beat(Beat("nobody", "host-a", 5.0, AT_MS))
     assert (await shown(kubernetes, 6))["nobody"].holder == "host-a"
+
+
+async def test_a_lease_that_names_another_node_leaves_the_last_good_beat(
+    control_plane: ControlPlane, kubernetes: Store
+) -> None:
+    first, second = (Beat(node, "host-a", 5.0, AT_MS) for node in ("node-1", "node-2"))
+    await kubernetes.beat(first)
+    await kubernetes.beat(second)
+    assert await shown(kubernetes, 2) == {"node-1": first, "node-2": second}
+    foreign = {
+        "metadata": {"annotations": {"npu-vigil/node": "node-2"}},
+        "spec": {"renewTime": "2030-01-01T00:00:00.000000Z"},
+    }
+    control_plane.request("PATCH", f"{LEASES}/npu-vigil-node-1", foreign)
+    async with asyncio.timeout(10):
+        while kubernetes.refusals.is_empty:
+            await kubernetes.beats()
+    assert await shown(kubernetes, 2) == {"node-1": first, "node-2": second}
+    assert kubernetes.refusals.counts == {Reason.OTHER_NODE: 1}
+    assert kubernetes.refusals.now[0].place == "Lease mindx-dl/npu-vigil-node-1"
+    control_plane.request("DELETE", f"{LEASES}/npu-vigil-node-1")
+    assert await shown(kubernetes, 1) == {"node-2": second}
+    assert kubernetes.refusals.is_empty
 
 
 async def test_one_is_answered_from_the_cache_and_all_only_while_etcd_answers(

@@ -12,6 +12,7 @@ import pytest
 from contract.episodes import EpisodeEvent
 from contract.levels import Severity
 from contract.observation import chip_subject
+from contract.refusal import Reason
 from contract.topics import events_topic, heard_topic
 from stores.address import open_store
 from stores.base import EventChannel, Heard, Interrupted, Store, Telling
@@ -125,6 +126,8 @@ async def test_bad_tellings_are_told_once_and_nothing_comes_of_them(
     said = [one.getMessage() for one in caplog.records if "changes nothing" in one.getMessage()]
     assert len(said) == 1
     assert "telling of node-1" in said[0]
+    assert store.refusals.counts == {Reason.UNREADABLE: 3, Reason.OTHER_NODE: 1}
+    assert store.refusals.is_empty, "a good one came since"
     await listening.close()
 
 

@@ -23,7 +23,18 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
     "forget_beat": lambda store: store.forget_beat("n"),
     "touch": lambda store: store.touch("space", "name"),
 }
-READS = {"url", "get", "list", "watch", "usage", "beats", "writer", "close"}
+READS = {
+    "url",
+    "refusals",
+    "get",
+    "list",
+    "watch",
+    "usage",
+    "beats",
+    "writer",
+    "other_writer",
+    "close",
+}
 NONE = {"objects", "cluster", "channel", "leader_lease", "leader_lock"}
 
 
@@ -50,6 +61,7 @@ async def test_reading_goes_through(tmp_path: Path) -> None:
         break
     assert [beat.node for beat in await store.beats("n")] == ["n"]
     assert await store.writer("space", "name") == await inner.writer("space", "name")
+    assert await store.other_writer("space", "name") is None
     assert store.usage("n") is None
     assert all(getattr(store, name) is None for name in NONE)
     await store.close()

@@ -50,6 +50,23 @@ async def test_the_program_that_changed_data_last(
 
 
 @pytest.mark.apiserver
+async def test_who_else_changed_it_last(control_plane: ControlPlane, kubernetes: Store) -> None:
+    await kubernetes.put(Document("kube-system", "one", {"text": "ours"}))
+    assert await kubernetes.other_writer("kube-system", "one") is None
+    assert await kubernetes.other_writer("kube-system", "two") is None
+    labelled = {"metadata": {"labels": {"team": "a"}}}
+    control_plane.request("PATCH", f"{ONE}?fieldManager=kubectl-label", labelled)
+    other = await kubernetes.other_writer("kube-system", "one")
+    assert other is not None
+    assert other.name == "kubectl-label"
+    write(control_plane, "kubectl-edit", "theirs")
+    await kubernetes.touch("kube-system", "one")
+    other = await kubernetes.other_writer("kube-system", "one")
+    assert other is not None
+    assert other.name == "kubectl-edit", "who set data comes first"
+
+
+@pytest.mark.apiserver
 @pytest.mark.parametrize("query", ["", "?fieldManager=kubectl-create"])
 async def test_a_write_by_hand_has_no_writer(
     control_plane: ControlPlane, kubernetes: Store, query: str

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _ISOLATED = "ManuallySeparateNPU"
 _DAY_SECONDS = 86_400
-PUBLIC_FAULT_NAME = "npu-vigil-demo-public-fault"
+PUBLIC_FAULT_NAME = "demo-public-fault"
 
 
 def customization(speed: float, policy: Isolate | None = None) -> str:

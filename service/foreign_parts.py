@@ -1,0 +1,100 @@
+"""What of a document is ours, and what others added to it (``docs/decisions/013``).
+
+Labels, annotations and data keys that others add are theirs: no foreign change, and our writes keep
+those that stand. What readers act on is ours whether we write it or not (``contract/acted_on.py``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.acted_on import is_annotation_ours, is_key_acted_on, is_label_acted_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stores.base import Document
+
+MOST_BYTES = 32 * 1024
+"""So much of others is kept, the small things first: ours must fit into the store beside it."""
+
+
+class Added(msgspec.Struct, frozen=True):
+    """What others added to a document, as far as it is kept. ``left_out`` names what is not."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    data: dict[str, str] = {}
+    left_out: tuple[str, ...] = ()
+
+    def beside(self, document: Document) -> Document:
+        """``document`` as it is written: with what others added."""
+        if not (self.labels or self.annotations or self.data):
+            return document
+        return msgspec.structs.replace(
+            document,
+            labels=self.labels | document.labels,
+            annotations=self.annotations | document.annotations,
+            data=self.data | document.data,
+        )
+
+
+NOTHING = Added()
+
+
+def added_by_others(shown: Document | None, *, all_keys: bool = False) -> Added:
+    """What others added to the document of ours that is ``shown``.
+
+    ``all_keys``: readers act on each of its data keys, so all of them are ours.
+    """
+    if shown is None:
+        return NOTHING
+    found = [("label", key) for key in shown.labels if not is_label_acted_on(key)]
+    found += [("annotation", key) for key in shown.annotations if not is_annotation_ours(key)]
+    if not all_keys:
+        found += [("key", key) for key in shown.data if not is_key_acted_on(key, shown.name)]
+    if not found:
+        return NOTHING
+    parts = {"label": shown.labels, "annotation": shown.annotations, "key": shown.data}
+
+    def size(one: tuple[str, str]) -> int:
+        return len(one[1].encode()) + len(parts[one[0]][one[1]].encode())
+
+    kept: dict[str, dict[str, str]] = {"label": {}, "annotation": {}, "key": {}}
+    left_out = []
+    room = MOST_BYTES
+    for what, key in sorted(found, key=size):
+        room -= size((what, key))
+        if room < 0:
+            left_out.append(f"{what} {key}")
+        else:
+            kept[what][key] = parts[what][key]
+    return Added(kept["label"], kept["annotation"], kept["key"], tuple(left_out))
+
+
+def differences(
+    shown: Document | None, written: Document | None, *, all_keys: bool = False
+) -> tuple[str, ...]:
+    """What of ours is otherwise in ``shown`` than in ``written``; nothing where they are the same.
+
+    Annotations and versions are compared nowhere. ``all_keys`` as above.
+    """
+    if shown is None or written is None:
+        return () if shown is written else ("the whole document",)
+    found = ["immutable"] if shown.immutable != written.immutable else []
+    found += [f"label {key}" for key in _labels(shown.labels, written.labels)]
+    name = written.name
+    if all_keys:
+        keys = (key for key in shown.data if key not in written.data)
+    else:
+        keys = (key for key in shown.data if key not in written.data and is_key_acted_on(key, name))
+    found += [f"key {key}" for key, text in written.data.items() if shown.data.get(key) != text]
+    found += [f"key {key}" for key in keys]
+    return tuple(found)
+
+
+def _labels(shown: Mapping[str, str], written: Mapping[str, str]) -> Iterator[str]:
+    yield from (key for key, value in written.items() if shown.get(key) != value)
+    yield from (key for key in shown if key not in written and is_label_acted_on(key))

@@ -1,0 +1,211 @@
+"""Strangers and other agents write our documents: nobody is silenced, on any kind of store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.configuration import Mqtt
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, DEVICE_INFO_NAMESPACE, REPORT_LABEL
+from stores.address import open_store
+from stores.base import Beat, Changed, Deleted, Document, Selection
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Cluster, Folder
+from tests.end_to_end.test_mqtt import an_aggregator
+from tests.parts.watching import watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from stores.base import Store
+    from tests.end_to_end.places import Place
+
+FAULT = "80E01801"
+DEVICES = "cluster-info-device-0"
+INTERVAL_SECONDS = 1.0
+
+
+@pytest.fixture(
+    params=["directory", "mqtt", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
+)
+def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Each kind of store."""
+    match request.param:
+        case "directory":
+            return Folder(tmp_path / "store")
+        case "mqtt":
+            return OnBroker(request.getfixturevalue("broker"), "node-1")
+    return Cluster(request.getfixturevalue("control_plane"))
+
+
+@pytest.fixture
+def node(tmp_path: Path, built: Path, any_place: Place) -> Iterator[Node]:
+    """A node whose agent is not started."""
+    node = Node(tmp_path / "node-1", built, any_place)
+    if isinstance(any_place, OnBroker):
+        node.environment |= any_place.environment
+    node.options += ["--heartbeat-interval-seconds", f"{INTERVAL_SECONDS}"]
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def aggregator(tmp_path: Path, any_place: Place) -> Iterator[Daemon]:
+    """An aggregator that is not started."""
+    directory = tmp_path / "aggregator"
+    if isinstance(any_place, OnBroker):
+        daemon = an_aggregator(directory, any_place.broker, *any_place.options)
+    else:
+        daemon = Daemon(directory, *any_place.options)
+    yield daemon
+    daemon.stop()
+
+
+@contextlib.asynccontextmanager
+async def opened(place: Place) -> AsyncIterator[Store]:
+    """The store, for somebody who may write everything."""
+    match place:
+        case Folder():
+            store = open_store(f"directory:{place.root}")
+        case OnBroker():
+            store = open_store(place.broker.url, mqtt=Mqtt())
+        case _:
+            assert isinstance(place, Cluster)
+            store = open_store("kubernetes:", place.plane.kubeconfig)
+    yield store
+    await store.close()
+
+
+def device_info(number: int) -> Document:
+    """What a stranger writes over the node's document."""
+    data = {"DeviceInfoCfg": "{}", "UpgradeFaultReason": json.dumps({"stranger": number})}
+    return Document(DEVICE_INFO_NAMESPACE, "mindx-dl-deviceinfo-node-1", data, dict([REPORT_LABEL]))
+
+
+def cluster_info(number: int) -> Document:
+    """What a stranger writes over the cluster's document."""
+    data = {DEVICES: json.dumps({"stranger": number})}
+    return Document(CLUSTER_NAMESPACE, DEVICES, data, dict([CLUSTER_LABEL]))
+
+
+def conflicts(node: Node) -> list[str]:
+    """What the agent says of conflicts about its documents."""
+    return [one["conflict"] for one in node.status()["publications"] if one["conflict"]]
+
+
+def test_another_holder_and_seven_writes_at_once_are_no_conflict(node: Node) -> None:
+    """Seen as a stranger's, they would hold the node's document up."""
+    node.start()
+    node.healthy()
+    # Of two that beat the one with the greater identity gives way, so this one cannot stay.
+    beat = Beat("node-1", "other-host_zzzz", INTERVAL_SECONDS, int(time.time() * 1000))
+
+    async def attack() -> None:
+        async with opened(node.place) as store:
+            await store.beat(beat)
+            for number in range(7):
+                await store.put(device_info(number))
+                await asyncio.sleep(0.03)
+
+    asyncio.run(attack())
+    node.emulator.occur(1, FAULT)
+    took = node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
+    assert took < 5
+    assert conflicts(node) == []
+    assert "conflict: somebody" not in node.logged()
+    node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
+
+
+def test_a_stranger_who_writes_for_three_seconds_holds_nobody_up_for_long(
+    node: Node, aggregator: Daemon
+) -> None:
+    node.start()
+    node.healthy()
+    aggregator.start()
+    node.emulator.occur(1, FAULT)
+    node.until(lambda now: now.codes(1) == {FAULT}, "the first fault")
+
+    async def attack() -> None:
+        async with opened(node.place) as store:
+            until = time.monotonic() + 3
+            number = 0
+            while time.monotonic() < until:
+                await asyncio.gather(
+                    store.put(device_info(number)), store.put(cluster_info(number))
+                )
+                number += 1
+                await asyncio.sleep(0.05)
+
+    asyncio.run(attack())
+    (conflict,) = conflicts(node)
+    assert conflict == "conflict: somebody else writes mindx-dl-deviceinfo-node-1"
+    assert conflict in json.dumps(node.ask("/readyz")[1])
+    assert "conflict: somebody else writes cluster-info-device-0" in json.dumps(
+        aggregator.ask("/readyz")[1]
+    )
+    node.emulator.occur(2, FAULT)
+    node.until(lambda now: now.codes(2) == {FAULT}, "the next try shows it", 15)
+
+    def is_in_cluster_info() -> bool:
+        data = cluster_data(node.place)
+        return data is not None and FAULT in data[DEVICES] and "Ascend910-2" in data[DEVICES]
+
+    node.wait(is_in_cluster_info, "the next try shows it there, too", 15)
+
+
+@pytest.mark.parametrize("any_place", ["kubernetes"], indirect=True)
+@pytest.mark.apiserver
+async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
+    node: Node, aggregator: Daemon
+) -> None:
+    assert isinstance(node.place, Cluster)
+    plane = node.place.plane
+    node.emulator.occur(1, FAULT)
+    node.start()
+    node.until(lambda now: now.codes(1) == {FAULT}, "the standing fault")
+    aggregator.start()
+    selection = Selection(namespace=CLUSTER_NAMESPACE, name=DEVICES)
+
+    def entry(document: Document) -> str:
+        found = json.loads(document.data[DEVICES])
+        return json.dumps(found["mindx-dl-deviceinfo-node-1"])
+
+    async with opened(node.place) as store, watching(store, selection) as seen:
+        await seen.until(lambda seen: len(seen.documents) == 1)
+        path = f"/api/v1/namespaces/{DEVICE_INFO_NAMESPACE}/configmaps/{node.document}"
+        await asyncio.to_thread(plane.request, "PATCH", path, {"immutable": True})
+
+        def is_mutable() -> bool:
+            return "immutable" not in plane.request("GET", path)
+
+        await asyncio.to_thread(node.wait, is_mutable, "it is replaced", 5.0)
+        node.emulator.occur(2, FAULT)
+        place = (CLUSTER_NAMESPACE, DEVICES)
+        await seen.until(lambda seen: entry(seen.documents[place]).count(FAULT) > 2)
+        await asyncio.sleep(2.5)
+        for event in seen.events:
+            assert not isinstance(event, Deleted)
+            if isinstance(event, Changed):
+                assert "Ascend910-1" in entry(event.document)
+                assert FAULT in entry(event.document)
+    assert "somebody made it immutable; it is deleted and created again" in node.logged()
+    assert node.ask("/readyz")[0] == 200
+
+
+def cluster_data(place: Place) -> dict[str, str] | None:
+    """What cluster-info says now."""
+
+    async def read() -> Document | None:
+        async with opened(place) as store:
+            return await store.get(CLUSTER_NAMESPACE, DEVICES)
+
+    found = asyncio.run(read())
+    return None if found is None else found.data

@@ -1,0 +1,109 @@
+"""Documents that are overwritten with what is no document are written again by their owners."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dcmi_shim.emulator.bmc import BmcAlarm
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Folder
+from tests.end_to_end.test_mqtt import an_aggregator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OF_NODE = ("mindx-dl-deviceinfo-node-1", "mindx-dl-nodeinfo-node-1")
+OF_CLUSTER = ("cluster-info-device-0", "cluster-info-switch-0", "cluster-info-node-cm")
+SPOILT = (b"[]", b'{"labels":{"mx-consumer-cim":"true"},"da', b"\xff\x00")
+REPAIRED_SECONDS = 5.0
+"""It takes some milliseconds; this machine may be busy."""
+
+
+@pytest.fixture(params=["directory", "mqtt"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Folder | OnBroker:
+    """Stores that keep whatever is written to them."""
+    if request.param == "directory":
+        return Folder(tmp_path / "store")
+    return OnBroker(request.getfixturevalue("broker"), "node-1")
+
+
+@pytest.fixture
+def node(tmp_path: Path, built: Path, place: Folder | OnBroker) -> Iterator[Node]:
+    """A node with switches and a BMC whose alarm stands."""
+    node = Node(tmp_path / "node-1", built, place, profile="a3")
+    if isinstance(place, OnBroker):
+        node.environment |= place.environment
+    node.give_bmc(tmp_path)
+    node.emulator.bmc.occur(BmcAlarm("06000025", "Fan", 3))
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def aggregator(tmp_path: Path, place: Folder | OnBroker) -> Iterator[Daemon]:
+    """An aggregator that is not started."""
+    directory = tmp_path / "aggregator"
+    if isinstance(place, OnBroker):
+        daemon = an_aggregator(directory, place.broker, *place.options)
+    else:
+        daemon = Daemon(directory, *place.options)
+    yield daemon
+    daemon.stop()
+
+
+def read(place: Folder | OnBroker, name: str) -> set[str] | None:
+    """The keys of a document; ``None`` for none, and for what is no document."""
+    try:
+        data = place.read(name)
+    except (ValueError, KeyError, TypeError, AssertionError):
+        return None
+    return None if data is None else set(data)
+
+
+def cluster_keys(place: Folder | OnBroker, name: str) -> set[str] | None:
+    """The same for a document of the cluster, which has another label."""
+    if isinstance(place, OnBroker):
+        return read(place, name)
+    try:
+        return set(json.loads((place.root / "mindx-dl" / f"{name}.json").read_text())["data"])
+    except (ValueError, KeyError, TypeError, FileNotFoundError):
+        return None
+
+
+def test_each_kind_of_document_is_repaired_three_times_a_minute(
+    node: Node, aggregator: Daemon, place: Folder | OnBroker
+) -> None:
+    node.start()
+    aggregator.start()
+    keys = {}
+    for name in (*OF_NODE, *OF_CLUSTER):
+        look = read if name in OF_NODE else cluster_keys
+        node.wait(lambda name=name, look=look: bool(look(place, name)), f"{name} is there")  # type: ignore[misc]
+        keys[name] = look(place, name)
+    assert keys["cluster-info-switch-0"] == {"cluster-info-switch-0"}
+    for content in SPOILT:
+        for name, right in keys.items():
+            look = read if name in OF_NODE else cluster_keys
+            place.spoil(name, content)
+            node.wait(
+                lambda name=name, look=look, right=right: look(place, name) == right,  # type: ignore[misc]
+                f"{name} is repaired after {content!r}",
+                REPAIRED_SECONDS,
+            )
+    assert "conflict" not in node.logged()
+    assert node.logged().count("somebody else deleted or spoilt it") == 3 * len(OF_NODE)
+    counted = 'npu_vigil_publication_foreign_writes_total{document="'
+    assert aggregator.metric("npu_vigil_publication_foreign_writes_total") == 3 * len(OF_CLUSTER)
+    assert f'{counted}device-info"}} 3.0' in node.ask("/metrics")[1]
+    place.spoil(OF_NODE[0], b"[]")
+    node.wait(lambda: node.status()["publications"][0]["conflict"] is not None, "the conflict")
+    begin = time.monotonic()
+    node.wait(lambda: read(place, OF_NODE[0]) is not None, "it is tried again")
+    assert time.monotonic() - begin < 10

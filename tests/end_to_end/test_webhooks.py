@@ -1,0 +1,208 @@
+"""A webhook labels or changes what is ours, and people add to it, on a real API server."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.node import Node
+from tests.parts.webhook import Webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.end_to_end.places import Cluster
+
+    Object = dict[str, Any]
+
+pytestmark = pytest.mark.apiserver
+
+FAULT = "80E01801"
+DEVICE_INFO = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-node-1"
+CLUSTER_INFO = "/api/v1/namespaces/mindx-dl/configmaps/cluster-info-device-0"
+BEAT = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases/npu-vigil-node-1"
+LEADER = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases/npu-vigil-aggregator"
+NODE = "/api/v1/nodes/node-1"
+ADDED = {"labels": {"team": "a"}, "annotations": {"audit": "yes"}}
+
+
+@pytest.fixture
+def node(tmp_path: Path, built: Path, cluster: Cluster) -> Iterator[Node]:
+    """A node whose agent is not started, and its Node object."""
+    cluster.any_labels = True
+    cluster.plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    node = Node(tmp_path / "node-1", built, cluster)
+    node.options += ["--heartbeat-interval-seconds", "1"]
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def aggregator(tmp_path: Path, cluster: Cluster) -> Iterator[Daemon]:
+    """An aggregator that is not started."""
+    daemon = Daemon(tmp_path / "aggregator", *cluster.options)
+    yield daemon
+    daemon.stop()
+
+
+def add(found: Object) -> None:
+    """A label, an annotation and, to a ConfigMap, a data key."""
+    for part, content in ADDED.items():
+        found["metadata"].setdefault(part, {}).update(content)
+    if found["kind"] == "ConfigMap":
+        found.setdefault("data", {})["note"] = "x"
+
+
+def has_added(cluster: Cluster, path: str) -> bool:
+    found = cluster.plane.request("GET", path)
+    parts = (found["metadata"].get(part, {}).items() >= ADDED[part].items() for part in ADDED)
+    return all(parts) and (found["kind"] != "ConfigMap" or found["data"].get("note") == "x")
+
+
+def in_cluster_info(cluster: Cluster, chip: str) -> bool:
+    found = cluster.plane.request("GET", CLUSTER_INFO)
+    return chip in found["data"]["cluster-info-device-0"] and FAULT in json.dumps(found["data"])
+
+
+def test_what_a_webhook_adds_is_no_foreign_change(
+    node: Node, aggregator: Daemon, cluster: Cluster
+) -> None:
+    with Webhook(cluster.plane, add):
+        node.start()
+        node.healthy()
+        aggregator.start()
+        for chip in (1, 2):
+            node.emulator.occur(chip, FAULT)
+            node.until(lambda now, chip=chip: now.codes(chip) == {FAULT}, "it is shown")  # type: ignore[misc]
+            node.wait(
+                lambda chip=chip: in_cluster_info(cluster, f"Ascend910-{chip}"),  # type: ignore[misc]
+                "it is shown there",
+            )
+        for path in (DEVICE_INFO, CLUSTER_INFO, BEAT, LEADER, NODE):
+            assert has_added(cluster, path), path
+        listed = "/api/v1/namespaces/mindx-dl/configmaps?labelSelector=npu-vigil/state"
+        for one in cluster.plane.request("GET", listed)["items"]:
+            assert one["data"]["note"] == "x"
+    # Nobody adds them any more: our writes keep what stands.
+    node.emulator.occur(3, FAULT)
+    node.until(lambda now: now.codes(3) == {FAULT}, "it is shown")
+    node.wait(lambda: in_cluster_info(cluster, "Ascend910-3"), "it is shown there")
+    time.sleep(4)  # beats and renewals of the Lease
+    for path in (DEVICE_INFO, CLUSTER_INFO, BEAT, LEADER, NODE):
+        assert has_added(cluster, path), path
+    assert node.ask("/readyz")[0] == 200
+    assert aggregator.ask("/readyz") == (200, {"ready": True, "reasons": []})
+    assert node.status()["publications"][0]["foreign_writes"] == 0
+    assert aggregator.metric("npu_vigil_publication_foreign_writes_total") == 0
+    assert "conflict" not in node.logged() + aggregator.log.read_text()
+
+
+def change_data(found: Object) -> None:
+    if found["kind"] == "ConfigMap" and "DeviceInfoCfg" in found["data"]:
+        found["data"]["DeviceInfoCfg"] = "{}"
+
+
+def change_label(found: Object) -> None:
+    if found["metadata"]["name"] == "mindx-dl-deviceinfo-node-1":
+        found["metadata"]["labels"] = {"mx-consumer-cim": "no"}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [(change_data, "key DeviceInfoCfg"), (change_label, "label mx-consumer-cim")],
+)
+def test_a_webhook_that_changes_what_is_ours_is_a_conflict_that_says_so(
+    change: Callable[[Object], None], what: str, node: Node, cluster: Cluster
+) -> None:
+    with Webhook(cluster.plane, change):
+        node.start()
+        node.wait(lambda: "conflict" in node.logged(), "the conflict")
+        expected = (
+            "the answer to our own write of mindx-dl-deviceinfo-node-1 differs from what was "
+            f"written: {what}; an admission webhook or policy changes it"
+        )
+        assert f"conflict: {expected}" in node.logged()
+        node.wait(lambda: expected in json.dumps(node.ask("/readyz")[1]), "it says so there, too")
+        assert (
+            'npu_vigil_foreign_writer{document="device-info",writer="admission"}'
+            in (node.ask("/metrics")[1])
+        )
+        node.emulator.occur(1, FAULT)
+    node.until(lambda now: now.codes(1) == {FAULT}, "the next try shows it", 40)
+
+
+def test_a_webhook_that_changes_cluster_info_is_a_conflict_that_says_so(
+    node: Node, aggregator: Daemon, cluster: Cluster
+) -> None:
+    def change(found: Object) -> None:
+        if found["metadata"]["name"] == "cluster-info-device-0":
+            found["data"]["cluster-info-device-0"] = "{}"
+
+    node.start()
+    node.healthy()
+    with Webhook(cluster.plane, change):
+        aggregator.spawn()
+        log = aggregator.log
+        node.wait(lambda: "conflict" in log.read_text(), "the conflict")
+        assert (
+            "conflict: the answer to our own write of cluster-info-device-0 differs from what was "
+            "written: key cluster-info-device-0; an admission webhook or policy changes it"
+        ) in log.read_text()
+
+
+def test_a_webhook_that_changes_leases_is_named_and_silences_no_faults(
+    node: Node, aggregator: Daemon, cluster: Cluster
+) -> None:
+    def change(found: Object) -> None:
+        if found["kind"] == "Lease":
+            found["spec"]["holderIdentity"] = "webhook"
+
+    with Webhook(cluster.plane, change):
+        node.start()
+        node.healthy()
+        aggregator.spawn()
+        said = "the answer to our own write differs from what was written (renew Lease"
+        node.wait(lambda: said in json.dumps(node.ask("/readyz")[1]), "it is named")
+        for chip in (1, 2, 3):
+            node.emulator.occur(chip, FAULT)
+            node.until(lambda now, chip=chip: now.codes(chip) == {FAULT}, "it is shown", 3)  # type: ignore[misc]
+            time.sleep(1)
+        said = "differs from what was written (write Lease mindx-dl/npu-vigil-aggregator): holder"
+        node.wait(lambda: said in aggregator.log.read_text(), "the aggregator names it")
+    aggregator.process.wait_until(lambda: aggregator.ask("/readyz")[0] == 200, 40)
+
+
+def test_what_readers_act_on_is_removed_and_all_else_stays(
+    node: Node, aggregator: Daemon, cluster: Cluster
+) -> None:
+    node.start()
+    node.healthy()
+    aggregator.start()
+    plane = cluster.plane
+    metadata = {part: dict(content) for part, content in ADDED.items()}
+    for path in (DEVICE_INFO, CLUSTER_INFO):
+        plane.request("PATCH", path, {"metadata": metadata, "data": {"note": "x"}})
+    for body in (
+        {"metadata": {"labels": {"mc-consumer-publicfault": "true"}}},
+        {"data": {"PublicFault": "{}"}},
+        {"metadata": {"labels": {"jobID": "a"}}, "data": {"hccl.json": "{}"}},
+    ):
+        plane.request("PATCH", DEVICE_INFO, body)
+
+        def is_gone(body: Object = body) -> bool:
+            found = plane.request("GET", DEVICE_INFO)
+            labels = body.get("metadata", {}).get("labels", {})
+            there = found["metadata"]["labels"].keys() & labels.keys()
+            return not there and not found["data"].keys() & body.get("data", {}).keys()
+
+        assert node.wait(is_gone, f"{body} is removed", 5) < 3
+    assert node.status()["publications"][0]["foreign_writes"] == 3
+    node.emulator.occur(1, FAULT)
+    node.wait(lambda: in_cluster_info(cluster, "Ascend910-1"), "a fault is shown")
+    assert has_added(cluster, DEVICE_INFO)
+    assert has_added(cluster, CLUSTER_INFO)

@@ -1,0 +1,127 @@
+"""When foreign changes are a conflict, when we write in one, and when it is over."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from service.foreign_writes import (
+    FIRST_PAUSE_SECONDS,
+    LAST_PAUSE_SECONDS,
+    MANY,
+    ForeignWrites,
+    Writer,
+)
+
+STEP_SECONDS = 1 / 64
+
+
+def fight(until: float, *, every: float = 0.0, answers_in: float = 0.0, seconds: float) -> Fought:
+    """Somebody writes every ``every`` seconds up to ``until``, or after each write of ours.
+
+    We always want to write what is undone, and look at it ``seconds`` long.
+    """
+    fought, foreign = Fought(), ForeignWrites()
+    ours_at, theirs_at, undone = 0.0, 0.0, True
+    now = 0.0
+    while now <= seconds:
+        at = theirs_at + every if every else ours_at + answers_in
+        if now <= until and not (undone and not every) and now >= at:
+            foreign.saw(now)
+            theirs_at, undone = now, True
+            fought.last_foreign = now
+        if foreign.ended(now):
+            fought.over = now
+        if foreign.is_conflict and not fought.began:
+            fought.began = now
+        if undone and foreign.pause_seconds(now) <= 0:
+            foreign.wrote(now)
+            ours_at, undone = now, False
+            fought.writes.append(now)
+        now += STEP_SECONDS
+    fought.is_conflict = foreign.is_conflict
+    return fought
+
+
+class Fought:
+    """What came of it."""
+
+    def __init__(self) -> None:
+        self.writes: list[float] = []
+        self.began = 0.0
+        self.over = 0.0
+        self.last_foreign = 0.0
+        self.is_conflict = False
+
+
+def test_a_stranger_who_writes_for_three_seconds_holds_us_up_for_seconds() -> None:
+    fought = fight(3.0, every=0.04, seconds=120)
+    assert fought.began < 0.3
+    after = [at for at in fought.writes if at > 3.0]
+    assert len(after) == 1, "our write stands"
+    assert after[0] < 8
+    assert 3.0 < fought.over <= fought.last_foreign + 60 + STEP_SECONDS
+    assert not fought.is_conflict
+
+
+@pytest.mark.parametrize("answers_in", [0.02, 0.5, 3.0])
+def test_who_undoes_each_write_meets_one_write_after_each_pause(answers_in: float) -> None:
+    fought = fight(1000.0, answers_in=answers_in, seconds=1000)
+    pauses = [later - one for one, later in pairwise(fought.writes) if one > fought.began]
+    assert pauses[0] >= FIRST_PAUSE_SECONDS
+    assert all(later <= max(2 * one, 2 * answers_in) + 0.1 for one, later in pairwise(pauses))
+    assert pauses[-1] == pytest.approx(LAST_PAUSE_SECONDS, abs=0.1)
+    assert max(pauses) < 60
+    assert fought.over == 0.0, "it goes on"
+
+
+@pytest.mark.parametrize("until", [10.0, 100.0, 300.0, 301.5, 333.3])
+def test_a_conflict_never_outlives_its_cause_by_more_than_a_minute(until: float) -> None:
+    for fought in (
+        fight(until, answers_in=0.02, seconds=until + 200),
+        fight(until, every=0.3, seconds=until + 200),
+    ):
+        assert not fought.is_conflict
+        assert fought.over <= fought.last_foreign + 60 + STEP_SECONDS
+        assert fought.writes[-1] <= fought.last_foreign + LAST_PAUSE_SECONDS + STEP_SECONDS
+
+
+def test_three_a_minute_are_none() -> None:
+    foreign = ForeignWrites()
+    for number in range(30):
+        assert not foreign.saw(number * 20.0)
+        assert foreign.pause_seconds(number * 20.0) == 0
+    assert not foreign.is_conflict
+
+
+def test_after_a_conflict_the_next_begins_anew() -> None:
+    foreign = ForeignWrites()
+    for _ in range(MANY):
+        foreign.saw(0.0)
+    for at in (1.0, 3.0, 7.0, 15.0):
+        assert foreign.pause_seconds(at) == 0
+        foreign.wrote(at)
+        assert foreign.saw(at), "it undoes a write of ours"
+        assert not foreign.saw(at), "that was undone already"
+    assert foreign.ended(75.0)
+    assert [foreign.saw(80.0) for _ in range(MANY)] == [False, False, False, True]
+    assert foreign.pause_seconds(80.0) == FIRST_PAUSE_SECONDS
+
+
+def test_what_was_no_strangers_does_not_count() -> None:
+    foreign = ForeignWrites()
+    for _ in range(MANY):
+        foreign.saw(0.0)
+    foreign.forget()
+    assert not foreign.is_conflict
+    assert [foreign.saw(1.0) for _ in range(MANY)] == [False, False, False, True]
+
+
+def test_who_writes_is_named() -> None:
+    assert Writer().changes("doc") == "somebody else writes doc"
+    assert Writer("kubectl-edit").changes("doc") == "'kubectl-edit' writes doc"
+    differing = Writer(differing=("label a", "key b")).changes("doc")
+    assert differing.startswith("the answer to our own write of doc differs from what was written:")
+    assert "label a, key b" in differing
+    assert (Writer().name, Writer("x").name) == ("", "x")
