@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from stores.base import Beat, UsageEvent, Writer
+    from stores.kubernetes_attempts import Answer
     from stores.refusals import Refusals
 
 _OK = 200
@@ -122,9 +123,11 @@ class KubernetesStore:
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                status, answer = await self._write("PUT", _path(namespace, name), body)
+                (status, answer, _), again = await self._write("PUT", _path(namespace, name), body)
                 if status in (_OK, _CREATED):
                     return _version(answer, what)
+                if status == _CONFLICT and again and (version := await self._own(document)):
+                    return version
                 if status == _CONFLICT and expected is None:
                     continue
                 if status == _INVALID and await self._make_way(document, expected, what):
@@ -133,14 +136,31 @@ class KubernetesStore:
                     raise wire.refusal(status, answer, what)
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            status, answer = await self._write("POST", _path(namespace), body)
+            (status, answer, _), again = await self._write("POST", _path(namespace), body)
             if status in (_OK, _CREATED):
                 return _version(answer, what)
+            if status == _CONFLICT and again and (version := await self._own(document)):
+                return version
             if status == _NOT_FOUND:
                 await create_namespace(self._connection, namespace, what)
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
+
+    async def _own(self, document: Document) -> str | None:
+        """Return the version of what is there, if an attempt of ours that got no answer wrote it.
+
+        Its other attempt meets a document that is newer than the one it was to replace.
+        """
+        shown = await self.get(document.namespace, document.name)
+        if shown is None:
+            return None
+        is_own = (shown.data, shown.labels, shown.annotations) == (
+            document.data,
+            document.labels,
+            document.annotations,
+        )
+        return shown.version if is_own else None
 
     async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
         """Delete a ConfigMap that somebody made immutable; whether it was.
@@ -178,8 +198,8 @@ class KubernetesStore:
         )
         return True
 
-    async def _write(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        return await self._connection.request(
+    async def _write(self, method: str, path: str, body: bytes) -> Answer:
+        return await self._connection.ask(
             method, f"{path}?{wire.FIELD_MANAGER}", body, headers=wire.WRITE_HEADERS
         )
 

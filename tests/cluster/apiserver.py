@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from contract.errors import StoreUnavailable
+from stores.kubernetes_attempts import Answer, Response
 from tests.cluster.config_map import config_map_of
 from tests.cluster.selectors import selects
 
@@ -357,12 +358,27 @@ class Client:
         method: str,
         path: str,
         body: bytes | None = None,
-        seconds: float = 10.0,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """See ``Connection``."""
         only = _wants_only_metadata(headers)
         return await self._server._request(self, method, path, body, only_metadata=only)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """See ``Connection``."""
+        return Answer(Response(*await self.request(method, path, body, headers)), False)
+
+    async def list(
+        self, path: str, seconds: float, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """See ``Connection``."""
+        return await self.request("GET", path, headers=headers)
 
     @contextlib.asynccontextmanager
     async def stream(

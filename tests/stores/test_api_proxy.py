@@ -16,7 +16,7 @@ from tests.parts.api_proxy import ApiProxy, Direction, Rule
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from stores.base import Store
+    from stores.base import Store, WatchEvent
     from tests.parts.controlplane import ControlPlane
 
 pytestmark = pytest.mark.apiserver
@@ -103,12 +103,12 @@ async def test_delay_refusal_and_cut(proxy: ApiProxy, store: Store) -> None:
 async def test_a_silenced_watch_lives_and_says_nothing(proxy: ApiProxy, store: Store) -> None:
     events = store.watch(Selection(_SPACE, label=("part", "test")))
     assert isinstance(await anext(events), Listed)
-    first = asyncio.create_task(anext(events))
+    first: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))
     await asyncio.sleep(0.3)
     await store.put(_document("1"))
     assert isinstance(await asyncio.wait_for(first, 5), Changed)
     proxy.silence(Rule(resource="configmaps"))
-    second = asyncio.create_task(anext(events))
+    second: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))
     await store.put(_document("2"))
     done, _ = await asyncio.wait([second], timeout=1)
     assert not done
