@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.structs import astuple
 
-from contract.errors import StoreRefused, StoreUnavailable
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
 from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
 from contract.refusal import Reason
 from stores import kubernetes_leases as leases
@@ -88,7 +88,8 @@ class Heartbeats:
             if status in (_OK, _CREATED):
                 return
             # Somebody else wrote or deleted it, or it was an earlier attempt of ours.
-            self._held.pop(beat.node, None)
+            if self._held.pop(beat.node, None) is not None:
+                await self._check_holder(beat, what)
         raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
 
     async def beats(self, node: str | None) -> tuple[Beat, ...]:
@@ -113,6 +114,12 @@ class Heartbeats:
             what = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
             raise wire.refusal(status, answer, what)
         self._held.pop(node, None)
+
+    async def _check_holder(self, beat: Beat, what: str) -> None:
+        """Raise ``StoreConflict`` if another holder has it now: who that is decides who goes on."""
+        body = await self._read(beat.node, "", what)
+        if body is not None and _decoded(body, what).holder not in ("", beat.holder):
+            raise StoreConflict(f"cannot {what}: another holder has written it")
 
     async def _renew(self, beat: Beat, version: str, transitions: int | None, what: str) -> int:
         """Write over ``version``; the status: a conflict or that it is gone is no error."""

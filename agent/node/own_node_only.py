@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreError
+from stores.base import WRITE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ log = logging.getLogger("agent.own_node_only")
 
 _PERIOD_SECONDS = 600.0
 _MISSING_SECONDS = 60.0
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = WRITE_SECONDS
 
 MISSING = (
     "own-node-only is not in force: the API server lets this agent write what belongs to other "

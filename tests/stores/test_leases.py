@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.errors import StoreRefused, StoreUnavailable
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
 from contract.refusal import Reason
 from stores.address import open_store
 from stores.base import Beat
@@ -94,6 +94,8 @@ async def test_a_lease_counts_how_often_it_changed_hands(
     assert await after(rival, "host-b", 1) == ("01", 1)
     assert await after(rival, "host-b", 2) == ("01", 1)
     # The first does not know yet that it lost the Lease: its next beat finds out.
+    with pytest.raises(StoreConflict):
+        await kubernetes.beat(a_beat("host-a", AT_MS + 2500))
     assert await after(kubernetes, "host-a", 3) == ("03", 2)
     assert await after(kubernetes, "host-a", 4) == ("03", 2)
     assert await after(rival, "host-c", 5) == ("05", 3)
