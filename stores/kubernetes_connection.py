@@ -6,9 +6,11 @@ credentials are not read by it (``kubernetes_credentials.py``).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -21,7 +23,7 @@ from stores.kubernetes_pool import Pool
 from stores.tls import is_of_tls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from stores.client_configuration import ClientConfiguration
     from stores.kubernetes_pool import Line
@@ -53,6 +55,8 @@ class _Asked(NamedTuple):
     timeout: aiohttp.ClientTimeout
     headers: Mapping[str, str]
     is_watch: bool = False
+    end: Callable[[], None] | None = None
+    """Ends a watch that waits for the begin of its answer."""
 
 
 class Connection:
@@ -136,13 +140,20 @@ class Connection:
         what = f"({asked.method} {asked.path})"
         host = used.endpoint.server
         try:
-            line, response = await self._answer(used, asked, is_new=is_new)
+            # A watch has no deadline, but what it follows is told at once.
+            async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
+                if asked.is_watch:
+                    asked = asked._replace(end=partial(deadline.reschedule, 0.0))
+                line, response = await self._answer(used, asked, is_new=is_new)
             is_whole = False
             try:
+                if asked.is_watch:
+                    line.end_watch = partial(_abandon, response)
                 async with response:
                     try:
                         yield response
                     finally:
+                        line.end_watch = None
                         is_whole = response.connection is None
                         _abandon(response)
             finally:
@@ -183,10 +194,12 @@ class Connection:
     async def _send(
         self, used: ClientConfiguration, asked: _Asked, *, is_new: bool = False
     ) -> tuple[Line, aiohttp.ClientResponse]:
-        line = self._pool.take(used, is_new=is_new, is_watch=asked.is_watch)
+        line = self._pool.take(used, is_new=is_new)
+        line.end_watch = asked.end
         try:
             return line, await _sent(line, used, asked)
         except BaseException:
+            line.end_watch = None
             self._pool.discard(line)
             raise
 

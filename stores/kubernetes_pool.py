@@ -15,6 +15,8 @@ import aiohttp
 from contract.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stores.client_configuration import ClientConfiguration
 
 _KEPT_SECONDS = 90.0
@@ -26,6 +28,8 @@ class Line:
     def __init__(self, configuration: ClientConfiguration) -> None:
         self.opened_at = _now()
         self.idle_since = math.inf
+        self.end_watch: Callable[[], None] | None = None
+        """Breaks the watch that it carries: closing a session leaves its reader waiting."""
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 ssl=configuration.tls or True, keepalive_timeout=_KEPT_SECONDS
@@ -43,14 +47,11 @@ class Pool:
         """Connections from before this are dead, as far as is known."""
         self._endpoint: object = None
         self._idle: list[Line] = []
-        self._used: dict[Line, bool] = {}
-        """Lines that carry a request, and whether that is a watch."""
+        self._used: set[Line] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    def take(
-        self, configuration: ClientConfiguration, *, is_new: bool = False, is_watch: bool = False
-    ) -> Line:
+    def take(self, configuration: ClientConfiguration, *, is_new: bool = False) -> Line:
         """Return a line that nobody else uses, the one that was used last if there is any.
 
         Raises ``StoreUnavailable`` once the pool is closed.
@@ -65,29 +66,29 @@ class Pool:
         self._forget_old()
         line = Line(configuration) if is_new or not self._idle else self._idle.pop()
         line.idle_since = math.inf
-        self._used[line] = is_watch
+        self._used.add(line)
         return line
 
     def give_back(self, line: Line) -> None:
         """Keep a line whose request was answered to its end."""
-        if line not in self._used or line.session.closed:
+        self._used.discard(line)
+        if line.session.closed:
             return  # another endpoint is used by now, or none
-        del self._used[line]
         line.idle_since = _now()
         self._idle.append(line)
 
     def discard(self, line: Line) -> None:
         """Close a line whose request was not answered to its end, without waiting for the peer."""
-        self._used.pop(line, None)
+        self._used.discard(line)
         self._close(line)
 
     def renew(self, before: float) -> None:
         """Drop connections that were opened before: idle ones are closed, watches end."""
         self.dead_before = max(self.dead_before, before)
         self.drop_idle(before)
-        for line, is_watch in self._used.items():
-            if is_watch and line.opened_at < before:
-                self._close(line)
+        for line in self._used:
+            if line.end_watch is not None and line.opened_at < before:
+                line.end_watch()
 
     def drop_idle(self, before: float) -> None:
         """Close the idle connections that were opened before."""
@@ -114,6 +115,8 @@ class Pool:
     def _close(self, line: Line) -> None:
         if line.session.closed:
             return
+        if line.end_watch is not None:
+            line.end_watch()
         task = asyncio.create_task(line.session.close(), name="close a connection")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
