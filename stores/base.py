@@ -414,6 +414,13 @@ class Store(Protocol):
         good one of its node stays. See ``refusals``.
         """
 
+    async def rehearse_beat(self, node: str) -> None:
+        """Have a first heartbeat of ``node`` accepted and not kept; returns when that is done.
+
+        ``StoreUnavailable`` where it would not be accepted. Stores that accept all at once do
+        nothing.
+        """
+
     async def forget_beat(self, node: str) -> None:
         """Delete the heartbeat of a node that is no more; one that is not there is no error."""
 

@@ -230,6 +230,10 @@ class KubernetesStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._heartbeats.rehearse(node)
+
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""
         await self._heartbeats.forget(node)

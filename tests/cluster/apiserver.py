@@ -132,6 +132,10 @@ class ApiServer:
                 spec = {"nodeName": content["target"]["name"]}
                 status, answer = self._patch(place, {"spec": spec}, by)
                 return (status, answer) if status != 200 else _status(201, "")
+            case "POST", None, _ if "dryRun" in query:
+                named = Place(place.resource, place.namespace, content["metadata"]["name"])
+                is_there = self._get(named) is not None
+                return _status(409, "it exists") if is_there else (201, content)
             case "POST", None, _:
                 return self._create(place, content, by)
             case "PUT", _, _:
