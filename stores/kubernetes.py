@@ -97,7 +97,8 @@ class KubernetesStore:
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)
-        status, body = await self._connection.request("GET", _path(namespace, name))
+        path = _path(namespace, name)
+        status, body = await self._connection.request("GET", path, is_urgent=True)
         if status == _NOT_FOUND:
             return None
         if status != _OK:
@@ -123,7 +124,7 @@ class KubernetesStore:
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                (status, answer, _), again = await self._write("PUT", _path(namespace, name), body)
+                (status, answer), again = await self._write("PUT", _path(namespace, name), body)
                 if status in (_OK, _CREATED):
                     return _version(answer, what)
                 if status == _CONFLICT and again and (version := await self._own(document)):
@@ -136,7 +137,7 @@ class KubernetesStore:
                     raise wire.refusal(status, answer, what)
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            (status, answer, _), again = await self._write("POST", _path(namespace), body)
+            (status, answer), again = await self._write("POST", _path(namespace), body)
             if status in (_OK, _CREATED):
                 return _version(answer, what)
             if status == _CONFLICT and again and (version := await self._own(document)):
@@ -200,7 +201,11 @@ class KubernetesStore:
 
     async def _write(self, method: str, path: str, body: bytes) -> Answer:
         return await self._connection.ask(
-            method, f"{path}?{wire.FIELD_MANAGER}", body, headers=wire.WRITE_HEADERS
+            method,
+            f"{path}?{wire.FIELD_MANAGER}",
+            body,
+            headers=wire.WRITE_HEADERS,
+            is_urgent=True,
         )
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
@@ -208,7 +213,10 @@ class KubernetesStore:
         check_names(namespace, name)
         options = {"preconditions": {"resourceVersion": expected}}
         status, body = await self._connection.request(
-            "DELETE", _path(namespace, name), msgspec.json.encode(options) if expected else None
+            "DELETE",
+            _path(namespace, name),
+            msgspec.json.encode(options) if expected else None,
+            is_urgent=True,
         )
         if status not in (_OK, _ACCEPTED, _NOT_FOUND):
             raise wire.refusal(status, body, f"delete ConfigMap {namespace}/{name}")

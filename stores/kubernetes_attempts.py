@@ -30,11 +30,10 @@ _QUICK_SECONDS = 1.0
 
 
 class Response(NamedTuple):
-    """What a server answered. ``headers`` are those that somebody here acts on."""
+    """What a server answered."""
 
     status: int
     body: bytes
-    retry_after: str | None = None
 
 
 class Answer(NamedTuple):

@@ -140,6 +140,7 @@ class Heartbeats:
             f"{_path(beat.node)}?{wire.FIELD_MANAGER}",
             msgspec.json.encode(leases.fields(beat, transitions, version)),
             headers=wire.MERGE_PATCH_HEADERS,
+            is_urgent=True,
         )
         return self._answered(beat, status, answer, what)
 
@@ -174,14 +175,15 @@ class Heartbeats:
         """Create the first Lease of this node; the status, as of ``_renew``."""
         body = msgspec.json.encode(leases.whole(beat))
         status, answer = await self._connection.request(
-            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body
+            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body, is_urgent=True
         )
         if status == _NOT_FOUND:
             await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
         return self._answered(beat, status, answer, what)
 
     async def _read(self, node: str, query: str, what: str) -> bytes | None:
-        status, body = await self._connection.request("GET", f"{_path(node)}?{query}")
+        path = f"{_path(node)}?{query}"
+        status, body = await self._connection.request("GET", path, is_urgent=True)
         if status == _NOT_FOUND:
             return None
         if status != _OK:

@@ -19,6 +19,7 @@ from yarl import URL
 from contract.errors import StoreUnavailable
 from stores.kubernetes_attempts import Answer, Attempts, Response
 from stores.kubernetes_credentials import Credentials
+from stores.kubernetes_pauses import Pauses
 from stores.kubernetes_pool import Pool
 from stores.tls import is_of_tls
 
@@ -54,6 +55,7 @@ class _Asked(NamedTuple):
     body: bytes | None
     timeout: aiohttp.ClientTimeout
     headers: Mapping[str, str]
+    urgent: str | None = None
     is_watch: bool = False
     end: Callable[[], None] | None = None
     """Ends a watch that waits for the begin of its answer."""
@@ -66,6 +68,7 @@ class Connection:
         self._credentials = Credentials(kubeconfig)
         self._pool = Pool()
         self._attempts = Attempts(self._pool)
+        self._pauses = Pauses()
 
     async def request(
         self,
@@ -73,10 +76,12 @@ class Connection:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
     ) -> tuple[int, bytes]:
         """Ask about one object; the status and the body of the answer. See ``ask``."""
-        answer = await self.ask(method, path, body, headers)
-        return answer.response.status, answer.response.body
+        answer = await self.ask(method, path, body, headers, is_urgent=is_urgent)
+        return answer.response
 
     async def ask(
         self,
@@ -84,18 +89,23 @@ class Connection:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
     ) -> Answer:
         """Ask about one object, without an answer once more. ``path`` is already quoted.
 
         ``headers`` go over the usual ones, which say that everything is JSON.
         Raises ``StoreUnavailable`` if there is no answer in time: a read has 10 s, a write as long
-        as an API server may take to accept it.
+        as an API server may take to accept it. While the server asks for a pause only what
+        ``is_urgent`` is asked, every 5 s.
         """
         seconds = _ANSWER_SECONDS if method == "GET" else _ACCEPTED_SECONDS
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         # To read them may take its time, which is no silence of the server.
         await self._credentials.current()
-        asked = _Asked(method, path, body, timeout, headers or {})
+        urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
+        await self._pauses.turn(urgent)
+        asked = _Asked(method, path, body, timeout, headers or {}, urgent)
         return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new))
 
     async def list(
@@ -103,6 +113,7 @@ class Connection:
     ) -> tuple[int, bytes]:
         """Ask for many objects, once: the answer may take its time, up to ``seconds``."""
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
+        await self._pauses.turn(None)
         response = await self._attempt(_Asked("GET", path, None, timeout, headers or {}))
         return response.status, response.body
 
@@ -115,6 +126,7 @@ class Connection:
         It breaks, too, when other requests find that connections as old as its own are dead.
         Raises ``StoreUnavailable``, also while the answer is read.
         """
+        await self._pauses.turn(None)
         asked = _Asked("GET", path, None, _WATCH_TIMEOUT, headers or {}, is_watch=True)
         async with self._open(asked) as response:
             _notice_dead_peer(response)
@@ -129,7 +141,7 @@ class Connection:
     async def _attempt(self, asked: _Asked, *, is_new: bool = False) -> Response:
         async with self._open(asked, is_new=is_new) as response:
             body = await response.read()
-            return Response(response.status, body, response.headers.get("Retry-After"))
+            return Response(response.status, body)
 
     @contextlib.asynccontextmanager
     async def _open(
@@ -145,6 +157,8 @@ class Connection:
                 if asked.is_watch:
                     asked = asked._replace(end=partial(deadline.reschedule, 0.0))
                 line, response = await self._answer(used, asked, is_new=is_new)
+            retry_after = response.headers.get("Retry-After")
+            self._pauses.answered(host, asked.urgent, response.status, retry_after)
             is_whole = False
             try:
                 if asked.is_watch:

@@ -73,7 +73,7 @@ class KubernetesLeaderLease:
 
     async def read(self) -> Tenure:
         """See ``LeaderLease``."""
-        status, body = await self._connection.request("GET", _LEASE)
+        status, body = await self._connection.request("GET", _LEASE, is_urgent=True)
         if status == _NOT_FOUND:
             return NOBODY
         if status != _OK:
@@ -87,7 +87,7 @@ class KubernetesLeaderLease:
         method, path = ("PUT", _LEASE) if tenure.version else ("POST", _LEASES)
         for _ in range(2):
             status, answer = await self._connection.request(
-                method, f"{path}?{wire.FIELD_MANAGER}", body
+                method, f"{path}?{wire.FIELD_MANAGER}", body, is_urgent=True
             )
             if status in (_OK, _CREATED):
                 written = self._decoded(answer, what)

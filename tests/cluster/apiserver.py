@@ -363,8 +363,11 @@ class Client:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
     ) -> tuple[int, bytes]:
         """See ``Connection``."""
+        del is_urgent
         only = _wants_only_metadata(headers)
         return await self._server._request(self, method, path, body, only_metadata=only)
 
@@ -374,8 +377,11 @@ class Client:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
     ) -> Answer:
         """See ``Connection``."""
+        del is_urgent
         return Answer(Response(*await self.request(method, path, body, headers)), False)
 
     async def list(
