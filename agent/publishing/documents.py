@@ -86,7 +86,8 @@ class Desk:
     """What the documents need of their daemon.
 
     While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
-    ``has_rival``: another agent with this node name is alive.
+    ``has_rival``: another agent with this node name is alive. ``reconnected`` is called when the
+    store is watched again after an interruption.
     """
 
     store: Store
@@ -97,6 +98,7 @@ class Desk:
     may_publish: Callable[[], bool]
     look_around: Callable[[], Awaitable[None]]
     has_rival: Callable[[], bool]
+    reconnected: Callable[[], None] = lambda: None
 
 
 class Documents:
@@ -230,6 +232,7 @@ class Documents:
                 progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
                 is_in_the_way=partial(self._is_in_the_way, document),
                 has_rival=self._desk.has_rival,
+                on_reconnected=self._desk.reconnected,
             ),
         )
 
