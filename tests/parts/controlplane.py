@@ -103,9 +103,13 @@ class ControlPlane:
         return self._apiserver.pid
 
     def start(self) -> None:
-        """Start both and wait until the API server is ready."""
-        self.start_etcd()
-        self.start_apiserver()
+        """Start both and wait until the API server is ready; neither is left if it does not."""
+        try:
+            self.start_etcd()
+            self.start_apiserver()
+        except BaseException:
+            self.stop()  # also when a test's time is over
+            raise
 
     def stop(self) -> None:
         """Stop both."""
