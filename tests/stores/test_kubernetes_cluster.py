@@ -174,7 +174,7 @@ async def test_a_version_that_is_gone_leads_to_a_new_list(
     control_plane: ControlPlane, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods.make(control_plane, "a", "n1", "Ascend910-0")
-    control_plane.compact()
+    control_plane.forget_versions()
     listed = kubernetes_watch.listed
 
     async def forgotten_the_first_time(*_: Any, **__: Any) -> tuple[list[Any], str]:
