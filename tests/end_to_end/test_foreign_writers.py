@@ -123,7 +123,7 @@ def test_another_holder_and_seven_writes_at_once_are_no_conflict(node: Node) -> 
     asyncio.run(attack())
     node.emulator.occur(1, FAULT)
     took = node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
-    assert took < 5
+    assert took < 3, "it takes milliseconds; nothing says that it is in a conflict"
     assert conflicts(node) == []
     assert "conflict: somebody" not in node.logged()
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
