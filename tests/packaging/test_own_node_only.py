@@ -551,17 +551,17 @@ def test_a_node_with_the_name_of_a_document_is_another_node(
         ("PUT", f"{path}/{shared}", body),
         ("DELETE", f"{path}/{shared}", None),
     ]
-    heartbeat = [
+    heartbeat: list[tuple[str, str, dict[str, Any]]] = [
         ("PATCH", f"{LEASES}/{shared}", {"metadata": {"labels": label}}),
         ("PATCH", f"{LEASES}/{shared}", {"spec": {"holderIdentity": "me"}}),
     ]
     try:
-        for one in faults:
-            assert agent.ask(*one)[0] == OK
-            assert namesake.ask(*one)[0] == REFUSED
-        for one in heartbeat:
-            assert agent.ask(*one)[0] == REFUSED
-            assert namesake.ask(*one)[0] == OK
+        for method, one, content in faults:
+            assert agent.ask(method, one, content)[0] == OK
+            assert namesake.ask(method, one, content)[0] == REFUSED
+        for method, one, change in heartbeat:
+            assert agent.ask(method, one, change)[0] == REFUSED
+            assert namesake.ask(method, one, change)[0] == OK
         own = create("mindx-dl", f"npu-vigil-{kind}-fault-{name}", CREATED, labels=PUBLIC_FAULT)
         assert namesake.ask(*own[:3])[0] == CREATED
         elsewhere = create("kube-system", shared, REFUSED, labels=PUBLIC_FAULT)
