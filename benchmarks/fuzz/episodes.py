@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -48,7 +49,8 @@ class Tellings:
     )
 
     def __init__(self) -> None:
-        self._file = HistoryFile(Path(":memory:"))  # SQLite's name for no file
+        self._directory = TemporaryDirectory(prefix="vigil-fuzz-")
+        self._file = HistoryFile(Path(self._directory.name, "history.sqlite"))
         self._count = 0
 
     def feed(self, text: str) -> None:
