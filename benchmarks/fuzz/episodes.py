@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 import msgspec
 
@@ -49,8 +51,9 @@ class Tellings:
     )
 
     def __init__(self) -> None:
-        self._directory = TemporaryDirectory(prefix="vigil-fuzz-")
-        self._file = HistoryFile(Path(self._directory.name, "history.sqlite"))
+        directory = mkdtemp(prefix="vigil-fuzz-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        self._file = HistoryFile(Path(directory, "history.sqlite"))
         self._count = 0
 
     def feed(self, text: str) -> None:
