@@ -45,8 +45,11 @@ class Listener:
         stalls: Stalls,
         old: Mapping[str, OldListener],
         memory: Memory,
+        heard: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
     ) -> None:
+        """``heard`` gets the beats of each listing."""
         self._stores = stores
+        self._heard = heard
         self._changed = changed
         self._clock = clock
         self._stalls = stalls
@@ -145,6 +148,7 @@ class Listener:
             self.skews[url], before.pulses, beats, asked.wall_ms, now.wall_ms
         )
         self._beats[url] = liveness.listed(before, beats, now.steady_ms, lost, took_ms)
+        self._heard(url, beats)
         self._listen_to_old(url, now)
         self._judge(now.steady_ms)
         self._say_wrong_clocks()
