@@ -178,7 +178,7 @@ class Feed:
                     return frozenset()  # what was read is from after that
                 self._ahead.pop(node, None)
                 self._note((node,))
-                return self._forget(node)
+                return self._miss(node, deleted_at_ms)
             case Interrupted(reason):
                 if self.interrupted is None:
                     self.interruptions_total += 1

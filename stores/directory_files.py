@@ -7,6 +7,7 @@ Everything here blocks and is called from threads.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import hashlib
@@ -37,6 +38,9 @@ _LOCK_NAME = ".lock"
 _LOCK_PATIENCE_SECONDS = 5.0
 _LOCK_STEP_SECONDS = 0.002
 _LARGEST_BYTES = 16 * 1024 * 1024
+
+# A failure of this process or of the disk says nothing about the document.
+_SAYS_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 # What no repetition cures; everything else may pass (a full disk, a mount that comes back).
 _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
@@ -206,6 +210,8 @@ def _content(path: Path) -> tuple[bytes, os.stat_result] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        if error.errno in _SAYS_NOTHING:
+            raise storage_error(error, f"read {path}") from error
         raise Malformed(f"cannot be opened: {error.strerror}", "") from None
     try:
         status = os.fstat(descriptor)

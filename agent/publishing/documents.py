@@ -156,6 +156,7 @@ class Documents:
                 desk.wall_clock,
                 desk.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
                 self._wake_now,
+                partial(self._not_decided, one.kind),
             )
             for one in owned_by(node, () if shadowed else owned)
         }
@@ -205,6 +206,9 @@ class Documents:
         """Whether another program writes the document of ``kind``."""
         ownership = self.ownership.get(kind)
         return ownership is not None and not ownership.is_ours
+
+    def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
+        self.publishers[kind].waits_for_store(error)
 
     async def _before_repair(self, kind: str) -> None:
         ownership = self.ownership.get(kind)

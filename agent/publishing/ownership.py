@@ -105,7 +105,8 @@ def _silence_seconds(owned: Owned, writer: Writer) -> float:
 class Ownership:
     """Whether ``owned`` is this agent's to write; undecided until the store has answered once.
 
-    ``on_change`` is called when that changes, ``progress`` at least every 10 s.
+    ``on_change`` is called when that changes, ``on_failure`` with the error of each request that
+    leaves it undecided, ``progress`` at least every 10 s.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Ownership:
         wall_clock: Callable[[], int],
         progress: Callable[[], None],
         on_change: Callable[[], None],
+        on_failure: Callable[[StoreError | TimeoutError], None],
     ) -> None:
         self.other: OtherProgram | None = None
         """The program to which the document is left."""
@@ -124,6 +126,7 @@ class Ownership:
         self._wall_clock = wall_clock
         self._progress = progress
         self._on_change = on_change
+        self._on_failure = on_failure
         self._seen: Writer | None = None
         """The last write of another program."""
         self._until = 0.0
@@ -146,7 +149,9 @@ class Ownership:
             self._woken.clear()
             try:
                 await self._ask()
-            except (StoreError, TimeoutError):
+            except (StoreError, TimeoutError) as error:
+                if not self.decided.is_set():
+                    self._on_failure(error)
                 await asyncio.sleep(backoff.next_seconds())
                 continue
             backoff.reset()

@@ -183,6 +183,10 @@ class Publisher:
         self.record.wakes(event_ms, self._edges.wall_clock())
         self._woken.set()
 
+    def waits_for_store(self, error: StoreError | TimeoutError) -> None:
+        """Record that the store failed before the document could be read for the first time."""
+        self._begin_trouble(_reason(error))
+
     async def run(self) -> NoReturn:
         """Publish until cancelled."""
         async with asyncio.TaskGroup() as tasks:

@@ -215,19 +215,30 @@ def test_wrong_options_of_the_aggregator(vigil: Path, tmp_path: Path) -> None:
     assert "listen" in said
 
 
-def test_an_address_in_use(folder: Folder, make_agent: MakeAgent, vigil: Path) -> None:
+def test_an_address_in_use_stops_no_publication(
+    folder: Folder, make_agent: MakeAgent, vigil: Path
+) -> None:
     agent = make_agent(folder)
     agent.start()
     agent.up()
     agent.ask("/healthz")
     address = (agent.state_dir / "listen").read_text().strip().removeprefix("http://")
-    status, said = run(
-        vigil,
-        *("aggregator", *folder.options, "--listen", address),
-        *("--state-dir", str(agent.directory / "other")),
-    )
-    assert status == 2
-    assert address in said
+    log = agent.directory / "aggregator.log"
+    arguments = ["aggregator", *folder.options, "--listen", address]
+    with log.open("wb") as output:
+        aggregator = subprocess.Popen(
+            [vigil, *arguments, "--state-dir", str(agent.directory / "other")],
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=output,
+        )
+    try:
+        published = folder.root / "mindx-dl" / "cluster-info-device-0.json"
+        wait(published.exists, "cluster-info is published", _SECONDS)
+        assert f"--listen {address}" in log.read_text()
+    finally:
+        aggregator.terminate()
+        assert aggregator.wait(_SECONDS) == 0
 
 
 @pytest.mark.parametrize("verb", ["agent", "aggregator"])

@@ -336,5 +336,7 @@ async def test_a_publisher_that_stands_still_stops_every_beat(
     Documents("node-1", ["device-info", "node-info"], desk)
     assert stalls.stalled() == {}
     passed = 31.0
-    assert set(stalls.stalled()) == {"publisher of device-info", "publisher of node-info"}
+    kinds = ("device-info", "node-info")
+    parts = {f"{part} of {kind}" for part in ("publisher", "ownership") for kind in kinds}
+    assert set(stalls.stalled()) == parts
     await life.journal.close()

@@ -58,7 +58,12 @@ def now_ms() -> int:
 async def owning(writers: Writers, owned: Owned = DEVICE_INFO) -> AsyncIterator[Ownership]:
     """An ownership that runs; its store has answered once."""
     ownership = Ownership(
-        cast("Store", writers), owned, now_ms, progress=lambda: None, on_change=lambda: None
+        cast("Store", writers),
+        owned,
+        now_ms,
+        progress=lambda: None,
+        on_change=lambda: None,
+        on_failure=lambda _: None,
     )
     task = asyncio.create_task(ownership.run())
     await ownership.decided.wait()

@@ -202,10 +202,11 @@ def test_another_writer_is_a_conflict(node: Node) -> None:
             time.sleep(0.01)
         if number < 4:
             node.until(lambda now: len(now.free) == 8, "the document is repaired", 1)
-    status, answer = node.ask("/readyz")
-    assert status == 503
+    node.wait(lambda: node.ask("/readyz")[0] == 503, "it is a conflict", 2)
+    _, answer = node.ask("/readyz")
     assert any("conflict" in reason for reason in answer["reasons"])
-    assert 'npu_vigil_publication_conflict{document="device-info"} 1.0' in node.ask("/metrics")[1]
+    metric = 'npu_vigil_publication_conflict{document="device-info"} 1.0'
+    node.wait(lambda: metric in node.ask("/metrics")[1], "a scrape shows it", 2)
     assert node.logged().count("conflict") == 1
     node.emulator.occur(1, FAULT)
     node.until(lambda now: now.codes(1) == {FAULT}, "the next try shows it", 10)

@@ -106,7 +106,8 @@ def test_another_holder_and_seven_writes_at_once_are_no_conflict(node: Node) -> 
     node.start()
     node.healthy()
     # Of two that beat the one with the greater identity gives way, so this one cannot stay.
-    beat = Beat("node-1", "other-host_zzzz", INTERVAL_SECONDS, int(time.time() * 1000))
+    at_ms = int(time.time() * 1000)
+    beat = Beat("node-1", "other-host_zzzz", INTERVAL_SECONDS, at_ms, blind=False)
 
     async def attack() -> None:
         async with opened(node.place) as store:
@@ -184,7 +185,8 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
         await asyncio.to_thread(plane.request, "PATCH", path, {"immutable": True})
 
         def is_mutable() -> bool:
-            return "immutable" not in plane.request("GET", path)
+            status, found = plane.ask("GET", path)
+            return status == 200 and "immutable" not in found
 
         await asyncio.to_thread(node.wait, is_mutable, "it is replaced", 5.0)
         node.emulator.occur(2, FAULT)

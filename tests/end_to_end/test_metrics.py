@@ -8,6 +8,7 @@ import fcntl
 import json
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -60,6 +61,8 @@ class Troubled:
         self.aggregator = Daemon(directory / "aggregator", "--store", f"directory:{self._root}")
         self.aggregator.program = IMPATIENT
         self._lock = contextlib.ExitStack()
+        self._ended = threading.Event()
+        self._stranger = threading.Thread(target=self._overwrite, daemon=True)
 
     def start(self) -> None:
         """Until all of it has happened."""
@@ -75,6 +78,9 @@ class Troubled:
         self.node.wait(lambda: "npu_vigil_blind{" in self.agent(), "a chip is blind", 30)
         self.node.wait(lambda: "npu_vigil_driver_stuck_calls{" in self.agent(), "it hangs", 30)
         self.node.wait(lambda: "npu_vigil_cluster_faults{" in self.cluster(), "it is merged", 30)
+        self._stranger.start()
+        self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.agent(), "a conflict", 30)
+        self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.cluster(), "a conflict", 30)
         # The aggregator stalls: it cannot write while somebody else has the lock.
         lock = (self._root / CLUSTER_NAMESPACE / ".lock").open()
         self._lock.enter_context(lock)
@@ -101,6 +107,12 @@ class Troubled:
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 2))
         self.node.wait(lambda: "npu_vigil_node_lost{" in self.cluster(), "it is lost", 20)
 
+    def _overwrite(self) -> None:
+        """Somebody else writes a document of each of the two, again and again."""
+        while not self._ended.wait(0.5):
+            self.node.place.write(self.node.document, {"DeviceInfoCfg": "{}"})
+            self.node.place.write("cluster-info-node-cm", {"cluster-info-node-cm": "{}"})
+
     def agent(self) -> str:
         """A scrape."""
         text = self.node.ask("/metrics")[1]
@@ -115,6 +127,8 @@ class Troubled:
 
     def close(self) -> None:
         """End both."""
+        self._ended.set()
+        self._stranger.join()
         self._lock.close()
         self.aggregator.stop()
         self.node.close()

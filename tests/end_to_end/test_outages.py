@@ -71,7 +71,7 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
     status, answer = node.ask("/readyz")
     assert status == 503
-    assert any("cannot be published" in reason for reason in answer["reasons"])
+    assert any("cannot be published" in reason for reason in answer["reasons"]), answer
     assert node.ask("/healthz")[0] == 200
     cluster.plane.start_apiserver()
     assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < 5

@@ -86,6 +86,7 @@ def test_each_kind_of_document_is_repaired_three_times_a_minute(
     for name in (*OF_NODE, *OF_CLUSTER):
         look = read if name in OF_NODE else cluster_keys
         node.wait(lambda name=name, look=look: bool(look(place, name)), f"{name} is there")  # type: ignore[misc]
+        # A key about blindness may come later.
         keys[name] = look(place, name)
     assert keys["cluster-info-switch-0"] == {"cluster-info-switch-0"}
     for content in SPOILT:
@@ -93,7 +94,7 @@ def test_each_kind_of_document_is_repaired_three_times_a_minute(
             look = read if name in OF_NODE else cluster_keys
             place.spoil(name, content)
             node.wait(
-                lambda name=name, look=look, right=right: look(place, name) == right,  # type: ignore[misc]
+                lambda name=name, look=look, right=right: right <= (look(place, name) or set()),  # type: ignore[misc]
                 f"{name} is repaired after {content!r}",
                 REPAIRED_SECONDS,
             )
