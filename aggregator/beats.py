@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator import liveness, skew
+from aggregator.failing import Failing
 from aggregator.liveness import Brake, Heard, Verdict
 from aggregator.skew import Skews
-from contract.errors import StoreError
+from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Listener:
         self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
         self._beats = dict.fromkeys(stores, Heard())
+        self.failing = {url: Failing() for url in stores}
+        """By store, whether its beats cannot be listed; a missing right is no failure."""
         self.skews = dict.fromkeys(stores, Skews())
         self.verdict = Verdict()
 
@@ -135,10 +138,13 @@ class Listener:
                 beats = await store.beats()
         except StoreError as error:
             self._beats[url] = liveness.failed(self._beats[url], str(error))
+            if not isinstance(error, StoreForbidden):
+                self.failing[url].failed("beats", str(error), self._clock().steady_ms)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
             self._listen_to_old(url, self._clock())
             return
+        self.failing[url].succeeded()
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
         now = self._clock()

@@ -220,6 +220,8 @@ class Aggregator:
             self.leadership,
             self.stalls,
             self._not_served,
+            self.listener.failing,
+            clock,
         )
         self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)
         self._publish_lost = publish_lost

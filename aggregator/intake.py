@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from aggregator.failing import Failing
 from aggregator.kinds import DEVICE, NODE, OWN_KEY, SWITCH
 from contract.errors import DocumentError
 from contract.names import (
@@ -141,6 +142,8 @@ class Feed:
         self.interrupted: str | None = None
         """Why nothing is heard from the store now."""
         self.interruptions_total = 0
+        self.reading = Failing()
+        """Whether the watch fails, by its events."""
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""
         self._told: list[set[str]] = []

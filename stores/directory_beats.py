@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from contract.errors import StoreRefused
 from contract.names import node_name_problem
@@ -77,8 +77,7 @@ class Heartbeats:
                 self._drop(node)
                 return None
             found = _decoder.decode(content)
-            *others, writes = astuple(found)
-            beat = Beat(*others, text_found(writes))
+            beat = Beat(**asdict(found) | {"writes": text_found(found.writes)})
             problem = _problem(beat, node)
             if beat.node != node:
                 reason = Reason.OTHER_NODE

@@ -512,16 +512,16 @@ class Publisher:
             except StoreError as error:
                 if self.record.watch_trouble is None:
                     log.error("%s: cannot be watched: %s", self.name, error)
-                self.record.watch_trouble = str(error)
+                self.record.watch_fails(str(error), self._edges.wall_clock())
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
             self._look_again()
 
     def _watched(self, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
-            self.record.watch_trouble = event.reason
+            self.record.watch_fails(event.reason, self._edges.wall_clock())
             return
         if isinstance(event, Listed):
-            self.record.watch_trouble = None
+            self.record.watch_works()
             self._reconnected.set()
             shown = next(iter(event.documents), None)
         else:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from contract.errors import StoreUnavailable
 from contract.write_numbers import decode_writes
-from tests.agent.test_documents import answered, life, now_ms
+from tests.agent.test_documents import life, now_ms
 from tests.agent.test_publisher import running, until
+from tests.policy.builders import answered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +19,7 @@ async def test_it_is_in_the_document_and_grows_over_deletions_and_restarts(tmp_p
     seen: list[int] = []
     for life_number in range(2):
         async with running(tmp_path) as bench:
-            assert bench.publisher.number is None
+            assert not bench.publisher.number
             for content in (f"a{life_number}", "", f"b{life_number}"):
                 bench.say(content)
                 if content:
