@@ -1,4 +1,4 @@
-"""A watch of the aggregator that lives and delivers nothing, on a real API server."""
+"""Watches of the aggregator that deliver nothing, or are dead, on a real API server."""
 
 from __future__ import annotations
 
@@ -100,4 +100,27 @@ def test_a_fault_that_no_watch_shows_is_in_cluster_info_within_15_s(
     missed = 'npu_vigil_read_by_name_total{result="missed",store="kubernetes:"}'
     node.wait(lambda: aggregator.metric(missed) >= 2, "it is counted")
     assert "has not shown the last write of device-info" in aggregator.log.read_text()
+    assert aggregator.ask("/readyz")[0] == 200
+
+
+def test_dead_watches_are_asked_anew_when_other_requests_find_dead_connections(
+    node: Node, aggregator: Daemon, proxy: ApiProxy, cluster: Cluster
+) -> None:
+    node.options += ["--heartbeat-interval-seconds", "60"]  # it is not to help
+    node.start()
+    node.healthy()
+    aggregator.start()
+    watches = Rule(verb="watch", resource="configmaps")
+    frozen = time.monotonic()
+    assert proxy.freeze_old() > 0
+    node.emulator.occur(1, FAULT)
+    node.wait(lambda: in_cluster_info(cluster, 1), "it is shown there")
+    assert time.monotonic() - frozen <= SHOWN_SECONDS
+    asked = proxy.requests(watches, frozen)
+    # A third of the Lease's 10 s until a request, 2 s without an answer, 5 s.
+    assert asked
+    assert asked[0].at - frozen <= 11
+    assert read_by_name(proxy, frozen) == 0
+    # Nothing was missed: it went on from where it was, and nobody leads anew.
+    assert "leads no more" not in aggregator.log.read_text()
     assert aggregator.ask("/readyz")[0] == 200
