@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from agent.publishing.ownership import OtherProgram
 from contract.errors import StoreUnavailable
 from contract.write_numbers import decode_writes
+from stores.base import Writer
 from tests.agent.test_documents import life, now_ms
 from tests.agent.test_publisher import running, until
 from tests.policy.builders import answered
@@ -64,3 +66,7 @@ async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
         await until(lambda: record.acknowledged_stamp is not None, "the first write")
         stamp = record.acknowledged_stamp
         assert decode_writes(this.documents.writes()) == {"device-info": stamp}
+        ownership = this.documents.ownership["device-info"]
+        writer = Writer("device-plugin", now_ms())
+        ownership._leave_to(OtherProgram(ownership._owned, writer, 360))
+        assert this.documents.writes() == ""
