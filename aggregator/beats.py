@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator import liveness, skew
+from aggregator.failing import Failing
 from aggregator.liveness import Brake, Heard, Verdict
 from aggregator.rehearsals import Rehearsals
 from aggregator.skew import Skews
-from contract.errors import StoreError
+from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
 
 if TYPE_CHECKING:
@@ -46,8 +47,11 @@ class Listener:
         stalls: Stalls,
         old: Mapping[str, OldListener],
         memory: Memory,
+        heard: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
     ) -> None:
+        """``heard`` gets the beats of each listing."""
         self._stores = stores
+        self._heard = heard
         self._changed = changed
         self._clock = clock
         self._stalls = stalls
@@ -59,6 +63,8 @@ class Listener:
             url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
         }
         self._beats = {url: Heard(rehearsals=one.results) for url, one in self._rehearsals.items()}
+        self.failing = {url: Failing() for url in stores}
+        """By store, whether its beats cannot be listed; a missing right is no failure."""
         self.skews = dict.fromkeys(stores, Skews())
         self.verdict = Verdict()
 
@@ -143,10 +149,13 @@ class Listener:
                 beats = await store.beats()
         except StoreError as error:
             self._beats[url] = liveness.failed(self._beats[url], str(error))
+            if not isinstance(error, StoreForbidden):
+                self.failing[url].failed("beats", str(error), self._clock().steady_ms)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
             self._listen_to_old(url, self._clock())
             return
+        self.failing[url].succeeded()
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
         now = self._clock()
@@ -159,6 +168,7 @@ class Listener:
         rehearsals = self._rehearsals[url]
         self._beats[url] = msgspec.structs.replace(listed, rehearsals=rehearsals.results)
         rehearsals.look(set(liveness.late(listed)) - lost.keys())
+        self._heard(url, beats)
         self._listen_to_old(url, now)
         self._judge()
         self._say_wrong_clocks()
