@@ -173,7 +173,7 @@ async def test_a_fault_does_not_wait_for_a_touch_that_takes_long() -> None:
         began = now()
         cluster.change(cluster.names[0])
         await asyncio.sleep(5)
-        assert [at - began < 2 for at, *_ in cluster.store.puts] == [True]
+        assert [0 <= at - began < 2 for at, *_ in cluster.store.puts][-1:] == [True]
 
 
 async def test_touches_go_on_while_something_changes_all_the_time() -> None:
