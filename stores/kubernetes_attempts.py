@@ -25,6 +25,7 @@ _TIMES = 1.5
 """An answer may take so many times as long as the slowest one of late."""
 _LATELY_SECONDS = 30.0
 _PAUSE_SECONDS = 10.0
+_LATE_SECONDS = 0.3
 _QUICK_SECONDS = 1.0
 """A server that answers within this over a new connection is not slow."""
 
@@ -87,6 +88,7 @@ class Attempts:
 
     async def _is_overdue(self, first: asyncio.Task[Response], began: float) -> bool:
         """Wait until ``first`` has ended, or is to be repeated; whether it is."""
+        was_late = False
         while True:
             now = _now()
             due = began + self._patience_seconds(now)
@@ -97,6 +99,9 @@ class Attempts:
                 due = max(due, self._next_at)
             if first.done():
                 return False
+            if due <= now - _LATE_SECONDS and not was_late:
+                # The process stood still: what was answered meanwhile has yet to be read.
+                was_late, due = True, now + _LATE_SECONDS
             if due <= now:
                 return True
             if self._found_dead is None or self._found_dead.done():

@@ -58,7 +58,7 @@ class _Asked(NamedTuple):
     urgent: str | None = None
     is_watch: bool = False
     end: Callable[[], None] | None = None
-    """Ends a watch that waits for the begin of its answer."""
+    """Ends it while it waits for the begin of its answer."""
 
 
 class Connection:
@@ -154,20 +154,17 @@ class Connection:
         try:
             # A watch has no deadline, but what it follows is told at once.
             async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
-                if asked.is_watch:
-                    asked = asked._replace(end=partial(deadline.reschedule, 0.0))
+                asked = asked._replace(end=partial(deadline.reschedule, 0.0))
                 line, response = await self._answer(used, asked, is_new=is_new)
             retry_after = response.headers.get("Retry-After")
             self._pauses.answered(host, asked.urgent, response.status, retry_after)
             is_whole = False
             try:
-                if asked.is_watch:
-                    line.end_watch = partial(_abandon, response)
+                line.end = partial(_abandon, response)
                 async with response:
                     try:
                         yield response
                     finally:
-                        line.end_watch = None
                         is_whole = response.connection is None
                         _abandon(response)
             finally:
@@ -209,11 +206,10 @@ class Connection:
         self, used: ClientConfiguration, asked: _Asked, *, is_new: bool = False
     ) -> tuple[Line, aiohttp.ClientResponse]:
         line = self._pool.take(used, is_new=is_new)
-        line.end_watch = asked.end
+        line.is_watch, line.end = asked.is_watch, asked.end
         try:
             return line, await _sent(line, used, asked)
         except BaseException:
-            line.end_watch = None
             self._pool.discard(line)
             raise
 
