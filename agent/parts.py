@@ -117,6 +117,7 @@ class Parts:
                 progress=self.heartbeat_progress(),
                 blind=lambda: self.blindness.look() is not None,
                 wall_clock=wall_clock,
+                writes=lambda: self.documents.writes(),
             ),
             also=self.old_readers.annotations,
         )

@@ -32,6 +32,7 @@ from contract.errors import StoreError
 from contract.isolation import chip_of
 from contract.observation import Observation, SourceAnswered, chip_subject
 from contract.storage_faults import RESOURCES
+from contract.write_numbers import encode_writes
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -276,6 +277,19 @@ class Documents:
             )
             for kind, publisher in self.publishers.items()
         )
+
+    def writes(self) -> str:
+        """The text about our last writes that goes with the heartbeat.
+
+        A document that another program writes is in nobody's heartbeat.
+        """
+        numbers = {kind: one.number for kind, one in self.publishers.items()}
+        ours = {
+            kind: number
+            for kind, number in numbers.items()
+            if number is not None and not self._is_left(kind)
+        }
+        return encode_writes(ours)
 
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` may want a write."""
