@@ -68,7 +68,7 @@ async def listed(
     headers = wire.LIST_ONLY_METADATA if only_metadata else None
     while True:
         url = f"{path}?{urlencode(asked)}"
-        status, body = await connection.request("GET", url, seconds=_PAGE_SECONDS, headers=headers)
+        status, body = await connection.list(url, _PAGE_SECONDS, headers)
         if status != _OK:
             raise wire.refusal(status, body, f"list {what}")
         try:
