@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from stores.refusals import Refusals
 
 
+READ_SECONDS = 15.0
+WRITE_SECONDS = 45.0
+"""After these a store has answered or failed. An API server may take 30 s to accept a write, for as
+long as admission webhooks may; the second attempt of a request begins up to 10 s after the first.
+"""
+
+
 class Document(msgspec.Struct, frozen=True):
     """One stored document. ``version`` is opaque and empty for one not read from a store.
 
@@ -394,7 +401,11 @@ class Store(Protocol):
         """
 
     async def beat(self, beat: Beat) -> None:
-        """Create or renew the heartbeat of ``beat.node``, whoever wrote it before."""
+        """Create or renew the heartbeat of ``beat.node``, whoever wrote it before.
+
+        ``StoreConflict`` where another holder wrote it since our last one: only what has been seen
+        is replaced. A broker and a directory cannot know.
+        """
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """The heartbeats of all nodes, or of one; cheap, and maybe a moment old.
@@ -403,6 +414,13 @@ class Store(Protocol):
         ``StoreUnavailable``.
         One that cannot be read, or names another node than its place, changes nothing: the last
         good one of its node stays. See ``refusals``.
+        """
+
+    async def rehearse_beat(self, node: str) -> None:
+        """Have a first heartbeat of ``node`` accepted and not kept; returns when that is done.
+
+        ``StoreUnavailable`` where it would not be accepted. Stores that accept all at once do
+        nothing.
         """
 
     async def forget_beat(self, node: str) -> None:

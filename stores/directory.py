@@ -112,6 +112,9 @@ class DirectoryStore:
         """See ``Store``."""
         return await asyncio.to_thread(self._heartbeats.beats, node)
 
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``. Nothing is in the way of a beat."""
+
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""
         await asyncio.to_thread(self._heartbeats.forget, node)

@@ -22,7 +22,7 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreError, StoreRefused
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
 from stores.backoff import Backoff
-from stores.base import Interrupted
+from stores.base import WRITE_SECONDS, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.node_object")
 
 _AGAIN_SECONDS = 1.0
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = WRITE_SECONDS
 _REFUSED_SECONDS = 60.0
 _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
