@@ -59,12 +59,12 @@ class Listener:
         self._memory = memory
         self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
-        self.failing = {url: Failing() for url in stores}
-        """By store, whether its beats cannot be listed; a missing right is no failure."""
         self._rehearsals = {
             url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
         }
         self._beats = {url: Heard(rehearsals=one.results) for url, one in self._rehearsals.items()}
+        self.failing = {url: Failing() for url in stores}
+        """By store, whether its beats cannot be listed; a missing right is no failure."""
         self.skews = dict.fromkeys(stores, Skews())
         self.verdict = Verdict()
 

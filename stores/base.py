@@ -225,9 +225,17 @@ class ClusterObjects(Protocol):
         """Read a Node; ``StoreRefused`` where there is none."""
 
     async def set_node(
-        self, node: str, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
+        self,
+        node: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        expected: str | None = None,
     ) -> None:
-        """Set these labels and annotations of a Node, ``None`` removes one; all others stay."""
+        """Set these labels and annotations of a Node, ``None`` removes one; all others stay.
+
+        With ``expected`` only while the Node has this version; else ``StoreConflict``.
+        """
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
@@ -426,10 +434,11 @@ class Store(Protocol):
     async def forget_beat(self, node: str) -> None:
         """Delete the heartbeat of a node that is no more; one that is not there is no error."""
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Make the watchers of a document see an event without a change of its data (M8).
 
-        Sets the annotation ``npu-vigil/touched``. A document that is not there is no error.
+        Sets the annotation ``npu-vigil/touched``. A document that is not there is no error. Nor is
+        one whose version is known not to be ``expected`` any more: watchers have seen that.
         """
 
     async def writer(self, namespace: str, name: str) -> Writer | None:

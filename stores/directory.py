@@ -119,8 +119,9 @@ class DirectoryStore:
         """See ``Store``."""
         await asyncio.to_thread(self._heartbeats.forget, node)
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
+        del expected  # nothing arrives late
         _check(namespace, name)
         await asyncio.to_thread(self._touch, namespace, name)
 

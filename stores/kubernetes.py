@@ -249,15 +249,20 @@ class KubernetesStore:
         """See ``Store``."""
         await self._heartbeats.forget(node)
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)
+        metadata: dict[str, object] = {"annotations": {TOUCHED: touched_now()}}
+        if expected:
+            metadata["resourceVersion"] = expected
         status, answer = await self._connection.request(
             "PATCH",
             f"{_path(namespace, name)}?{wire.TOUCH_MANAGER}",
-            msgspec.json.encode({"metadata": {"annotations": {TOUCHED: touched_now()}}}),
+            msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
+        if status == _CONFLICT and expected:
+            return
         if status not in (_OK, _NOT_FOUND):
             raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
 

@@ -142,8 +142,9 @@ class MqttStore:
         """See ``Store``."""
         await self._heartbeats.forget(node)
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
+        del expected  # a broker compares nothing
         check_names(namespace, name)
         topic = document_topic(namespace, name)
         async with self._alone(topic):

@@ -92,8 +92,9 @@ class ReadOnly:
         """Refused."""
         _refuse(f"forget the beat of {node}")
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Refused."""
+        del expected
         _refuse(f"touch {namespace}/{name}")
 
 

@@ -100,10 +100,17 @@ async def test_what_arrives_late_undoes_nothing_newer(
 ) -> None:
     version = await store.put(_document("1"))
     await store.beat(_beat(1_000))
+    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    assert store.objects is not None
+    seen = await store.objects.get_node("node-1")
     proxy.freeze_old(Direction.TO_SERVER)
     late = [
         asyncio.create_task(store.put(_document("late"), expected=version)),
         asyncio.create_task(store.beat(_beat(2_000))),
+        asyncio.create_task(store.touch(_SPACE, "one", expected=version)),
+        asyncio.create_task(
+            store.objects.set_node("node-1", {"a": "late"}, {}, expected=seen.version)
+        ),
     ]
     await asyncio.sleep(0.3)
     for task in late:
@@ -113,10 +120,14 @@ async def test_what_arrives_late_undoes_nothing_newer(
     await other.put(_document("2"))
     await other.beat(_beat(3_000, "host-b"))
     await other.beat(_beat(4_000, "host-b", 300.0))
+    assert other.objects is not None
+    await other.objects.set_node("node-1", {"a": "2"}, {})
     await other.close()
     proxy.thaw()
     await asyncio.sleep(0.5)
-    assert {one.verb for one in proxy.requests(Rule(name="one"))} >= {"update"}
+    assert {one.verb for one in proxy.requests(Rule(name="one"))} >= {"update", "patch"}
+    assert control_plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["labels"]["a"] == "2"
+    assert "annotations" not in control_plane.request("GET", _PATH)["metadata"]
     assert control_plane.request("GET", _PATH)["data"] == {"text": "2"}
     lease = control_plane.request("GET", _LEASE)
     assert lease["spec"]["holderIdentity"] == "host-b"
