@@ -113,7 +113,10 @@ class KubernetesStore:
     async def list(self, selection: Selection) -> tuple[Document, ...]:
         """See ``Store``."""
         path, query = _path(selection.namespace), _query(selection)
-        found, _ = await listed(self._connection, path, query, _pages, "ConfigMaps")
+        is_of_one = selection.name is not None and selection.namespace is not None
+        found, _ = await listed(
+            self._connection, path, query, _pages, "ConfigMaps", is_of_one=is_of_one
+        )
         return tuple(map(wire.document, found))
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:

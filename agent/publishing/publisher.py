@@ -559,8 +559,8 @@ class Publisher:
             return
         if isinstance(event, Listed):
             if self.record.watch_trouble is not None:
+                self.record.watch_works()
                 self._edges.on_reconnected()
-            self.record.watch_works()
             self._reconnected.set()
             shown = next(iter(event.documents), None)
         else:
