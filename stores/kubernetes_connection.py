@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_attempts import Answer, Attempts, Response
+from stores.kubernetes_attempts import Answer, Attempts, Kind, Response
 from stores.kubernetes_credentials import Credentials
 from stores.kubernetes_pauses import Pauses
 from stores.kubernetes_pool import Pool
@@ -99,14 +99,15 @@ class Connection:
         as an API server may take to accept it. While the server asks for a pause only what
         ``is_urgent`` is asked, every 5 s.
         """
-        seconds = _ANSWER_SECONDS if method == "GET" else _ACCEPTED_SECONDS
+        kind = Kind.READ if method == "GET" else Kind.WRITE
+        seconds = _ANSWER_SECONDS if kind is Kind.READ else _ACCEPTED_SECONDS
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         # To read them may take its time, which is no silence of the server.
         await self._credentials.current()
         urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
         await self._pauses.turn(urgent)
         asked = _Asked(method, path, body, timeout, headers or {}, urgent)
-        return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new))
+        return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new), kind)
 
     async def list(
         self, path: str, seconds: float, headers: Mapping[str, str] | None = None
