@@ -215,7 +215,10 @@ class Writing(Generic[W]):
         was = output.touch_error
         try:
             with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
-                await self._store.touch(output.namespace, output.name)
+                # One that arrives late, or a second attempt, is needed no more. What fences off who
+                # led before must be made, whatever there is.
+                expected = output.version if self._is_conditional and output.fenced else None
+                await self._store.touch(output.namespace, output.name, expected=expected)
         except StoreError as error:
             if self._touches is not None:
                 self._touches.failed(output.name, self._clock())

@@ -21,8 +21,18 @@ from agent.publishing.stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from service.foreign_parts import added_by_others, differences
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWrites, Writer
+from service.stalls import going_on
 from stores.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from stores.base import (
+    READ_SECONDS,
+    WRITE_SECONDS,
+    Changed,
+    Deleted,
+    Document,
+    Interrupted,
+    Listed,
+    Selection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +44,6 @@ log = logging.getLogger("agent.publisher")
 _IDLE_SECONDS = 300.0
 _TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; what is left is not spun away."""
-_REQUEST_SECONDS = 5.0
 _MARK_SECONDS = 10.0
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
@@ -324,8 +333,8 @@ class Publisher:
         self._flying = write
         self._foreign.wrote(_now())
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                version = await self._request(write.document)
+            async with asyncio.timeout(WRITE_SECONDS):
+                version = await going_on(self._request(write.document), self._edges.progress)
         except (StoreError, TimeoutError) as error:
             self._unsure = write
             self._read_again = True
@@ -343,13 +352,14 @@ class Publisher:
 
     async def _request(self, document: Document | None) -> str:
         """Put ``document`` in the place of what is shown, or delete that; the new version."""
-        if document is None:
-            await self._store.delete(self.namespace, self.name)
-            return ""
         shown = self._shown
-        if shown is not None and self._edges.is_in_the_way(shown):
-            await self._store.delete(self.namespace, self.name)
+        if shown is not None and (document is None or self._edges.is_in_the_way(shown)):
+            # One that arrives late deletes nothing that was written after it.
+            expected = None if self._foreign.is_conflict else shown.version
+            await self._store.delete(self.namespace, self.name, expected=expected)
             shown = None
+        if document is None:
+            return ""
         document = self._with_others(document, shown)
         if self._foreign.is_conflict:
             # Who writes all the time would always be there between our look and our write.
@@ -374,7 +384,7 @@ class Publisher:
         # Before the request: what changes while it is answered has to be read again.
         self._read_again = False
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with asyncio.timeout(READ_SECONDS):
                 shown = await self._store.get(self.namespace, self.name)
         except (StoreError, TimeoutError) as error:
             self._read_again = True
@@ -477,7 +487,7 @@ class Publisher:
         if self._is_own_answer(shown) and self._acknowledged is not None:
             return Writer(differing=differences(shown, self._acknowledged.document))
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with asyncio.timeout(READ_SECONDS):
                 found = await self._store.other_writer(self.namespace, self.name)
         except (StoreError, TimeoutError):
             return self.record.conflict_writer
@@ -524,8 +534,8 @@ class Publisher:
             return
         if isinstance(event, Listed):
             if self.record.watch_trouble is not None:
+                self.record.watch_works()
                 self._edges.on_reconnected()
-            self.record.watch_works()
             self._reconnected.set()
             shown = next(iter(event.documents), None)
         else:
@@ -559,4 +569,4 @@ def _now() -> float:
 
 
 def _reason(error: StoreError | TimeoutError) -> str:
-    return str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
+    return str(error) or "no answer in time"
