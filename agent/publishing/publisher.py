@@ -45,6 +45,8 @@ _IDLE_SECONDS = 300.0
 _TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; what is left is not spun away."""
 _MARK_SECONDS = 10.0
+_LONG_SECONDS = 0.5
+"""A write that takes longer is looked after."""
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
@@ -137,6 +139,10 @@ class _Pause:
 def _same(one: Document | None, other: Document | None) -> bool:
     """Equal in what is ours: the rest is other people's business."""
     return not differences(one, other)
+
+
+class _Overtaken(Exception):
+    """There is something to publish that must not wait for a write that says nothing new."""
 
 
 class Publisher:
@@ -334,7 +340,11 @@ class Publisher:
         self._foreign.wrote(_now())
         try:
             async with asyncio.timeout(WRITE_SECONDS):
-                version = await going_on(self._request(write.document), self._edges.progress)
+                version = await going_on(self._made(write), self._edges.progress)
+        except _Overtaken:
+            self._unsure = write
+            self._read_again = True
+            return None
         except (StoreError, TimeoutError) as error:
             self._unsure = write
             self._read_again = True
@@ -349,6 +359,21 @@ class Publisher:
             self._flying = None
         self._accept(write, version)
         return None
+
+    async def _made(self, write: _Write) -> str:
+        """Make a write; one that only refreshes and takes long gives way to a change."""
+        request = asyncio.create_task(self._request(write.document))
+        try:
+            while True:
+                await asyncio.wait((request,), timeout=_LONG_SECONDS)
+                if request.done():
+                    return request.result()
+                wanted = self._edges.wanted()
+                is_changed = wanted is not None and wanted.content != write.content
+                if write.reason == "refresh" and is_changed:
+                    raise _Overtaken
+        finally:
+            request.cancel()
 
     async def _request(self, document: Document | None) -> str:
         """Put ``document`` in the place of what is shown, or delete that; the new version."""

@@ -177,3 +177,15 @@ async def test_a_repaired_document_is_created_once_although_the_answer_is_lost(
     await other.close()
     assert [type(event) for event in seen.events].count(Deleted) == 1
     assert [type(event) for event in seen.events][-1] is Changed
+
+
+async def test_a_process_that_stood_still_reads_what_was_answered(
+    proxy: ApiProxy, store: Store
+) -> None:
+    await store.put(_document("1"))
+    proxy.delay(0.5, Rule("get", "configmaps", "one"))
+    read = asyncio.create_task(store.get(_SPACE, "one"))
+    await asyncio.sleep(0.1)
+    time.sleep(4)  # noqa: ASYNC251  (nothing at all runs)
+    await read
+    assert len(proxy.requests(Rule("get", "configmaps", "one"))) == 1
