@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from collectors.host_mounts import OF_PODS
 from collectors.kernel_messages import DRIVER_PATTERNS
-from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
+from contract.configuration import HostName, ListenAddress, Mqtt, Section, StoreAddress, load
 from contract.names import node_name_problem
 from service.files import read_toml
 
@@ -189,6 +189,8 @@ class PagesSection(Section):
 
     max_connections: int = Field(default=64, ge=16, le=1024)
     """Eight of them are kept for addresses of the host itself."""
+    host_names: tuple[HostName, ...] = ()
+    """Names under which it may be asked over loopback, besides ``localhost`` and addresses."""
 
 
 class Heartbeat(Section):

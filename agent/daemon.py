@@ -158,6 +158,7 @@ class Agent:
                 parts.configuration.state_dir,
                 socket_name=SOCKET_NAME,
                 limits=Limits(parts.configuration.pages.max_connections),
+                host_names=parts.configuration.pages.host_names,
             ):
                 return await self._root_tasks(stop)
         finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from aggregator.namespaces import ALL
-from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
+from contract.configuration import HostName, ListenAddress, Mqtt, Section, StoreAddress, load
 from service.files import read_toml
 from stores.document_names import is_namespace
 
@@ -66,6 +66,8 @@ class PagesSection(Section):
 
     max_connections: int = Field(default=256, ge=16, le=1024)
     """Eight of them are kept for addresses of the host itself."""
+    host_names: tuple[HostName, ...] = ()
+    """Names under which it may be asked over loopback, besides ``localhost`` and addresses."""
 
 
 class LeaderSection(Section):

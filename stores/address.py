@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, Problem
+from stores.mqtt_password import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,9 +109,14 @@ def _unreadable(mqtt: Mqtt) -> Iterator[Problem]:
         if path is None:
             continue
         try:
-            path.read_bytes()
+            if name == "password_file":
+                read_password(path)
+            else:
+                path.read_bytes()
         except OSError as error:
             yield Problem(f"mqtt.{name}", f"cannot read {path.absolute()}: {error.strerror}")
+        except ValueError as error:
+            yield Problem(f"mqtt.{name}", str(error))
 
 
 def _wrong(url: str, what: str) -> ConfigurationError:

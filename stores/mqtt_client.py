@@ -20,10 +20,10 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from contract.errors import StoreRefused, StoreUnavailable
 from stores.mqtt_errors import connect_error, end_reason, publish_error, subscribe_error
+from stores.mqtt_password import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Self
 
     from contract.configuration import Mqtt
@@ -59,7 +59,7 @@ class MqttClient(aiomqtt.Client):
             address.host,
             address.port,
             username=mqtt.user,
-            password=_password(mqtt.password_file),
+            password=None if mqtt.password_file is None else read_password(mqtt.password_file),
             logger=self._said.logger,
             identifier=identifier,
             protocol=_PROTOCOLS[mqtt.protocol],
@@ -253,12 +253,6 @@ class _TlsSocket(ssl.SSLSocket):
         except BaseException:
             self.close()
             raise
-
-
-def _password(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    return file.read_text(encoding="utf-8").rstrip("\r\n")
 
 
 def tls_of(mqtt: Mqtt) -> ssl.SSLContext:

@@ -111,6 +111,7 @@ class Broker:
         file = self.directory / f"{user}.password"
         if user not in self._passwords:
             self._passwords[user] = f"secret of {user}"
+            file.touch(0o600)
             file.write_text(self._passwords[user] + "\n")
             self._write_passwords()
             if self._running is not None and self._running.status is None:
