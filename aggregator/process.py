@@ -51,7 +51,13 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
 
     urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
     stores = {
-        url: open_store(url, configuration.kubeconfig, mqtt=configuration.mqtt) for url in urls
+        url: open_store(
+            url,
+            configuration.kubeconfig,
+            mqtt=configuration.mqtt,
+            others_may_write=configuration.directory.others_may_write,
+        )
+        for url in urls
     }
     channels = {
         url: channel

@@ -104,6 +104,13 @@ class Mqtt(Section):
         return self
 
 
+class Directory(Section):
+    """How a directory is used, for stores ``directory:PATH``."""
+
+    others_may_write: bool = False
+    """Take it as root although other users may write there."""
+
+
 M = TypeVar("M", bound=Section)
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 from inspect import isawaitable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from aiohttp.typedefs import Handler, Middleware
+
 log = logging.getLogger("service.pages")
 
 LISTEN_NAME = "listen"
 """The file in the state directory that says where the daemon listens."""
-
-Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
-Middleware: TypeAlias = "Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]"
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHUTDOWN_SECONDS = 0.5

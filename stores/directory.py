@@ -19,6 +19,7 @@ from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
 from stores.directory_beats import Heartbeats
 from stores.directory_lock import DirectoryLock
+from stores.directory_owner import Owner
 from stores.document_names import check_names
 from stores.inotify import Inotify
 from stores.touch import TOUCHED, touched_now
@@ -38,11 +39,12 @@ _Key: TypeAlias = tuple[str, str]
 class DirectoryStore:
     """Documents as files under ``root``, which must be on a local file system."""
 
-    def __init__(self, url: str, root: Path) -> None:
+    def __init__(self, url: str, root: Path, *, others_may_write: bool = True) -> None:
         self._url = url
         self._root = root
+        self._owner = Owner(root, others_may_write=others_may_write)
         self._complained: dict[_Key, str] = {}
-        self._heartbeats = Heartbeats(root)
+        self._heartbeats = Heartbeats(root, self._owner)
         self._leader_lock = DirectoryLock(root)
 
     @property
@@ -144,7 +146,7 @@ class DirectoryStore:
             try:
                 with Inotify() as inotify:
                     if make:
-                        await asyncio.to_thread(self._root.mkdir, parents=True, exist_ok=True)
+                        await asyncio.to_thread(files.make, self._root)
                         make = False
                     known = await self._scan_watched(inotify, selection, known)
                     backoff.reset()
@@ -241,15 +243,16 @@ class DirectoryStore:
         complaint = f"{error.digest} {error}"
         if self._complained.get((namespace, name)) != complaint:
             self._complained[namespace, name] = complaint
-            path = files.document_path(self._root, namespace, name)
+            path = self._path(namespace, name)
             _log.warning("%s is left out, it is no document: %s", path, error)
 
     def _put(self, document: Document, expected: str | None) -> str:
         namespace, name = document.namespace, document.name
         content = files.encode(document)
-        with files.locked(self._root, namespace):
+        self._owner.check()
+        with files.locked(self._root, namespace) as directory:
             self._demand(namespace, name, expected)
-            return files.replace(self._root, namespace, name, content)
+            return files.replace(directory, self._path(namespace, name), content)
 
     def _demand(self, namespace: str, name: str, expected: str | None) -> None:
         if expected is None:
@@ -259,25 +262,30 @@ class DirectoryStore:
         if version != expected:
             wanted = f"version {expected}" if expected else "nothing"
             there = f"version {version}" if version else "nothing"
-            path = files.document_path(self._root, namespace, name)
+            path = self._path(namespace, name)
             raise StoreConflict(f"{path}: expected {wanted}, found {there}")
 
     def _touch(self, namespace: str, name: str) -> None:
-        if not files.document_path(self._root, namespace, name).exists():
+        if not self._path(namespace, name).exists():
             return
-        with files.locked(self._root, namespace):
+        self._owner.check()
+        with files.locked(self._root, namespace) as directory:
             document = self._read_or_complain(namespace, name)
             if document is not None:
                 annotations = document.annotations | {TOUCHED: touched_now()}
                 touched = msgspec.structs.replace(document, annotations=annotations)
-                files.replace(self._root, namespace, name, files.encode(touched))
+                files.replace(directory, self._path(namespace, name), files.encode(touched))
 
     def _delete(self, namespace: str, name: str, expected: str | None) -> None:
         if (self._root / namespace).is_dir():
-            with files.locked(self._root, namespace):
-                if files.document_path(self._root, namespace, name).exists():
+            self._owner.check()
+            with files.locked(self._root, namespace) as directory:
+                if self._path(namespace, name).exists():
                     self._demand(namespace, name, expected)
-                files.remove(self._root, namespace, name)
+                files.remove(directory, self._path(namespace, name))
+
+    def _path(self, namespace: str, name: str) -> Path:
+        return files.document_path(self._root, namespace, name)
 
 
 def _check(namespace: str, name: str) -> None:
