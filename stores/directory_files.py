@@ -39,7 +39,7 @@ _DIRECTORY_MODE = 0o755
 _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _LOCK_NAME = ".lock"
-_LOCK_PATIENCE_SECONDS = 5.0
+_LOCK_TRY_SECONDS = 0.02
 _LOCK_STEP_SECONDS = 0.002
 _LARGEST_BYTES = 16 * 1024 * 1024
 
@@ -56,6 +56,14 @@ class Malformed(Exception):
     def __init__(self, what: str, digest: str) -> None:
         super().__init__(what)
         self.digest = digest
+
+
+class Locked(Exception):
+    """Another writer has the lock of the namespace."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
 
 
 class _File(msgspec.Struct, omit_defaults=True):
@@ -192,7 +200,8 @@ def close_locks(root: Path) -> None:
 def locked(root: Path, namespace: str) -> Iterator[int]:
     """Keep every other writer of the namespace out, also those of other processes.
 
-    Gives the descriptor of its directory, which is made where it is missing.
+    Gives the descriptor of its directory, which is made where it is missing. Raises ``Locked``
+    after a moment: no thread is to wait long for another process.
     """
     path = root / namespace / _LOCK_NAME
     close_locks(root)
@@ -202,13 +211,10 @@ def locked(root: Path, namespace: str) -> Iterator[int]:
     with opened_directory(path.parent) as directory:
         descriptor = open_lock(directory, path)
         try:
-            give_up = time.monotonic() + _LOCK_PATIENCE_SECONDS
+            give_up = time.monotonic() + _LOCK_TRY_SECONDS
             while not _try_lock(descriptor):
                 if time.monotonic() >= give_up:
-                    raise StoreUnavailable(
-                        f"{path} has been locked by another process for "
-                        f"{_LOCK_PATIENCE_SECONDS:.0f} s"
-                    )
+                    raise Locked(path)
                 time.sleep(_LOCK_STEP_SECONDS)
             yield directory
         finally:

@@ -61,6 +61,11 @@ class MqttStore:
         return self._heartbeats.refusals
 
     @property
+    def missed_changes(self) -> None:
+        """See ``Store``. A broker tells of all changes."""
+        return
+
+    @property
     def objects(self) -> None:
         """See ``Store``. A broker has neither Events nor Nodes."""
         return
