@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aggregator.status import Health
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.leading import Leadership
+    from aggregator.output import Authored
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
     from aggregator.succession import Succession
@@ -80,11 +81,20 @@ class Readiness:
 
     def _conflicts(self) -> tuple[str, ...]:
         """Documents that somebody else writes, and who."""
-        return tuple(
-            f"conflict: {output.conflict_writer.changes(name)} in {publisher.store.url}"
+        written: list[tuple[str, Authored[Any]]] = [
+            (publisher.store.url, output)
             for publisher in self._publishers
-            for name, output in sorted(publisher.outputs.items())
-            if output.conflict
+            for _, output in sorted(publisher.outputs.items())
+        ]
+        for url, views in self._succession.views.items():
+            written += ((url, output) for output in views.outputs)
+        return (
+            *(
+                f"conflict: {output.conflict_writer.changes(output.name)} in {url}"
+                for url, output in written
+                if output.conflict
+            ),
+            *self._succession.keeping.conflicts,
         )
 
     def _follows(self) -> bool:

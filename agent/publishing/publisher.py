@@ -82,6 +82,7 @@ class Edges:
     ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
     ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
     ``on_shown`` says that what is wanted now is what the store shows already: nothing is written.
+    ``on_reconnected`` says that the store is watched again after an interruption.
     ``is_in_the_way`` says of what is shown that its readers would not take an update of it: it is
     deleted before the next write.
     """
@@ -100,6 +101,7 @@ class Edges:
     is_in_the_way: Callable[[Document], bool] = lambda _: False
     has_rival: Callable[[], bool] = lambda: False
     on_others_write: Callable[[Document | None, Document | None], None] = lambda *_: None
+    on_reconnected: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -504,7 +506,9 @@ class Publisher:
             self.record.watch_trouble = event.reason
             return
         if isinstance(event, Listed):
-            self.record.watch_trouble = None
+            if self.record.watch_trouble is not None:
+                self.record.watch_trouble = None
+                self._edges.on_reconnected()
             self._reconnected.set()
             shown = next(iter(event.documents), None)
         else:
