@@ -70,17 +70,17 @@ class Readiness:
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
-            return Health(self._stalls.stalled(), served, self._conflicts())
+            return Health(self._stalls.stalled(), served, self._warnings())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
         not_ready = (self.waits_for, *why, *served)
-        return Health(self._stalls.stalled(), not_ready, self._conflicts())
+        return Health(self._stalls.stalled(), not_ready, self._warnings())
 
-    def _conflicts(self) -> tuple[str, ...]:
-        """Documents that somebody else writes, and who."""
+    def _warnings(self) -> tuple[str, ...]:
+        """Documents that cannot be written, and those that somebody else writes, and who."""
         written: list[tuple[str, Authored[Any]]] = [
             (publisher.store.url, output)
             for publisher in self._publishers
@@ -89,6 +89,11 @@ class Readiness:
         for url, views in self._succession.views.items():
             written += ((url, output) for output in views.outputs)
         return (
+            *(
+                f"{output.name} is not written to {url}: {output.error}"
+                for url, output in written
+                if output.error is not None
+            ),
             *(
                 f"conflict: {output.conflict_writer.changes(output.name)} in {url}"
                 for url, output in written

@@ -161,7 +161,8 @@ class LeaderStatus(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready.
 
-    ``warnings``: documents that somebody else writes. A leader that writes all others stays ready.
+    ``warnings``: documents that cannot be written, or that somebody else writes. A leader that
+    writes all others stays ready.
     """
 
     stalled: dict[str, float]
