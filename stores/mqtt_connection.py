@@ -40,6 +40,7 @@ _AT_ONCE = 16
 """Publications that wait for their acknowledgement; paho holds back those beyond 20."""
 
 _LATER_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
 
@@ -389,7 +390,7 @@ class Connection:
         self._tell()
 
     async def _keep(self) -> NoReturn:
-        backoff = Backoff()
+        backoff = Backoff(last_seconds=_LONGEST_PAUSE_SECONDS)
         while True:
             session = Session(self._address, self._node)
             try:
