@@ -77,7 +77,8 @@ def _absent(
     left = tuple(source for source in held.said_by if source != item.source)
     is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code)
     is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
-    if not left and not is_of_links:
+    is_silent = isinstance(known, ChipState) and known.silent and item.source != CHIP_SOURCE
+    if not left and not is_of_links and not is_silent:
         because = "its source does not list it any more"
         return end(known, item.subject, held, item.seen_at_ms, because, draft)
     doubted_at_ms = held.doubted_at_ms

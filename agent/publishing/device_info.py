@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.policy.state import CHIP_SOURCE, Adopted, Released
+from agent.policy.state import CHIP_SOURCE, Adopted, Released, Remembered, Server
 from agent.publishing.publisher import Wanted
 from agent.publishing.render import family_of, render
 from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
@@ -17,15 +17,11 @@ from agent.usage import ChipsInUse
 from contract.codes import is_code
 from contract.device_info import UPGRADE_REASON_KEY, decode, encode, verify_published
 from contract.errors import DocumentError
+from contract.families import FAMILIES, SwitchInfo
 from contract.isolation import chip_of, read_names, read_reasons
 from contract.levels import ChipLevel
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
-from contract.observation import (
-    Assertion,
-    Observation,
-    SourceAnswered,
-    chip_subject,
-)
+from contract.observation import Assertion, Observation, chip_subject
 from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
 from contract.switch_info import decode_switch_info
 from contract.vigil_key import VIGIL_KEY
@@ -70,6 +66,8 @@ class DeviceInfoDocument:
         self._made_of: tuple[object, ...] = ()
         self._made: Wanted | None = None
         self._inventory_at = 0.0
+        self.server_before: Server | None = None
+        """What the document that was there at the start says of the server."""
 
     @property
     def inventory(self) -> Inventory | None:
@@ -124,9 +122,9 @@ class DeviceInfoDocument:
     def _is_told(self, inventory: Inventory, state: State) -> bool:
         """Whether each chip, the switches and the store of pods answered or are known to be silent,
         so that lists are not in parts; after a moment those that answered are enough."""
-        known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
-        if not any(chip is not None and chip.was_read for chip in known):
+        if not any(chip.was_read for chip in state.chips.values()):
             return False
+        known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
         if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
             return True
         chips = all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known)
@@ -144,6 +142,7 @@ class DeviceInfoDocument:
         except DocumentError as error:
             log.warning("the document that is there makes no sense and is replaced: %s", error)
             return ()
+        self.server_before = server_of(chips, has_switches=ports is not None)
         return (*remembered_chips(chips), *(() if ports is None else remembered_ports(ports)))
 
     def take_over_isolation(
@@ -202,11 +201,8 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
     if found.update_time <= 0:
         return ()
     reports: list[Input] = []
-    for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
-        chip = chip_of(name)
-        if chip is not None:
-            at_ms = found.update_time * 1000
-            reports.append(SourceAnswered(CHIP_SOURCE, chip_subject(chip), at_ms))
+    for known in sorted(chips_of(found)):
+        reports.append(Remembered(chip_subject(known), found.update_time * 1000))
     for fault in found.faults:
         chip = chip_of(fault.npu_name)
         if chip is not None:
@@ -218,6 +214,25 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
                 if is_code(code) and entry.fault_time > 0
             ]
     return tuple(reports)
+
+
+def chips_of(found: DeviceInfo) -> set[int]:
+    """The physical ids of all chips that a document names in a list or with a fault."""
+    listed = {*found.free, *found.unhealthy, *found.network_unhealthy}
+    names = listed | {fault.npu_name for fault in found.faults}
+    return {chip for name in names if (chip := chip_of(name)) is not None}
+
+
+def server_of(found: DeviceInfo, *, has_switches: bool) -> Server | None:
+    """What a document says of the server. Of families that look alike in it, it is any one."""
+    families = [
+        family.name
+        for family in FAMILIES.values()
+        if family.device_type == found.device_type
+        and (family.switch_info is not SwitchInfo.NONE) is has_switches
+    ]
+    ids = found.super_pod_id, found.server_index, found.rack_id
+    return Server(families[0], ids) if families else None
 
 
 def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from agent.journal.file import Kind, body_of
 from agent.pages.status import publication_status
-from agent.policy.state import LINK_SOURCE, Acknowledged, Released
+from agent.policy.state import LINK_SOURCE, Acknowledged, Released, Remembered
 from agent.policy.stepping import Input, is_one_off_waiting
 from agent.publishing.beating_node_info import BeatingNodeInfo
 from agent.publishing.device_info import DeviceInfoDocument
@@ -35,7 +35,7 @@ from contract.storage_faults import RESOURCES
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
     from typing import NoReturn
 
     from agent.journal.file import Row
@@ -97,6 +97,8 @@ class Desk:
     may_publish: Callable[[], bool]
     look_around: Callable[[], Awaitable[None]]
     has_rival: Callable[[], bool]
+    on_remembered: Callable[[], None]
+    """A document told of chips; what looks at chips is to look again."""
 
 
 def carrier_of_own_key(owned: Collection[str]) -> str:
@@ -184,7 +186,7 @@ class Documents:
         self._unread = {"device-info"} if shadowed else set(self.publishers)
         self._all_read = asyncio.Event()
         known = self._state()
-        self._has_journal = bool(known.chips or known.others)
+        self._has_journal = bool(known.chips or known.others or known.server)
         self._sources_began = False
         if not self._has_journal:
             self._unread |= self.storage.keys()
@@ -355,8 +357,10 @@ class Documents:
         reports: tuple[Input, ...] = ()
         if document is self._node_info:
             self._node_info.found(existing)
-        if not self._has_journal and not self._sources_began:
+        if not self._has_journal:
             reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
+            if self._sources_began:
+                reports = self._of_silent_chips(reports)
         if document is self.device_info:
             isolation = self.device_info.take_over_isolation(
                 existing, now_ms, has_journal=self._has_journal
@@ -367,11 +371,25 @@ class Documents:
             reports = (*isolation, *reports)
         if reports:
             self._desk.verdicts.take(reports, now_ms)
+            if any(isinstance(report, Remembered) for report in reports):
+                self._desk.on_remembered()
         if document is self.device_info and existing is not None and self._is_left(kind):
             self._written(existing, may_be_edited=False)
         self._unread.discard(kind)
         if not self._unread:
             self._all_read.set()
+
+    def _of_silent_chips(self, reports: Sequence[Input]) -> tuple[Input, ...]:
+        """What is about chips that gave no answer yet: nobody believes anything of them."""
+        chips = self._state().chips
+        heard = {chip for chip, known in chips.items() if known.was_read and not known.silent}
+        return tuple(
+            report
+            for report in reports
+            if isinstance(report, Remembered | Observation)
+            and report.subject.kind == "chip"
+            and report.subject.id not in heard
+        )
 
     def _others_wrote(
         self, kind: str, made: Made, before: Document | None, shown: Document | None
@@ -463,6 +481,6 @@ def _by_now(remembered: Input, now_ms: int) -> Input:
     match remembered:
         case Observation():
             return replace(remembered, seen_at_ms=min(remembered.seen_at_ms, now_ms))
-        case SourceAnswered():
+        case SourceAnswered() | Remembered():
             return replace(remembered, at_ms=min(remembered.at_ms, now_ms))
     return remembered
