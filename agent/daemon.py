@@ -196,6 +196,7 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", parts.driver.run())
                 root("memories of collectors", parts.memories.run())
+                root("requests to forget", parts.forgetting.run())
                 root("fault configuration", parts.fault_configuration.run())
                 for kind in parts.documents.publishers:
                     root(f"publisher of {kind}", self._publish(kind))

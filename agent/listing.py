@@ -65,6 +65,7 @@ class Listing:
             inventory.family,
             self._wall_clock(),
             super_pod,
+            is_first=self._document.inventory is None,
         )
         changes = compared(dict(state.subjects()), item)
         for before, now in sorted(changes.moved.items()):
@@ -80,6 +81,10 @@ class Listing:
         if changes.moved or changes.replaced:
             self._on_other_chips()
         return self._name_missing()
+
+    def forget(self, chip: int) -> None:
+        """Name the chip with this physical id again if it is ever missing again."""
+        self._named.discard(chip)
 
     def missing(self) -> tuple[int, ...]:
         """Physical ids of the chips that are remembered and not listed; none before a list."""

@@ -13,6 +13,7 @@ from agent.blindness import AgentBlindness
 from agent.episodes.teller import teller_of
 from agent.events.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
+from agent.forgetting import Forgetting
 from agent.heartbeat import heartbeat
 from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
@@ -157,6 +158,13 @@ class Parts:
             self.look_at_chips_again,
             configuration.state_dir,
         )
+        self.forgetting = Forgetting(
+            configuration.state_dir,
+            self.verdicts,
+            self.device_info,
+            wall_clock,
+            self._forgotten,
+        )
         self.blindness = AgentBlindness(
             state=lambda: self.verdicts.state,
             inventory=lambda: self.device_info.inventory,
@@ -175,6 +183,11 @@ class Parts:
         self.teller = teller_of(
             store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
         )
+
+    def _forgotten(self, chip: int) -> None:
+        self.driver.forget(chip)
+        self.listing.forget(chip)
+        self.look_at_chips_again()
 
     def look_at_chips_again(self) -> None:
         """Have whoever looks at chips begin again with what is known of them now."""

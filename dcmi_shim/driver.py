@@ -119,6 +119,14 @@ class Driver:
             await self._was_listed.wait()
         return self._listed
 
+    def forget(self, physical_id: int) -> None:
+        """Drop a chip that is not there any more, until it is listed again."""
+        if self._listed is not None:
+            self._listed = tuple(one for one in self._listed if one.physical_id != physical_id)
+        if self._inventory is not None:
+            chips = (one for one in self._inventory.chips if one.physical_id != physical_id)
+            self._inventory = msgspec.structs.replace(self._inventory, chips=tuple(chips))
+
     def wait_for_library(self) -> None:
         """Look for a library that cannot be loaded at the start until it can be."""
         self._keeper.is_patient = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.policy import upgrades
+from agent.policy.draft import without
 from agent.policy.ending import end
 from agent.policy.state import CHIP_SOURCE, ChipState, Server
 from contract.levels import ChipLevel
@@ -59,8 +60,9 @@ def listed(
             chips[found.moved.get(subject.id, subject.id)] = known
     for chip_id, chip in now.items():
         known = chips.get(chip_id, _NEW)
-        if known.listed != chip:
-            chips[chip_id] = replace(known, listed=chip)
+        if item.is_first and known.silent:
+            known = replace(known, blind=without(known.blind, CHIP_SOURCE))
+        chips[chip_id] = replace(known, listed=chip)
     draft.state = replace(draft.state, server=Server(item.family, item.super_pod))
     after = {**{chip_subject(chip_id): one for chip_id, one in chips.items()}, **others}
     draft.revision += after != subjects

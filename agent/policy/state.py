@@ -259,13 +259,15 @@ class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
 class Listed(msgspec.Struct, frozen=True, tag="listed", omit_defaults=True):
     """The driver lists these chips, maybe none, and no other ones.
 
-    ``family`` and ``super_pod`` are those of ``Server``.
+    ``family`` and ``super_pod`` are those of ``Server``. ``is_first``: it is the first list of a
+    process. What gave no answer before it did so because there was no driver.
     """
 
     chips: tuple[ListedChip, ...]
     family: str
     at_ms: int
     super_pod: tuple[int, int, int] | None = None
+    is_first: bool = False
 
 
 class Remembered(msgspec.Struct, frozen=True, tag="remembered"):

@@ -5,11 +5,17 @@ The document is followed throughout by a reader of its own: no version of it may
 
 from __future__ import annotations
 
+import json
 import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.acceptance.hardware import Chip, Hardware, compile_library
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.following import Following
@@ -129,3 +135,203 @@ def test_with_its_state_directory_lost_the_document_is_the_memory(
         node.emulator.restore(3)
         node.emulator.recover(3, FAULT)
         document.until(lambda now: now.free == names("a2", 5), "it answers and is well")
+
+
+CARDS = tuple(Chip(number, 0, number, number) for number in range(4))
+
+
+@pytest.fixture
+def hardware(tmp_path: Path) -> Hardware:
+    """Four cards behind another driver library."""
+    directory = tmp_path / "library"
+    directory.mkdir()
+    return Hardware(tmp_path / "other", compile_library(directory), CARDS)
+
+
+@pytest.fixture
+def node(make_node: Callable[[str], Node], hardware: Hardware) -> Node:
+    """A node with that library; not started."""
+    node = make_node("a2")
+    node.driver_root = hardware.root
+    return node
+
+
+def all_but(*without: int) -> frozenset[str]:
+    return frozenset(f"Ascend910-{chip}" for chip in range(4) if chip not in without)
+
+
+def begin(node: Node, document: Following, hardware: Hardware) -> int:
+    """Start, raise a fault on chip 2, stop; how many versions there are."""
+    node.start()
+    document.until(lambda now: now.free == all_but(), "all are free")
+    hardware.occur(2, FAULT)
+    document.until(has("Ascend910-2", FAULT), "the fault")
+    node.stop()
+    return len(document.versions)
+
+
+def vigil(node: Node, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vigil", *arguments]
+    return subprocess.run(command, env=node.environment, capture_output=True, text=True)
+
+
+def forget(node: Node, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    root = ("--driver-root", str(node.driver_root), "--trust-driver")
+    return vigil(
+        node, "forget", "--chip", name, "--state-dir", str(node.state_dir), *root, *options
+    )
+
+
+def test_a_driver_that_lists_no_chip_says_nothing_of_their_faults(
+    node: Node, hardware: Hardware
+) -> None:
+    with following(node) as document:
+        first = begin(node, document, hardware)
+        hardware.list_chips(())
+        node.start()
+        node.up()
+        node.wait(lambda: all(is_blind(node, chip) for chip in range(4)), "all are blind")
+        document.until(lambda now: not now.free, "none is free")
+        assert node.ask("/readyz")[0] == 503
+        for version in document.versions[first:]:
+            assert version.levels["Ascend910-2"] == {FAULT: "RestartBusiness"}
+            assert version.unhealthy == {"Ascend910-2"}
+        document.until(lambda now: len(now.levels) == 4, "all alike are lost")
+        assert all(LOST in codes for codes in document.last.levels.values())
+        hardware.list_chips(CARDS)
+        document.until(lambda now: now.free == all_but(2), "they are back")
+        assert set(document.last.levels["Ascend910-2"]) == {FAULT}
+        node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
+
+
+def test_without_a_driver_the_document_stays_as_it_is(node: Node, hardware: Hardware) -> None:
+    with following(node) as document:
+        first = begin(node, document, hardware)
+        away = hardware.library.with_name("away")
+        hardware.library.rename(away)
+        node.start()
+        node.up()
+        node.wait(lambda: all(is_blind(node, chip) for chip in range(4)), "all are blind")
+        assert node.ask("/readyz")[0] == 503
+        assert node.ask("/healthz")[0] == 200
+        away.rename(hardware.library)
+        node.wait(lambda: node.ask("/readyz")[0] == 200, "it is found")
+        hardware.recover(2, FAULT)
+        document.until(lambda now: now.free == all_but(), "its recovery counts")
+        for version in document.versions[first:-1]:
+            assert version.free == all_but(2)
+            assert version.levels == {"Ascend910-2": {FAULT: "RestartBusiness"}}
+    assert LOST not in str(node.journal("changes"))
+
+
+def test_ids_that_shift_when_a_card_is_gone(node: Node, hardware: Hardware) -> None:
+    for chip in range(4):
+        hardware.name_die(chip, 100 + chip)
+    with following(node) as document:
+        first = begin(node, document, hardware)
+        # Card 1 is gone: what was chip 2 is chip 1 now.
+        for chip, die in enumerate((100, 102, 103)):
+            hardware.name_die(chip, die)
+        hardware.list_code(1, FAULT)
+        hardware.unlist_code(2, FAULT)
+        hardware.list_chips(CARDS[:3])
+        node.start()
+        document.until(has("Ascend910-1", FAULT), "the fault follows its chip")
+        for version in document.versions[first:]:
+            assert [set(codes) for codes in version.levels.values()] == [{FAULT}]
+        assert document.last.free == {"Ascend910-0", "Ascend910-2"}, "3 is the missing one now"
+        node.wait(lambda: is_blind(node, 3), "it is blind")
+        hardware.unlist_code(1, FAULT)
+        hardware.event(1, FAULT, 0)
+        document.until(lambda now: now.free == all_but(3), "its recovery counts")
+
+
+def test_a_card_that_was_replaced_begins_anew(node: Node, hardware: Hardware) -> None:
+    for card in range(4):
+        hardware.write(f"serial.{card}", f"2102{card}")
+    with following(node) as document:
+        begin(node, document, hardware)
+        hardware.unlist_code(2, FAULT)
+        hardware.write("serial.2", "21029")
+        node.start()
+        document.until(lambda now: now.free == all_but(), "the new card is well")
+    ended = [one for row in node.journal("changes") for one in row if one["kind"] == "ended"]
+    assert [one["because"] for one in ended] == ["its card was replaced by another one"]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_card_that_was_taken_out_is_forgotten(node: Node, hardware: Hardware, runs: bool) -> None:
+    with following(node) as document:
+        begin(node, document, hardware)
+        hardware.list_chips(one for one in CARDS if one.physical != 2)
+        if runs:
+            node.start()
+            node.up()
+            node.wait(lambda: is_blind(node, 2), "it is blind")
+        for name in ("Ascend910-1", "Ascend910-7", "npu-2"):
+            assert forget(node, name, "--yes").returncode == 1, (
+                f"{name} is in the node, or never was"
+            )
+        said = forget(node, "Ascend910-2")
+        assert (said.returncode, "nothing was changed" in said.stdout) == (0, True)
+        assert has("Ascend910-2", FAULT)(document.last)
+        said = forget(node, "Ascend910-2", "--yes")
+        assert (said.returncode, said.stdout) != (1, ""), said
+        if not runs:
+            node.start()
+            node.up()
+        document.until(lambda now: "Ascend910-2" not in now.named, "it is forgotten")
+        assert document.last.free == all_but(2)
+        assert [chip["chip"] for chip in node.status()["chips"]] == [0, 1, 3]
+        node.stop()
+        hardware.list_chips(CARDS)
+        node.start()
+        document.until(has("Ascend910-2", FAULT), "it is there again, as a new one")
+    assert "forgotten" in str(node.journal("reports"))
+
+
+def test_a_healthy_chip_that_is_missing_is_in_no_list(node: Node, hardware: Hardware) -> None:
+    with following(node) as document:
+        first = begin(node, document, hardware)
+        hardware.list_chips(CARDS[:3])
+        node.start()
+        document.until(lambda now: now.free == {"Ascend910-0", "Ascend910-1"}, "3 is not free")
+        for version in document.versions[first:]:
+            assert "Ascend910-3" not in version.unhealthy
+            assert has("Ascend910-2", FAULT)(version)
+        unknown = "npu_vigil_chips_unknown 1.0"
+        node.wait(lambda: unknown in node.ask("/metrics")[1], "it is counted as unknown")
+        assert "npu_vigil_chips 4.0" in node.ask("/metrics")[1]
+
+
+def test_a_state_directory_of_another_machine_is_set_aside(node: Node, hardware: Hardware) -> None:
+    with following(node) as document:
+        begin(node, document, hardware)
+        node.place.delete(node.document)
+    with closing(sqlite3.connect(node.state_dir / "journal.sqlite")) as connection:
+        (body,) = connection.execute(
+            "SELECT body FROM rows WHERE kind = 'snapshot' ORDER BY sequence DESC LIMIT 1"
+        ).fetchone()
+        other = json.dumps(json.loads(body) | {"machine": "0123456789abcdef"})
+        connection.execute("UPDATE rows SET body = ? WHERE body = ?", (other, body))
+        connection.commit()
+    hardware.list_chips(CARDS[:2])
+    node.start()
+    with following(node) as document:
+        document.until(lambda now: now.free == {"Ascend910-0", "Ascend910-1"}, "its own chips")
+        assert document.last.named == {"Ascend910-0", "Ascend910-1"}
+    assert "another machine" in node.logged()
+
+
+def test_a_new_machine_with_fewer_chips_names_them_and_the_verb(
+    node: Node, hardware: Hardware
+) -> None:
+    with following(node) as document:
+        begin(node, document, hardware)
+        shutil.rmtree(node.state_dir)
+        hardware.list_chips(CARDS[:2])
+        node.start()
+        document.until(lambda now: now.free == {"Ascend910-0", "Ascend910-1"}, "its own chips")
+        assert has("Ascend910-2", FAULT)(document.last)
+        for name in ("Ascend910-2", "Ascend910-3"):
+            assert f"vigil forget --chip {name} --state-dir {node.state_dir}" in node.logged()
