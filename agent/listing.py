@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.policy.chips import compared
 from agent.policy.state import Listed, Server
-from agent.publishing.render import family_of, missing_chips, super_pod_ids
+from agent.publishing.render import family_of, super_pod_ids
 from contract.families import FAMILIES
 from contract.listed_chips import ListedChip
 from dcmi_shim.types import Inventory
@@ -86,16 +86,8 @@ class Listing:
         """Name the chip with this physical id again if it is ever missing again."""
         self._named.discard(chip)
 
-    def missing(self) -> tuple[int, ...]:
-        """Physical ids of the chips that are remembered and not listed; none before a list."""
-        inventory = self._document.inventory
-        if inventory is None:
-            return ()
-        listed = {chip.physical_id for chip in inventory.chips}
-        return tuple(sorted(missing_chips(self._verdicts.state, listed)))
-
     def _name_missing(self) -> bool:
-        missing = self.missing()
+        missing = self._document.missing()
         for chip in missing:
             if chip not in self._named:
                 self._named.add(chip)

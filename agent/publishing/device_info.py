@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.policy.state import CHIP_SOURCE, Adopted, Released, Remembered, Server
+from agent.policy.state import CHIP_SOURCE, Adopted, Forgotten, Released, Remembered, Server
 from agent.publishing.publisher import Wanted
-from agent.publishing.render import family_of, render
+from agent.publishing.render import family_of, missing_chips, render
 from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
 from agent.usage import ChipsInUse
 from contract.codes import is_code
@@ -73,6 +73,13 @@ class DeviceInfoDocument:
     def inventory(self) -> Inventory | None:
         """What the driver says this node has."""
         return self._inventory
+
+    def missing(self) -> tuple[int, ...]:
+        """Physical ids of the chips that are remembered and not listed; none before a list."""
+        if self._inventory is None:
+            return ()
+        listed = {chip.physical_id for chip in self._inventory.chips}
+        return tuple(sorted(missing_chips(self._state(), listed)))
 
     @property
     def device_type(self) -> str:
@@ -161,6 +168,28 @@ class DeviceInfoDocument:
         found = adopted(existing.data, None, now_ms)
         added = (item for item in found if item.subject.id not in known and _isolates(item))
         return (*self.released(existing, now_ms), *added)
+
+    def compared(self, left: Document, now_ms: int) -> tuple[Input, ...]:
+        """What ``left``, which another program wrote until it was gone, says of missing chips.
+
+        Its list is newer than what is remembered: what it does not have any more is forgotten. A
+        chip that pods use may be in none of its lists.
+        """
+        try:
+            found = decode(left.data, self.name)
+        except DocumentError:
+            return ()
+        there = chips_of(found)
+        used = self.in_use.used | self.in_use.assigned
+        because = "the program that wrote device-info before does not list it"
+        return (
+            *remembered_chips(found),
+            *(
+                Forgotten(chip_subject(chip), now_ms, because)
+                for chip in self.missing()
+                if chip not in there and f"{self.device_type}-{chip}" not in used
+            ),
+        )
 
     def released(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
         """The isolated chips whose names an operator took out of ``foreign``.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from agent.journal.file import Kind, body_of
 from agent.pages.status import publication_status
-from agent.policy.state import LINK_SOURCE, Acknowledged, Released, Remembered
+from agent.policy.state import LINK_SOURCE, Acknowledged, Forgotten, Released, Remembered
 from agent.policy.stepping import Input, is_one_off_waiting
 from agent.publishing.beating_node_info import BeatingNodeInfo
 from agent.publishing.device_info import DeviceInfoDocument
@@ -156,7 +156,7 @@ class Documents:
                 one,
                 desk.wall_clock,
                 desk.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
-                self._wake_now,
+                partial(self._ownership_changed, one.kind),
                 partial(self._not_decided, one.kind),
             )
             for one in owned_by(node, () if shadowed else owned)
@@ -191,6 +191,8 @@ class Documents:
         if not self._has_journal:
             self._unread |= self.storage.keys()
         self._told_revision: int | None = None
+        self._left: Document | None = None
+        """What the other program wrote last to which device-info is left."""
 
     def _state(self) -> State:
         return self._desk.verdicts.state
@@ -207,6 +209,16 @@ class Documents:
         """Whether another program writes the document of ``kind``."""
         ownership = self.ownership.get(kind)
         return ownership is not None and not ownership.is_ours
+
+    def _ownership_changed(self, kind: str) -> None:
+        if kind == "device-info" and not self._is_left(kind) and self._left is not None:
+            left, self._left = self._left, None
+            now_ms = self._desk.wall_clock()
+            inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
+            if inputs:
+                self._desk.verdicts.take(inputs, now_ms)
+                self._desk.on_remembered()
+        self._wake_now()
 
     def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
         self.publishers[kind].waits_for_store(error)
@@ -386,7 +398,7 @@ class Documents:
         return tuple(
             report
             for report in reports
-            if isinstance(report, Remembered | Observation)
+            if isinstance(report, Remembered | Observation | Forgotten)
             and report.subject.kind == "chip"
             and report.subject.id not in heard
         )
@@ -415,6 +427,8 @@ class Documents:
         made = self.device_info
         if made.stamp_of(foreign) is None:
             return
+        if self._is_left("device-info"):
+            self._left = foreign
         if may_be_edited:
             self._foreign(made, foreign)
         now_ms, revision = self._desk.wall_clock(), self._state().revision

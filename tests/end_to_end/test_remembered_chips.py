@@ -10,12 +10,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.acceptance.hardware import Chip, Hardware, compile_library
+from tests.acceptance.reading import signed
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.following import Following
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.end_to_end.places import Cluster
     from tests.parts.following import Version
 
 FAULT, LOST = "80E01801", "40F84E00"
@@ -335,3 +338,60 @@ def test_a_new_machine_with_fewer_chips_names_them_and_the_verb(
         assert has("Ascend910-2", FAULT)(document.last)
         for name in ("Ascend910-2", "Ascend910-3"):
             assert f"vigil forget --chip {name} --state-dir {node.state_dir}" in node.logged()
+
+
+def entry(name: str, code: str) -> str:
+    level = "RestartBusiness"
+    fault = {
+        "fault_type": "CardUnhealthy",
+        "npu_name": name,
+        **dict.fromkeys(("large_model_fault_level", "fault_level", "fault_handling"), level),
+        "fault_code": code,
+        "fault_time_and_level_map": {code: {"fault_time": 1_795_000_000_000, "fault_level": level}},
+    }
+    return json.dumps([fault], separators=(",", ":"))
+
+
+@pytest.mark.apiserver
+def test_the_list_of_another_program_counts_when_it_is_gone(
+    tmp_path: Path, built: Path, cluster: Cluster, hardware: Hardware
+) -> None:
+    node = Node(tmp_path, built, cluster)
+    node.driver_root = hardware.root
+    try:
+        node.start()
+        node.until(lambda now: now.free == all_but(), "all are free")
+        hardware.occur(2, FAULT)
+        node.until(lambda now: now.codes(2) == {FAULT}, "the fault")
+        node.stop()
+        # A plugin was started when card 2 had been taken out, and saw card 3 fall ill and go.
+        kind = "huawei.com/Ascend910"
+        devices = {
+            kind: "Ascend910-0,Ascend910-1",
+            f"{kind}-Fault": entry("Ascend910-3", FAULT),
+            **dict.fromkeys((f"{kind}-NetworkUnhealthy", f"{kind}-Recovering"), ""),
+            f"{kind}-Unhealthy": "Ascend910-3",
+        }
+        theirs = {
+            "DeviceInfoCfg": signed(devices, int(time.time())),
+            "ManuallySeparateNPU": "",
+            "UpgradeFaultReason": "{}",
+        }
+        path = f"/api/v1/namespaces/kube-system/configmaps/{node.document}"
+        cluster.plane.request("PATCH", f"{path}?fieldManager=device-plugin", {"data": theirs})
+        hardware.list_chips(CARDS[:2])
+        node.start()
+        node.up()
+        node.wait(lambda: "is left to" in str(node.ask("/readyz")[1]), "it is left to the plugin")
+        node.wait(lambda: is_blind(node, 2) and is_blind(node, 3), "both are missing")
+        left = cluster.read(node.document)
+        assert left is not None
+        assert left["DeviceInfoCfg"] == theirs["DeviceInfoCfg"], "nothing remembered is written"
+        cluster.delete(node.document)
+        node.until(lambda now: now.codes(3) == {FAULT}, "what it had is remembered")
+        shown = node.shown()
+        assert shown is not None
+        assert (shown.codes(2), shown.unhealthy) == (set(), {"Ascend910-3"})
+        assert shown.free == {"Ascend910-0", "Ascend910-1"}
+    finally:
+        node.close()
