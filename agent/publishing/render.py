@@ -5,7 +5,6 @@ Source: ``spec/device-plugin.md`` 1.3, 1.6, 2.7 and 2.8.
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING
 
 from agent.policy.health import is_healthy, is_network_healthy
@@ -67,10 +66,11 @@ def render(
     unhealthy: list[str] = []
     network_unhealthy: list[str] = []
     faults: list[DeviceFault] = []
-    listed = {chip.physical_id: chip.logic_id for chip in inventory.chips}
-    missing = missing_chips(state, listed)
-    order = sorted(listed.items() | missing.items(), key=operator.itemgetter(1, 0))
-    for chip, _ in order:
+    order = [(chip.logic_id, chip.physical_id) for chip in inventory.chips]
+    missing = missing_chips(state, {chip for _, chip in order})
+    order += ((logic_id, chip) for chip, logic_id in missing.items())
+    order.sort()
+    for _, chip in order:
         known = state.chips.get(chip, _NEVER_SEEN)
         name = family.device_name(chip)
         network, own, bare = _entries(name, known, name in in_use)
@@ -102,7 +102,7 @@ def render(
         super_pod_id=super_pod_id,
         server_index=server_index,
         rack_id=rack_id,
-        manually_separated=_isolated(state, [chip for chip, _ in order], family),
+        manually_separated=_isolated(state, [chip for _, chip in order], family),
         upgrade_reasons=_reasons(state, family),
         switch_info=switch_info_text(state, family, update_time),
     )
@@ -116,7 +116,7 @@ def missing_chips(state: State, listed: Container[int]) -> dict[int, int]:
     return {
         chip: chip if known.listed is None else known.listed.logic_id
         for chip, known in state.chips.items()
-        if known.was_read and chip not in listed
+        if chip not in listed and known.was_read
     }
 
 

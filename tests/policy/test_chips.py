@@ -30,6 +30,7 @@ from tests.policy.builders import seen as report
 
 if TYPE_CHECKING:
     from agent.policy.state import State
+    from agent.policy.stepping import Input
     from contract.device_info import DeviceInfo
 
 FAULT, COUNTED, HOUR = "80E01801", "80E18005", 3_600_000
@@ -130,7 +131,8 @@ def test_faults_counts_and_isolation_follow_the_die() -> None:
     isolated = Adopted(
         chip_subject(2), COUNTED, FAULT_FREQUENCY, T, T, ChipLevel.MANUALLY_SEPARATE_NPU
     )
-    inputs = [report(Assertion.OCCUR, FAULT, 1), report(Assertion.OCCUR, COUNTED, 1), isolated]
+    inputs: list[Input] = [report(Assertion.OCCUR, FAULT, 1), isolated]
+    inputs.append(report(Assertion.OCCUR, COUNTED, 1))
     state = after(known("A", "B", "C"), inputs)
     moved = after(started(state), [listed("A", "C")])
     assert codes(moved) == {2: {FAULT, COUNTED}}
@@ -146,7 +148,8 @@ def test_a_replaced_card_ends_faults_and_counts_but_no_isolation() -> None:
     isolated = Adopted(
         chip_subject(1), AUTOFILL_CODE, FAULT_AUTOFILL, T, T, ChipLevel.MANUALLY_SEPARATE_NPU
     )
-    inputs = [report(Assertion.OCCUR, FAULT, 1), report(Assertion.OCCUR, COUNTED, 1), isolated]
+    inputs: list[Input] = [report(Assertion.OCCUR, FAULT, 1), isolated]
+    inputs.append(report(Assertion.OCCUR, COUNTED, 1))
     state = started(after(known("A", "B"), inputs))
     because = {one.because for one in changes(state, [listed("A", "X")])}
     assert because == {"its card was replaced by another one"}
@@ -171,7 +174,7 @@ def test_a_forgotten_chip_is_gone_with_everything() -> None:
 
 
 def test_what_a_document_has_is_remembered_and_silent() -> None:
-    inputs = [Remembered(chip_subject(1), T), report(Assertion.PRESENT, FAULT, 1)]
+    inputs: list[Input] = [Remembered(chip_subject(1), T), report(Assertion.PRESENT, FAULT, 1)]
     state = after(known("A"), inputs)
     assert (state.chips[1].was_read, state.chips[1].silent) == (True, True)
     assert shown(state, 1).unhealthy == ("Ascend910-1",)
