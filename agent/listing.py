@@ -93,7 +93,7 @@ class Listing:
                 self._named.add(chip)
                 known = self._verdicts.state.chips[chip]
                 name = f"{self._document.device_type}-{chip}"
-                serial = "" if known.listed is None else known.listed.serial
+                serial = "" if known.place is None else known.place.serial
                 log.warning(
                     "%s%s was in this node before and the driver does not list it: what is known "
                     "of it stays, and it is not free. If it was taken out on purpose: "

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def compared(subjects: Mapping[Subject, SubjectState], item: Listed) -> Comparison:
     """What became of the chips of ``subjects`` by what the driver lists now."""
     remembered = {
-        subject.id: known.listed
+        subject.id: known.place
         for subject, known in subjects.items()
         if isinstance(known, ChipState)
     }
@@ -62,8 +62,10 @@ def listed(
         known = chips.get(chip_id, _NEW)
         if item.is_first and known.silent:
             known = replace(known, blind=without(known.blind, CHIP_SOURCE))
-        chips[chip_id] = replace(known, listed=chip)
-    draft.state = replace(draft.state, server=Server(item.family, item.super_pod))
+        chips[chip_id] = replace(known, place=chip)
+    server = Server(item.family, item.super_pod)
+    if server != draft.state.server:
+        draft.state = replace(draft.state, server=server)
     after = {**{chip_subject(chip_id): one for chip_id, one in chips.items()}, **others}
     draft.revision += after != subjects
     return after

@@ -136,7 +136,7 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
     """What is known of one chip. ``upgrades`` are in order of their codes and kinds.
 
     ``held_back`` are occurrences that wait for what may explain them (``associations``).
-    ``listed`` is how the driver listed it last. ``silent``: it gave no answer since the start, so
+    ``place`` is how the driver listed it last. ``silent``: it gave no answer since the start, so
     that no time and no other source ends what held before; ``settled_at_ms`` is when time counts
     again, because by then its own first answers have shown what holds.
     """
@@ -144,7 +144,7 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
     upgrades: tuple[Upgrade, ...] = ()
     counters: dict[str, Counter] = {}
     held_back: dict[str, Observation] = {}
-    listed: ListedChip | None = None
+    place: ListedChip | None = None
     silent: bool = False
     settled_at_ms: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import operator
 import time
@@ -19,7 +20,7 @@ from contract.device_info import UPGRADE_REASON_KEY, decode, encode, verify_publ
 from contract.errors import DocumentError
 from contract.families import FAMILIES, SwitchInfo
 from contract.isolation import chip_of, read_names, read_reasons
-from contract.levels import ChipLevel
+from contract.levels import ChipLevel, Severity
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from contract.observation import Assertion, Observation, chip_subject
 from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
@@ -39,6 +40,8 @@ log = logging.getLogger("agent.device_info")
 
 REFRESH_SECONDS = 300.0
 """An unchanged document is written again so that its readers see its age (spec 1.7)."""
+_MILD = ChipLevel.NOT_HANDLE_FAULT
+"""A code that no table has is at this level when its severity is a minor one."""
 PATIENCE_SECONDS = 1.5
 """How long the first document waits for chips, switches and pods of which nothing is known yet."""
 
@@ -137,6 +140,14 @@ class DeviceInfoDocument:
         chips = all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known)
         return chips and not self.awaits_usage and is_told(state, family_of(inventory))
 
+    def found(self, existing: Document | None) -> None:
+        """Take what the document that is there at the start says of the server."""
+        if existing is not None:
+            with contextlib.suppress(DocumentError):
+                ports = decode_switch_info(self.name, existing.data)
+                chips = decode(existing.data, self.name)
+                self.server_before = server_of(chips, has_switches=ports is not None)
+
     def take_over(self, existing: Document | None) -> tuple[Input, ...]:
         """What the document that is there remembers of chips and switch ports, for an agent that
         has no journal; audits then find out what is not true any more.
@@ -149,7 +160,6 @@ class DeviceInfoDocument:
         except DocumentError as error:
             log.warning("the document that is there makes no sense and is replaced: %s", error)
             return ()
-        self.server_before = server_of(chips, has_switches=ports is not None)
         return (*remembered_chips(chips), *(() if ports is None else remembered_ports(ports)))
 
     def take_over_isolation(
@@ -237,7 +247,12 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
         if chip is not None:
             reports += [
                 Observation(
-                    CHIP_SOURCE, chip_subject(chip), code, Assertion.PRESENT, entry.fault_time
+                    CHIP_SOURCE,
+                    chip_subject(chip),
+                    code,
+                    Assertion.PRESENT,
+                    entry.fault_time,
+                    Severity.MINOR if entry.fault_level == _MILD else None,
                 )
                 for code, entry in (fault.fault_time_and_level_map or {}).items()
                 if is_code(code) and entry.fault_time > 0

@@ -369,6 +369,10 @@ class Documents:
         reports: tuple[Input, ...] = ()
         if document is self._node_info:
             self._node_info.found(existing)
+        if document is self.device_info:
+            self.device_info.found(existing)
+            if self.device_info.inventory is None and self._state().server is None:
+                self._desk.on_remembered()
         if not self._has_journal:
             reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
             if self._sources_began:

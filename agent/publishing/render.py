@@ -114,7 +114,7 @@ def missing_chips(state: State, listed: Container[int]) -> dict[int, int]:
     Of a chip that only a document has, no logic id is known; it is taken for the physical one.
     """
     return {
-        chip: chip if known.listed is None else known.listed.logic_id
+        chip: chip if known.place is None else known.place.logic_id
         for chip, known in state.chips.items()
         if chip not in listed and known.was_read
     }

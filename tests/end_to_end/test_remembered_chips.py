@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.levels import Severity
 from tests.acceptance.hardware import Chip, Hardware, compile_library
 from tests.acceptance.reading import signed
 from tests.end_to_end.node import Node
@@ -359,3 +360,88 @@ def test_the_list_of_another_program_counts_when_it_is_gone(
         assert shown.free == {"Ascend910-0", "Ascend910-1"}
     finally:
         node.close()
+
+
+@pytest.mark.parametrize("trouble", ["fail", "hang"])
+def test_a_driver_that_gives_no_list_says_nothing(
+    make_node: Callable[[str], Node], trouble: str
+) -> None:
+    node = make_node("910a")
+    node.start()
+    with following(node) as document:
+        document.until(lambda now: now.free == names("910a"), "all are free")
+        node.emulator.occur(3, FAULT)
+        document.until(has("Ascend910-3", FAULT), "the fault")
+        node.stop()
+        before = len(document.versions)
+        if trouble == "fail":
+            node.emulator.fail("dcmi_get_card_list", -8005)
+        else:
+            node.emulator.hang("dcmi_get_card_list")
+        node.start()
+        node.up()
+        node.wait(lambda: all(is_blind(node, chip) for chip in range(8)), "all are blind")
+        assert node.ask("/readyz")[0] == 503
+        assert len(document.versions) == before
+        node.emulator.clear("dcmi_get_card_list")
+        node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
+        for version in document.versions[before:]:
+            assert version.free == names("910a", 3)
+            assert has("Ascend910-3", FAULT)(version)
+
+
+@pytest.mark.parametrize("left", [3, 0])
+def test_the_journal_of_the_release_before_is_read(
+    node: Node, hardware: Hardware, left: int
+) -> None:
+    """It has the ids of chips alone; where no card is left, the document tells the family."""
+    with following(node) as document:
+        first = begin(node, document, hardware)
+        with closing(sqlite3.connect(node.state_dir / "journal.sqlite")) as connection:
+            rows = connection.execute("SELECT sequence, body FROM rows").fetchall()
+            for sequence, body in rows:
+                connection.execute(
+                    "UPDATE rows SET body = ? WHERE sequence = ?", (as_before(body), sequence)
+                )
+            connection.commit()
+        hardware.list_chips([chip for chip in CARDS[:left] if chip.physical != 2])
+        node.start()
+        node.up()
+        node.wait(lambda: is_blind(node, 2), "it is blind")
+        document.until(lambda now: "Ascend910-3" not in now.free, "3 is missing, too")
+        for version in document.versions[first:]:
+            assert set(version.levels) == {"Ascend910-2"}
+
+
+def as_before(body: str) -> str:
+    """What the release before would have written."""
+    found = json.loads(body)
+    if isinstance(found, list):
+        return json.dumps([one for one in found if one.get("type") != "listed"])
+    if "chips" in found and "revision" in found:
+        for name in ("machine", "server"):
+            found.pop(name, None)
+        for chip in found["chips"].values():
+            for name in ("place", "silent", "settled_at_ms"):
+                chip.pop(name, None)
+    return json.dumps(found)
+
+
+def test_the_level_of_a_code_that_no_table_has_is_remembered(
+    make_node: Callable[[str], Node],
+) -> None:
+    node = make_node("a2")
+    node.start()
+    with following(node) as document:
+        document.until(lambda now: now.free == names("a2"), "all are free")
+        node.emulator.occur(3, "80ABCDEF", Severity.MINOR)
+        document.until(has("Ascend910-3", "80ABCDEF"), "a mild fault")
+        first = len(document.versions) - 1
+        node.stop()
+        shutil.rmtree(node.state_dir)
+        node.emulator.drop(3, hard=True)
+        node.start()
+        document.until(lambda now: now.free == names("a2", 3), "it is not free")
+        for version in document.versions[first:]:
+            assert version.levels["Ascend910-3"] == {"80ABCDEF": "NotHandleFault"}
+            assert not version.unhealthy

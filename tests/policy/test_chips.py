@@ -139,9 +139,7 @@ def test_faults_counts_and_isolation_follow_the_die() -> None:
     assert COUNTED in moved.chips[2].counters
     assert moved.chips[1].isolated
     assert shown(moved, 2).manually_separated == "Ascend910-1"
-    assert [chip for chip, one in moved.chips.items() if one.listed and one.listed.die == "B"] == [
-        2
-    ]
+    assert [chip for chip, one in moved.chips.items() if one.place and one.place.die == "B"] == [2]
 
 
 def test_a_replaced_card_ends_faults_and_counts_but_no_isolation() -> None:
