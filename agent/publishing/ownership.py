@@ -24,6 +24,7 @@ from contract.names import (
     node_info_name,
 )
 from stores.backoff import Backoff
+from stores.base import READ_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -37,7 +38,7 @@ OURS = "npu-vigil"
 VENDOR_PROGRAMS = frozenset({"device-plugin", "noded"})
 """The names under which the real programs write: those of their executables."""
 _GRACE_SECONDS = 60
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = READ_SECONDS
 _PROGRESS_SECONDS = 10.0
 _TICK_SECONDS = 0.001
 
@@ -121,6 +122,8 @@ class Ownership:
         self.other: OtherProgram | None = None
         """The program to which the document is left."""
         self.decided = asyncio.Event()
+        self.was_others = False
+        """Whether another program wrote the document before; it may do so again."""
         self._store = store
         self._owned = owned
         self._wall_clock = wall_clock
@@ -176,7 +179,9 @@ class Ownership:
         except StoreRefused as error:
             log.warning("the other writers of %s are unknown: %s", self._owned.name, error)
             writer = None
-        if writer is None or writer.name == OURS:
+        is_others = writer is not None and writer.name != OURS
+        self.was_others = self.was_others or is_others
+        if writer is None or not is_others:
             self._take()
         elif self._seen is None:
             other = other_program(self._owned, writer, self._wall_clock())
@@ -220,6 +225,7 @@ class Ownership:
 
     def _leave_to(self, other: OtherProgram) -> None:
         before, self.other, self._seen = self.other, other, other.writer
+        self.was_others = True
         # By a steady clock, because those of hosts differ and are set.
         self._until = _now() + other.left_seconds
         self.decided.set()

@@ -47,7 +47,12 @@ class NotingStore:
         return tuple(beat for _, beat in self.beaten[-1:])
 
     async def set_node(
-        self, _: str, __: Mapping[str, str | None], annotations: Mapping[str, str | None]
+        self,
+        _: str,
+        __: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        expected: str | None = None,
     ) -> None:
         if self.node_error is not None:
             raise self.node_error

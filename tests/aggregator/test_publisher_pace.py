@@ -66,7 +66,7 @@ class SlowStore:
         await asyncio.sleep(0.005)
         return str(len(self.puts))
 
-    async def touch(self, _: str, name: str) -> None:
+    async def touch(self, _: str, name: str, *, expected: str | None = None) -> None:
         self.touches.append((now(), name))
         await asyncio.sleep(0.005)
 
