@@ -352,6 +352,10 @@ class Store(Protocol):
         """What is refused of heartbeats and messages; documents are for their readers to judge."""
 
     @property
+    def missed_changes(self) -> int | None:
+        """How many changes a listing found that no event told of; ``None`` where nothing lists."""
+
+    @property
     def objects(self) -> ClusterObjects | None:
         """Events and Nodes; ``None`` where a store has none."""
 

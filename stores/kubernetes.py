@@ -70,6 +70,11 @@ class KubernetesStore:
         return self._heartbeats.refusals
 
     @property
+    def missed_changes(self) -> None:
+        """See ``Store``. An API server tells of all changes."""
+        return
+
+    @property
     def objects(self) -> KubernetesObjects:
         """See ``Store``."""
         return self._objects

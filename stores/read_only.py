@@ -34,6 +34,11 @@ class ReadOnly:
         return self._store.url
 
     @property
+    def missed_changes(self) -> int | None:
+        """See ``Store``."""
+        return self._store.missed_changes
+
+    @property
     def refusals(self) -> Refusals:
         """What is refused of its heartbeats and messages."""
         return self._store.refusals

@@ -27,6 +27,7 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
 READS = {
     "url",
     "refusals",
+    "missed_changes",
     "get",
     "list",
     "watch",
