@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from aggregator.output import LATE_MS, Authored, Shown, W
 from contract.errors import DocumentError, StoreConflict, StoreError
@@ -18,8 +18,9 @@ from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, Writer
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from aggregator.failing import Failing
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
     from aggregator.touches import Touches
@@ -33,6 +34,7 @@ _RECHECK_SECONDS = 60.0
 _TICK_SECONDS = 0.001
 _LONGEST_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
+_LONG_SECONDS = 0.5
 
 
 def compares_versions(store: Store) -> bool:
@@ -42,14 +44,16 @@ def compares_versions(store: Store) -> bool:
 
 @dataclass(frozen=True)
 class Desk:
-    """What all writers to one store share. ``touches`` of ``None``: nothing is touched;
-    ``turns`` of ``None``: nobody waits for a turn.
+    """What all writers to one store share; ``failing`` are their writes.
+
+    ``touches`` of ``None``: nothing is touched; ``turns`` of ``None``: nobody waits for a turn.
     """
 
     store: Store
     leadership: Leadership
     clock: Clock
     stalls: Stalls
+    failing: Failing
     touches: Touches | None = None
     turns: Turns | None = None
 
@@ -184,6 +188,7 @@ class Writing(Generic[W]):
             if output.error is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             output.error = str(error)
+            self._fails(error)
             return False
         return True
 
@@ -211,11 +216,19 @@ class Writing(Generic[W]):
         was = output.touch_error
         try:
             with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
-                await self._store.touch(output.namespace, output.name)
+                # One that arrives late, or a second attempt, is needed no more. What fences off who
+                # led before must be made, whatever there is.
+                expected = output.version if self._is_conditional and output.fenced else None
+                touch = self._store.touch(output.namespace, output.name, expected=expected)
+                if not output.fenced:
+                    await touch
+                elif not await self._unless_changed(touch):
+                    return
         except StoreError as error:
             if self._touches is not None:
                 self._touches.failed(output.name, self._clock())
             output.touch_error = str(error)
+            self._fails(error)
             if was is None:
                 _log.warning("%s is not touched, trying again: %s", output.name, error)
             if not output.fenced:
@@ -225,6 +238,21 @@ class Writing(Generic[W]):
             self._touches.written(output.name, self._clock())
         output.touch_error = None
         output.touches_total += 1
+        self._desk.failing.succeeded()
+
+    async def _unless_changed(self, touch: Coroutine[Any, Any, None]) -> bool:
+        """Wait for a touch; whether it was made: one that takes long gives way to a change."""
+        touching = asyncio.create_task(touch)
+        try:
+            while True:
+                await asyncio.wait((touching,), timeout=_LONG_SECONDS)
+                if touching.done():
+                    touching.result()
+                    return True
+                if self.output.must_write(self._value(), self._clock()):
+                    return False
+        finally:
+            touching.cancel()
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -250,14 +278,20 @@ class Writing(Generic[W]):
             self._refused_in_a_row = 0
             output.tried(self._clock())
             output.failed(str(error), value)
+            self._fails(error)
             if was is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             return None
         output.tried(self._clock())
         output.written(version, value, replaced)
+        self._desk.failing.succeeded()
         if was is not None:
             _log.info("%s is published again", output.name)
         return self._clock().steady_ms - began_ms
+
+    def _fails(self, error: Exception) -> None:
+        name, now_ms = self.output.name, self._clock().steady_ms
+        self._desk.failing.failed(name, f"{name}: {error}", now_ms)
 
     async def _put(self, value: W) -> str:
         output = self.output
@@ -281,6 +315,7 @@ class Writing(Generic[W]):
             document = await self._store.get(output.namespace, output.name)
         except StoreError as trouble:
             output.error = str(trouble)
+            self._fails(trouble)
             return
         output.sees(document)
         if document is not None and not output.fenced:

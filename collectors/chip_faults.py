@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from collectors.base import Surroundings
     from contract.observation import Report
-    from dcmi_shim.types import Chip, DriverEvent, Inventory
+    from dcmi_shim.types import Chip, DriverEvent
 
 _log = logging.getLogger(__name__)
 HEALTH = "health"
@@ -49,9 +49,14 @@ _NEVER = float("inf")
 
 @dataclass
 class _Watched:
-    """One chip: what is believed of it, and when it is asked next (loop time)."""
+    """One chip: what is believed of it, and when it is asked next (loop time).
 
-    chip: Chip
+    ``chip`` is ``None`` for one that is remembered and not listed: nobody knows where it is, and
+    another one may answer in its place.
+    """
+
+    subject: Subject
+    chip: Chip | None
     beliefs: ChipBeliefs
     due: dict[Query, float]
     settled_at: float
@@ -76,7 +81,8 @@ class ChipFaults:
     ``audit_period_seconds`` is that of code lists while events arrive; health words, code lists
     without events, and whatever failed are asked every ``health_period_seconds``. A chip of which
     every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
-    replaced on disk, no failure is the chip's.
+    replaced on disk, no failure is the chip's. A chip that is remembered (``Surroundings.chips``)
+    and not listed is silent until it is listed again.
 
     ``Surroundings.believed`` must hold what is present now, and no one-off faults: what is
     believed and not listed is reported ABSENT by the first audit.
@@ -129,59 +135,63 @@ class _Watch:
         self._driver = surroundings.driver
         self._loop = asyncio.get_running_loop()
         self._chips: dict[int, _Watched] = {}
-        self._remembered: dict[Subject, set[str]] = {}
+        self._missing: dict[Subject, _Watched] = {}
+        self._remembered: dict[Subject, set[str]] = {
+            chip_subject(chip): set() for chip in surroundings.chips
+        }
         for subject, code in surroundings.believed:
             self._remembered.setdefault(subject, set()).add(code)
-        self._said_missing: set[Subject] = set()
+        self._said_silent: set[Subject] = set()
         self._changed = asyncio.Event()
         self._batch: list[Report] = []
         self._flush: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
 
     async def begin(self) -> None:
-        """Wait for the chips; what is remembered of chips that do not show up is blind."""
-        asking = asyncio.ensure_future(self._driver.inventory())
+        """Wait for the driver's list; what is remembered and not in it is missing."""
+        asking = asyncio.ensure_future(self._driver.listed())
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
                 self._around.progress()
                 if not asking.done():
-                    self._say_missing("the driver has not answered since the start")
+                    self._say_silent("the driver has not answered since the start")
             self._take_over(asking.result())
         finally:
             asking.cancel()
-        self._say_missing("the driver does not show this chip")
+        for subject in sorted(self._remembered):
+            self._missing[subject] = self._watched(subject, None)
 
-    def _say_missing(self, reason: str) -> None:
-        missing = sorted(self._remembered.keys() - self._said_missing)
-        self._said_missing.update(missing)
+    def _say_silent(self, reason: str) -> None:
+        silent = sorted(self._remembered.keys() - self._said_silent)
+        self._said_silent.update(silent)
         now_ms = self._around.wall_clock()
-        self._report(SourceBlind(self._source, chip, now_ms, reason) for chip in missing)
+        self._report(SourceBlind(self._source, chip, now_ms, reason) for chip in silent)
 
-    def _take_over(self, inventory: Inventory) -> None:
+    def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
-        for chip in inventory.chips:
-            watched = next(
-                (old for old in self._chips.values() if old.chip.physical_id == chip.physical_id),
-                None,
-            )
+        watching = {watched.subject: watched for watched in self._chips.values()}
+        for chip in listed:
+            subject = chip_subject(chip.physical_id)
+            watched = watching.get(subject)
             if watched is None:
-                subject = chip_subject(chip.physical_id)
-                believed = self._remembered.pop(subject, set())
-                beliefs = ChipBeliefs(
-                    self._source, subject, believed, self._card_lost_after_seconds
-                )
-                now = self._loop.time()
-                watched = _Watched(chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
+                watched = self._missing.pop(subject, None) or self._watched(subject, chip)
+                self._ask_now([watched])
             watched.chip = chip
             self._chips[chip.logic_id] = watched
+
+    def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
+        believed = self._remembered.pop(subject, set())
+        beliefs = ChipBeliefs(self._source, subject, believed, self._card_lost_after_seconds)
+        now = self._loop.time()
+        return _Watched(subject, chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
 
     async def events(self) -> NoReturn:
         """Report what the driver says as it says it."""
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
                 self._report([Gap(self._source, item.at_ms, item.reason)])
-                self._take_over(await self._driver.inventory())
+                self._take_over(await self._driver.listed())
                 self._ask_now(self._chips.values())
             elif item.code:
                 self._event(item)
@@ -201,7 +211,7 @@ class _Watch:
             return
         seen = Observation(
             source=self._source,
-            subject=chip_subject(watched.chip.physical_id),
+            subject=watched.subject,
             code=code,
             assertion=assertion,
             seen_at_ms=event.seen_at_ms,
@@ -226,7 +236,8 @@ class _Watch:
             self._around.progress()
             self._changed.clear()
             queries = sorted(self._queries(), key=lambda item: item[0])
-            now, first = self._loop.time(), queries[0][0]
+            now = self._loop.time()
+            first = queries[0][0] if queries else _NEVER
             wait = first - now
             if wait < _DUE_SECONDS:
                 await self._ask_due(queries, max(now, first))
@@ -249,7 +260,10 @@ class _Watch:
         for _, watched, query in queries:
             due = watched.next(query)
             if due - self._loop.time() < _DUE_SECONDS:
-                await self._ask(watched, query, due, began)
+                if watched.chip is None:
+                    await self._leave_out(watched, began)
+                else:
+                    await self._ask(watched, watched.chip, query, due, began)
                 self._around.progress()
             if self._changed.is_set():
                 return
@@ -258,20 +272,24 @@ class _Watch:
         for watched in self._chips.values():
             for query in Query:
                 yield watched.next(query), watched, query
+        for watched in self._missing.values():
+            yield watched.due[Query.HEALTH], watched, Query.HEALTH
 
-    async def _ask(self, watched: _Watched, query: Query, due: float, began: float) -> None:
+    async def _ask(
+        self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
+    ) -> None:
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
         watched.due[query] = began + self._period_seconds
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
             if query is Query.CODES:
-                codes = await self._driver.error_codes(watched.chip)
+                codes = await self._driver.error_codes(chip)
                 listed = [code_of(code) for code in codes]
                 reports = beliefs.codes_answered(listed, asked_at, wall_clock())
                 if self._driver.polling_reason is None:
                     watched.due[query] = began + self._audit_period_seconds
             else:
-                health = await self._health(watched.chip)
+                health = await self._health(chip)
                 if health is None:
                     in_place = await self._driver.is_in_place()
                     why = "the health is unknown"
@@ -288,7 +306,7 @@ class _Watch:
             else:
                 if query is Query.CODES:
                     # A card that dropped is not blind, and its health says that it did.
-                    await self._ask(watched, Query.HEALTH, asked_at, began)
+                    await self._ask(watched, chip, Query.HEALTH, asked_at, began)
                 by_chip = in_place and error.return_code not in ENVIRONMENT
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
         except DriverCallStuck as error:
@@ -297,6 +315,15 @@ class _Watch:
         except DriverGone as error:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)
+
+    async def _leave_out(self, watched: _Watched, began: float) -> None:
+        """Count a chip that is not listed as silent: there is nothing to ask."""
+        watched.due = dict.fromkeys(Query, began + self._period_seconds)
+        in_place = await self._driver.is_in_place()
+        if watched.chip is None:
+            why = "the driver does not list this chip"
+            for query in Query:
+                self._report_together(self._failed(watched, query, why, by_chip=in_place))
 
     async def _health(self, chip: Chip) -> int | None:
         """Ask for the health word and show it; without an answer there is none to show."""

@@ -133,12 +133,16 @@ class DirectoryStore:
         """See ``Store``."""
         return await self._thread.run(self._heartbeats.beats, node)
 
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``. Nothing is in the way of a beat."""
+
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""
         await self._write(self._heartbeats.forget, node)
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
+        del expected  # nothing arrives late
         _check(namespace, name)
         await self._write(self._touch, namespace, name)
 

@@ -20,6 +20,7 @@ LABEL = ("npu-vigil/heartbeat", "true")
 _NODE = "npu-vigil/node"
 _INTERVAL = "npu-vigil/interval-seconds"
 _BLIND = "npu-vigil/blind"
+_WRITES = "npu-vigil/writes"
 _WORDS = {"true": True, "false": False}
 
 _INTERVALS_OF_A_DURATION = 3
@@ -40,6 +41,7 @@ class _Annotations(msgspec.Struct, frozen=True):
     node: str = msgspec.field(default="", name=_NODE)
     interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
     blind: str = msgspec.field(default="", name=_BLIND)
+    writes: str = msgspec.field(default="", name=_WRITES)
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -102,8 +104,11 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
         return good, problems
 
 
-def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
-    """What a beat sets in its Lease. ``transitions`` only when it goes to this holder now."""
+def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, object]:
+    """What a beat sets in its Lease. ``transitions`` only when it goes to this holder now.
+
+    ``version`` is the one that it follows; a Lease that has another one by then stays as it is.
+    """
     renewed = (_EPOCH + beat.beaten_at_ms * _MILLISECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec: dict[str, object] = {
         "holderIdentity": beat.holder,
@@ -112,10 +117,17 @@ def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
     }
     if transitions is not None:
         spec |= {"acquireTime": renewed, "leaseTransitions": transitions}
-    annotations = {_NODE: beat.node, _INTERVAL: repr(beat.interval_seconds)}
+    annotations: dict[str, str | None] = {
+        _NODE: beat.node,
+        _INTERVAL: repr(beat.interval_seconds),
+        _WRITES: beat.writes or None,  # a merge patch removes it
+    }
     if beat.blind is not None:
         annotations[_BLIND] = str(beat.blind).lower()
-    return {"metadata": {"labels": dict([LABEL]), "annotations": annotations}, "spec": spec}
+    metadata: dict[str, object] = {"labels": dict([LABEL]), "annotations": annotations}
+    if version:
+        metadata["resourceVersion"] = version
+    return {"metadata": metadata, "spec": spec}
 
 
 def whole(beat: Beat) -> dict[str, object]:
@@ -124,6 +136,7 @@ def whole(beat: Beat) -> dict[str, object]:
     metadata = {"name": heartbeat_name(beat.node), "namespace": HEARTBEAT_NAMESPACE}
     given = content["metadata"]
     assert isinstance(given, dict)
+    given["annotations"] = {k: v for k, v in given["annotations"].items() if v is not None}
     return content | {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -149,6 +162,7 @@ def beat_of(lease: Lease) -> Beat:
         _interval_seconds(lease),
         beaten_at_ms,
         blind=_WORDS.get(annotations.blind),
+        writes=annotations.writes,
     )
 
 

@@ -155,12 +155,16 @@ class MqttStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``. Nothing is in the way of a beat."""
+
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""
         await self._heartbeats.forget(node)
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
+        del expected  # a broker compares nothing
         check_names(namespace, name)
         topic = document_topic(namespace, name)
         async with self._alone(topic):

@@ -12,6 +12,7 @@ import msgspec
 
 from agent.episodes.teller import TellerStatus
 from agent.events.events import EventsStatus
+from agent.forgetting import answers
 from agent.journal.journal import JournalStatus
 from agent.node.node_object import NodeObjectStatus
 from agent.node.serial_number import SerialNumberStatus
@@ -25,7 +26,7 @@ from contract.observation import chip_subject, storage_subject
 from contract.storage_faults import RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from dcmi_shim.types import Inventory, StuckCall
 
 _PROBLEMS_SHOWN = 100
+_WATCH_FAILS_MS = 30_000
 
 
 class Blind(msgspec.Struct, frozen=True):
@@ -53,7 +55,8 @@ class ChipStatus(msgspec.Struct, frozen=True):
     ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
     tool says; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
     it, be the code there or gone. Without ``was_read`` the driver never told anything of its codes:
-    the level is only what others know.
+    the level is only what others know. ``listed``: the driver lists it; ``answers``: its last
+    questions got an answer. One that is not listed is remembered.
     """
 
     chip: int
@@ -65,6 +68,8 @@ class ChipStatus(msgspec.Struct, frozen=True):
     faults: int
     upgrades: tuple[Upgrade, ...]
     blind: tuple[Blind, ...]
+    listed: bool = True
+    answers: bool = True
 
 
 class FaultStatus(msgspec.Struct, frozen=True):
@@ -134,6 +139,7 @@ class PublicationStatus(msgspec.Struct, frozen=True):
     left_to: str | None
     left_to_writer: str | None
     watch_trouble: str | None
+    watch_trouble_since_ms: int | None
     foreign_writes: int
 
 
@@ -259,9 +265,12 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def chip_statuses(
-    state: State, device_type: str, readings: Mapping[tuple[Subject, str], float]
+    state: State,
+    device_type: str,
+    readings: Mapping[tuple[Subject, str], float],
+    missing: Container[int] = (),
 ) -> tuple[ChipStatus, ...]:
-    """The chips of ``state`` by physical id."""
+    """The chips of ``state`` by physical id; ``missing`` are not listed by the driver."""
 
     def reading(chip: int, name: str) -> float | None:
         return readings.get((chip_subject(chip), name))
@@ -277,6 +286,8 @@ def chip_statuses(
             faults=len(known.faults),
             upgrades=known.upgrades,
             blind=blind_sources(known),
+            listed=chip not in missing,
+            answers=chip not in missing and answers(known),
         )
         for chip, known in sorted(state.chips.items())
     )
@@ -381,6 +392,7 @@ def publication_status(
         left_to=None if other is None else str(other),
         left_to_writer=None if other is None else other.writer.name,
         watch_trouble=record.watch_trouble,
+        watch_trouble_since_ms=record.watch_trouble_since_ms,
         foreign_writes=record.foreign_writes,
     )
 
@@ -434,10 +446,12 @@ def not_ready(
     shadow: ShadowStatus | None = None,
     *,
     blind: Blindness | None = None,
+    at_ms: int = 0,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
-    ``blind``: since when and why no chip gives an answer, whatever one did before.
+    ``blind``: since when and why no chip gives an answer, whatever one did before. ``at_ms`` is
+    now: a watch of an own document that fails is a reason once it has failed for long.
     A node-info that was never published is none: a node may have no BMC, or one that is blind.
     """
     reasons = [] if heartbeat.conflict is None else [heartbeat.conflict]
@@ -466,6 +480,13 @@ def not_ready(
             reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
         elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
             reasons.append(f"{publication.document} was not published yet")
+        since_ms = publication.watch_trouble_since_ms
+        if since_ms is not None and at_ms - since_ms >= _WATCH_FAILS_MS:
+            seconds = (at_ms - since_ms) // 1000
+            reasons.append(
+                f"the watch of {publication.document} has failed for {seconds} s: "
+                f"{publication.watch_trouble}"
+            )
     if shadow is not None and shadow.trouble is not None:
         reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
     return tuple(reasons)

@@ -563,6 +563,20 @@ async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
         assert len({document.data["stamp"] for document in bench.store.written}) >= 3
 
 
+async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.refresh_seconds = 0.2
+        bench.store.delay_seconds = 60.0
+        bench.publisher.wake(0)
+        await until(lambda: bench.store.tries == 2, "a refresh is on its way")
+        bench.store.delay_seconds = 0.0
+        bench.refresh_seconds = 300.0
+        bench.say("faulty")
+        assert await bench.shows("faulty") < 3
+        assert bench.record.foreign_writes == 0
+
+
 async def test_what_its_readers_would_refuse_is_not_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,6 +55,10 @@ class ScriptedDriver:
         await self.ready.wait()
         return Inventory(tuple(self.chips), self.family, "910B3", 0x32, None, None, "scripted")
 
+    async def listed(self) -> tuple[Chip, ...]:
+        await self.ready.wait()
+        return tuple(self.chips)
+
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         await self._ask("codes", chip)
         now = asyncio.get_running_loop().time()

@@ -23,6 +23,7 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreRefused
 from contract.families import FAMILIES
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
+from contract.write_numbers import encode_writes
 from dcmi_shim.types import NodeFacts
 from stores.address import open_store
 from stores.base import Beat, Document, Event, Involved, NodeObject
@@ -91,8 +92,10 @@ def node(change: dict[str, Any], with_policy: int, name: str = NODE) -> Row:
 
 
 def lease(name: str, with_policy: int, **labels: str) -> Row:
-    """A change of a Lease that is there."""
-    body = {"metadata": {"labels": labels}, "spec": {"holderIdentity": "me"}}
+    """A change of a Lease that is there, as a heartbeat makes it."""
+    annotations = {"npu-vigil/writes": encode_writes({"device-info": 1_764_000_000})}
+    metadata = {"labels": labels, "annotations": annotations}
+    body = {"metadata": metadata, "spec": {"holderIdentity": "me"}}
     return Row("PATCH", f"{LEASES}/{name}", body, with_policy, OK)
 
 

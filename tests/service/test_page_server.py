@@ -315,11 +315,11 @@ async def test_an_exposition_is_rendered_once_for_all_who_ask_within_a_second(
 
 @pytest.fixture
 def few_descriptors() -> Iterator[None]:
-    """Only descriptors below the lowest that is free now, and a few more."""
+    """Twelve descriptors are free, wherever this process has left them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.socket() as lowest:
-        free = lowest.fileno()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 12, hard))
+    with contextlib.ExitStack() as opened:
+        free = [opened.enter_context(socket.socket()).fileno() for _ in range(12)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

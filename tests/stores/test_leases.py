@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
-from contract.errors import StoreRefused, StoreUnavailable
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
 from contract.refusal import Reason
+from contract.write_numbers import KINDS, encode_writes
 from stores.address import open_store
 from stores.base import Beat
 from tests.parts.controlplane import LEASES
@@ -79,6 +82,22 @@ async def test_a_lease_says_who_beats_how_often_and_when(
     assert (spec["acquireTime"], spec["leaseTransitions"]) == (AT, 0)
 
 
+async def test_the_key_about_writes_is_an_annotation_of_at_most_160_bytes(
+    control_plane: ControlPlane, kubernetes: Store
+) -> None:
+    await kubernetes.beat(a_beat())
+    before = len(json.dumps(lease(control_plane), separators=(",", ":")))
+    text = encode_writes(dict.fromkeys(KINDS, -1_764_000_000))
+    await kubernetes.beat(msgspec.structs.replace(a_beat(at_ms=AT_MS + 1000), writes=text))
+    found = lease(control_plane)
+    assert found["metadata"]["annotations"]["npu-vigil/writes"] == text
+    assert len("npu-vigil/writes") + len(text) <= 160
+    # Of 10,000 Leases 2 MB.
+    assert len(json.dumps(found, separators=(",", ":"))) - before <= 200
+    await kubernetes.beat(a_beat(at_ms=AT_MS + 2000))
+    assert "npu-vigil/writes" not in lease(control_plane)["metadata"]["annotations"]
+
+
 async def test_a_lease_counts_how_often_it_changed_hands(
     control_plane: ControlPlane, kubernetes: Store
 ) -> None:
@@ -93,15 +112,16 @@ async def test_a_lease_counts_how_often_it_changed_hands(
     assert await after(kubernetes, "host-a", 0) == ("00", 0)
     assert await after(rival, "host-b", 1) == ("01", 1)
     assert await after(rival, "host-b", 2) == ("01", 1)
-    # The first does not know yet that it lost the Lease: its next beat finds out, the one after
-    # takes it properly.
-    await kubernetes.beat(a_beat("host-a", AT_MS + 3000))
-    assert await after(kubernetes, "host-a", 4) == ("01", 1)
-    assert await after(rival, "host-c", 5) == ("05", 2)
+    # The first does not know yet that it lost the Lease: its next beat finds out.
+    with pytest.raises(StoreConflict):
+        await kubernetes.beat(a_beat("host-a", AT_MS + 2500))
+    assert await after(kubernetes, "host-a", 3) == ("03", 2)
+    assert await after(kubernetes, "host-a", 4) == ("03", 2)
+    assert await after(rival, "host-c", 5) == ("05", 3)
     # A restarted agent is the same holder.
     await rival.close()
     rival = open_store("kubernetes:", control_plane.kubeconfig)
-    assert await after(rival, "host-c", 6) == ("05", 2)
+    assert await after(rival, "host-c", 6) == ("05", 3)
     await rival.close()
 
 
