@@ -1,5 +1,7 @@
 """Chip faults: the driver's events at once, its code lists and health words as audits.
 
+Chips without events are found faulty by their lists alone, which are asked more often then.
+
 The rules are those of ``docs/architecture.md`` ("The collector"); what they decide is in
 ``beliefs``, this module only asks the driver and keeps time.
 """
@@ -17,6 +19,7 @@ from collectors.listed import LAG_SECONDS
 from contract.codes import RESET_FINISHED, code_of
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from contract.observation import (
+    NODE,
     Assertion,
     Gap,
     Observation,
@@ -38,13 +41,23 @@ _log = logging.getLogger(__name__)
 HEALTH = "health"
 """The reading that a chip's health word is shown as: 0 healthy, 1 minor, 2 major, 3 critical."""
 
+LIST_PERIOD = "list_period_seconds"
+"""The reading that shows how often code lists are asked while no events arrive."""
+
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TOGETHER_SECONDS = 0.02
+_MOST_BUSY = 0.5
+"""Without events: the part of its time for which the driver may be asked."""
 _PATIENCE_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; what is due so soon is due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
+
+
+def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
+    """How often lists are asked without events when a round of them takes ``round_seconds``."""
+    return max(wanted_seconds, round_seconds / _MOST_BUSY)
 
 
 @dataclass
@@ -56,6 +69,8 @@ class _Watched:
     due: dict[Query, float]
     settled_at: float
     """When the list shows all that happened before events arrived (at a start, after a gap)."""
+    listed: frozenset[str] | None = None
+    """What the driver listed last."""
     asked_at: dict[Query, float] = field(
         default_factory=lambda: dict.fromkeys(Query, float("-inf"))
     )
@@ -73,8 +88,10 @@ class _Watched:
 class ChipFaults:
     """The collector of chip faults.
 
-    ``audit_period_seconds`` is that of code lists while events arrive; health words, code lists
-    without events, and whatever failed are asked every ``health_period_seconds``. A chip of which
+    ``audit_period_seconds`` is that of code lists while events arrive, ``list_period_seconds``
+    while none do. Health words, and whatever failed, are asked every ``health_period_seconds``;
+    without events a health word is asked with each change of a list, too. A round without events
+    takes at most half of its period, which grows where a driver is slow. A chip of which
     every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
     replaced on disk, no failure is the chip's.
 
@@ -91,16 +108,16 @@ class ChipFaults:
         audit_period_seconds: float = 15.0,
         health_period_seconds: float = 5.0,
         card_lost_after_seconds: float = 300.0,
+        list_period_seconds: float = 1.0,
     ) -> None:
         self.period_seconds = health_period_seconds
-        self._audit_period_seconds = audit_period_seconds
-        self._card_lost_after_seconds = card_lost_after_seconds
+        self.audit_period_seconds = audit_period_seconds
+        self.list_period_seconds = list_period_seconds
+        self.card_lost_after_seconds = card_lost_after_seconds
 
     async def run(self, surroundings: Surroundings) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(
-            self, surroundings, self._audit_period_seconds, self._card_lost_after_seconds
-        )
+        watch = _Watch(self, surroundings)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await watch.begin()
@@ -114,17 +131,12 @@ class ChipFaults:
 class _Watch:
     """One run of the collector."""
 
-    def __init__(
-        self,
-        collector: ChipFaults,
-        surroundings: Surroundings,
-        audit_period_seconds: float,
-        card_lost_after_seconds: float,
-    ) -> None:
+    def __init__(self, collector: ChipFaults, surroundings: Surroundings) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
-        self._audit_period_seconds = audit_period_seconds
-        self._card_lost_after_seconds = card_lost_after_seconds
+        self._audit_period_seconds = collector.audit_period_seconds
+        self._list_period_seconds = collector.list_period_seconds
+        self._card_lost_after_seconds = collector.card_lost_after_seconds
         self._around = surroundings
         self._driver = surroundings.driver
         self._loop = asyncio.get_running_loop()
@@ -252,7 +264,20 @@ class _Watch:
                 await self._ask(watched, query, due, began)
                 self._around.progress()
             if self._changed.is_set():
-                return
+                break
+        self._rest(began)
+
+    def _rest(self, began: float) -> None:
+        """Without events: leave the driver alone for as long as the round took that ``began``."""
+        if self._driver.polling_reason is None:
+            self._around.show(NODE, LIST_PERIOD, None)
+            return
+        took = self._loop.time() - began
+        period = real_list_period(self._list_period_seconds, took)
+        self._around.show(NODE, LIST_PERIOD, period)
+        for watched in self._chips.values():
+            for query, due in watched.due.items():
+                watched.due[query] = max(due, began + took / _MOST_BUSY)
 
     def _queries(self) -> Iterator[tuple[float, _Watched, Query]]:
         for watched in self._chips.values():
@@ -266,10 +291,15 @@ class _Watch:
         try:
             if query is Query.CODES:
                 codes = await self._driver.error_codes(watched.chip)
-                listed = [code_of(code) for code in codes]
-                reports = beliefs.codes_answered(listed, asked_at, wall_clock())
+                listed = frozenset(code_of(code) for code in codes)
                 if self._driver.polling_reason is None:
                     watched.due[query] = began + self._audit_period_seconds
+                else:
+                    watched.due[query] = began + self._list_period_seconds
+                    if listed != watched.listed and watched.due[Query.HEALTH] != _NEVER:
+                        await self._ask(watched, Query.HEALTH, asked_at, began)
+                watched.listed = listed
+                reports = beliefs.codes_answered(listed, asked_at, wall_clock())
             else:
                 health = await self._health(watched.chip)
                 if health is None:

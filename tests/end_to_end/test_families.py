@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAULT, UNKNOWN = "80E01801", "80ABCDEF"
+FAULTS = "huawei.com/Ascend310P-Fault"
 
 
 @pytest.fixture
@@ -77,6 +78,19 @@ def test_polls_must_do_where_there_are_no_events(
     status = node.status()
     assert not any(chip["blind"] for chip in status["chips"]), "no network is no blindness"
     assert status["blind"] == [] or {one["source"] for one in status["blind"]} == {"bmc"}
+
+
+@pytest.mark.alone
+def test_a_list_is_polled_every_second_and_that_is_shown(make_node: Callable[[str], Node]) -> None:
+    node = make_node("310p")
+    del node.environment["VIGIL_CHIP_FAULTS_HEALTH_PERIOD_SECONDS"]
+    node.start()
+    names = [f"Ascend310P-{chip}" for chip in range(4)]
+    node.wait(lambda: _devices(node).get("huawei.com/Ascend310P") == ",".join(names), "all free")
+    assert "npu_vigil_driver_list_period_seconds 1.0" in node.ask("/metrics")[1]
+    node.emulator.occur(2, FAULT)
+    took = node.wait(lambda: names[2] in _levels(node, FAULTS), "a poll finds it", 3)
+    assert took <= 1.2
 
 
 def test_a_hang_where_there_is_neither_hbm_nor_network(make_node: Callable[[str], Node]) -> None:
