@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from collectors.base import Need
 from collectors.beliefs import ChipBeliefs, Query
+from collectors.chip_word import ChipWord
 from collectors.listed import LAG_SECONDS
 from contract.codes import RESET_FINISHED, code_of
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
+from contract.families import FAMILIES
 from contract.observation import (
     NODE,
     Assertion,
@@ -71,6 +73,8 @@ class _Watched:
     """When the list shows all that happened before events arrived (at a start, after a gap)."""
     listed: frozenset[str] | None = None
     """What the driver listed last."""
+    word: ChipWord | None = None
+    """Of a chip whose driver has no events: its health word."""
     asked_at: dict[Query, float] = field(
         default_factory=lambda: dict.fromkeys(Query, float("-inf"))
     )
@@ -185,6 +189,8 @@ class _Watch:
                 )
                 now = self._loop.time()
                 watched = _Watched(chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
+                if not FAMILIES[inventory.family].events:
+                    watched.word = ChipWord(self._source, subject)
             watched.chip = chip
             self._chips[chip.logic_id] = watched
 
@@ -277,7 +283,8 @@ class _Watch:
         self._around.show(NODE, LIST_PERIOD, period)
         for watched in self._chips.values():
             for query, due in watched.due.items():
-                watched.due[query] = max(due, began + took / _MOST_BUSY)
+                if watched.word is None or watched.word.asks_again_at != due:
+                    watched.due[query] = max(due, began + took / _MOST_BUSY)
 
     def _queries(self) -> Iterator[tuple[float, _Watched, Query]]:
         for watched in self._chips.values():
@@ -296,12 +303,12 @@ class _Watch:
                     watched.due[query] = began + self._audit_period_seconds
                 else:
                     watched.due[query] = began + self._list_period_seconds
-                    if listed != watched.listed and watched.due[Query.HEALTH] != _NEVER:
-                        await self._ask(watched, Query.HEALTH, asked_at, began)
+                    if listed != watched.listed:
+                        await self._list_changed(watched, listed, asked_at, began)
                 watched.listed = listed
                 reports = beliefs.codes_answered(listed, asked_at, wall_clock())
             else:
-                health = await self._health(watched.chip)
+                health = await self._health(watched, asked_at)
                 if health is None:
                     in_place = await self._driver.is_in_place()
                     why = "the health is unknown"
@@ -328,14 +335,30 @@ class _Watch:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)
 
-    async def _health(self, chip: Chip) -> int | None:
+    async def _health(self, watched: _Watched, at: float) -> int | None:
         """Ask for the health word and show it; without an answer there is none to show."""
         health = None
+        chip = watched.chip
         try:
             health = await self._driver.health(chip)
         finally:
             self._around.show(chip_subject(chip.physical_id), HEALTH, health)
+            if watched.word is not None:
+                reports = watched.word.asked(health, at, self._around.wall_clock())
+                self._report_together(reports)
+                again = watched.word.asks_again_at
+                if again is not None:
+                    watched.due[Query.HEALTH] = again
         return health
+
+    async def _list_changed(
+        self, watched: _Watched, listed: frozenset[str], asked_at: float, began: float
+    ) -> None:
+        """Read the health word with a list that is another one than before."""
+        if watched.word is not None:
+            watched.word.list_changed(listed, asked_at)
+        if watched.due[Query.HEALTH] != _NEVER:
+            await self._ask(watched, Query.HEALTH, asked_at, began)
 
     def _failed(
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from contract.codes import format_code
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from contract.levels import Severity
-from contract.observation import Observation, SourceAnswered, SourceBlind, chip_subject
+from contract.observation import HealthRead, Observation, SourceAnswered, SourceBlind, chip_subject
 from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class ScriptedDriver:
         self.trouble: dict[tuple[str, int], DriverError] = {}
         self.slow_seconds: dict[tuple[str, int], float] = {}
         self.healthless: set[int] = set()
+        self.words: dict[int, int] = {}
         self.network: dict[int, int] = {}
         self.users: dict[int, tuple[int, ...]] = {}
         self.percent: dict[tuple[Utilization, int], int] = {}
@@ -67,7 +68,7 @@ class ScriptedDriver:
 
     async def health(self, chip: Chip) -> int | None:
         await self._ask("health", chip)
-        return None if chip.logic_id in self.healthless else 0
+        return None if chip.logic_id in self.healthless else self.words.get(chip.logic_id, 0)
 
     async def network_health(self, chip: Chip) -> int:
         await self._ask("network", chip)
@@ -152,6 +153,8 @@ def word(item: Report) -> str:
         return f"{item.subject} blind: {item.reason}"
     if isinstance(item, SourceAnswered):
         return f"{item.subject} answered"
+    if isinstance(item, HealthRead):
+        return f"{item.subject} health {item.word} with {' '.join(item.codes) or 'no code'}"
     return f"gap: {item.reason}"
 
 

@@ -61,10 +61,10 @@ async def test_a_fault_is_found_within_its_period() -> None:
             await asyncio.sleep(begin - asyncio.get_running_loop().time())
             driver.occur(1, HBM, tell=False)
             await asyncio.sleep(1.1)
-            assert said.words(begin) == [f"chip 1 present {HBM_CODE}"]
+            assert said.words(begin)[-1] == f"chip 1 present {HBM_CODE}"
             driver.recover(1, HBM, tell=False)
             await asyncio.sleep(1.4)
-            assert said.words(begin)[1:] == [f"chip 1 absent {HBM_CODE}"]
+            assert said.words(begin)[-1] == f"chip 1 absent {HBM_CODE}"
 
 
 async def test_lists_every_second_and_health_as_before_and_with_each_change() -> None:
@@ -148,3 +148,68 @@ async def test_once_events_arrive_the_lists_are_audits_again() -> None:
         driver.asked.clear()
         await asyncio.sleep(60)
         assert len(asked(driver, "codes", 1)) == 4
+
+
+UNLISTED, UNLISTED_CODE = 0x80ABCDEF, "80ABCDEF"
+
+
+async def test_the_health_word_is_reported_with_each_new_list_and_before_it() -> None:
+    driver = polled(1)
+    async with collecting(driver) as said:
+        await asyncio.sleep(10.5)
+        assert said.words() == ["chip 0 health 0 with no code", "chip 0 answered"]
+        driver.occur(0, UNLISTED, tell=False)
+        driver.words[0] = 1
+        await asyncio.sleep(1.2)
+        (batch,) = [reports for at, reports in said.batches if at > 10]
+        words = [f"chip 0 health 1 with {UNLISTED_CODE}", f"chip 0 present {UNLISTED_CODE}"]
+        assert said.words(10.0) == words
+        assert len(batch) == 2, "one document"
+        driver.words[0] = 3
+        await asyncio.sleep(5.1)
+        assert said.words(10.0)[2:] == [f"chip 0 health 3 with {UNLISTED_CODE}"]
+        await asyncio.sleep(60)
+        assert len(said.words(10.0)) == 3, "what says nothing new is not reported"
+
+
+@pytest.mark.parametrize("slow", [0.001, 0.4])
+async def test_three_questions_without_an_answer_within_three_seconds(slow: float) -> None:
+    driver = polled(1)
+    async with collecting(driver) as said:
+        await asyncio.sleep(10.1)
+        begin = asyncio.get_running_loop().time()
+        driver.occur(0, UNLISTED, tell=False)
+        driver.trouble["health", 0] = STUCK
+        driver.slow_seconds["health", 0] = slow
+        await asyncio.sleep(1.5)
+        assert f"chip 0 present {UNLISTED_CODE}" in said.words(begin), "the code waits for nothing"
+        driver.asked.clear()
+        await asyncio.sleep(2.6)
+        assert f"chip 0 health None with {UNLISTED_CODE}" in said.words(begin)
+        assert len(asked(driver, "health")) == 2
+        await asyncio.sleep(30)
+        assert len(asked(driver, "health")) <= 9, "and every five seconds from then on"
+        driver.trouble.clear()
+        driver.words[0] = 1
+        await asyncio.sleep(6)
+        assert f"chip 0 health 1 with {UNLISTED_CODE}" in said.words(begin)
+
+
+async def test_a_word_that_is_not_given_says_nothing_while_the_list_stays() -> None:
+    driver = polled(1)
+    async with collecting(driver) as said:
+        driver.occur(0, UNLISTED, tell=False)
+        await asyncio.sleep(10)
+        driver.healthless.add(0)
+        begin = asyncio.get_running_loop().time()
+        await asyncio.sleep(30)
+        assert not [text for text in said.words(begin) if "health None" in text]
+
+
+async def test_chips_with_events_report_no_word() -> None:
+    driver = ScriptedDriver(1)
+    driver.polling_reason = "refused"
+    async with collecting(driver) as said:
+        driver.occur(0, UNLISTED, tell=False)
+        await asyncio.sleep(10)
+        assert said.words() == ["chip 0 answered", f"chip 0 present {UNLISTED_CODE}"]

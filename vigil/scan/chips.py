@@ -34,7 +34,6 @@ _ANSWER_SECONDS = 12.0
 """Behind the deadline of loading and initialising it, which is 10 s."""
 _CALLS_SECONDS = 30.0
 _MANAGER = Path("/dev/davinci_manager")
-_WITHOUT_EVENTS = "Ascend310"
 
 
 @dataclass(frozen=True)
@@ -233,7 +232,7 @@ def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Chec
     late = f"up to {round(period_seconds, 1):g} s late"
     found = f"no events, faults are found by polls only, {late}: {reason}"
     facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}
-    if inventory.family.startswith(_WITHOUT_EVENTS):
+    if not FAMILIES[inventory.family].events:
         return ok(EVENTS, f"{found}; these chips have none", facts=facts)
     advice = "update the driver; run as root, on the host"
     return problem(EVENTS, found, advice, facts=facts)
