@@ -92,7 +92,7 @@ def judge(
     """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
     if isinstance(known, ChipState):
         if severity is None and known.word is not None:
-            verdict = tables.judge_by_word(code, known.word, known.listed)
+            verdict = tables.judge_by_word(code, known.word, known.listed or ())
         else:
             verdict = tables.judge(code, severity)
         for upgrade in known.upgrades:

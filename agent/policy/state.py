@@ -135,15 +135,15 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
     """What is known of one chip. ``upgrades`` are in order of their codes and kinds.
 
     ``held_back`` are occurrences that wait for what may explain them (``associations``). ``word``
-    is the health word of a chip without events, read with the codes ``listed``; ``None`` where
-    there are events, and when the chip does not give it.
+    is the health word of a chip without events, read with the codes ``listed``, and ``None`` when
+    the chip does not give it; where there are events both are ``None``.
     """
 
     upgrades: tuple[Upgrade, ...] = ()
     counters: dict[str, Counter] = {}
     held_back: dict[str, Observation] = {}
     word: int | None = None
-    listed: tuple[str, ...] = ()
+    listed: tuple[str, ...] | None = None
 
     @property
     def level(self) -> ChipLevel:

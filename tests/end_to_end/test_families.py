@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract.codes import LINK_DOWN
 from contract.levels import Severity
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
@@ -78,6 +79,11 @@ def test_polls_must_do_where_there_are_no_events(
     assert "-8255" in node.status()["driver"]["polling_reason"]
     node.emulator.occur(2, FAULT)
     node.wait(lambda: FAULT in _levels(node, faults).get(names[2], {}), "a poll finds it", 3)
+    # A code of a network that these chips have not ends when the list does not have it any more.
+    node.emulator.occur(0, LINK_DOWN)
+    node.wait(lambda: LINK_DOWN in _levels(node, faults).get(names[0], {}), "it is listed", 3)
+    node.emulator.recover(0, LINK_DOWN)
+    node.wait(lambda: names[0] not in _levels(node, faults), "and not any more", 4)
     node.emulator.recover(1, UNKNOWN)
     node.wait(lambda: names[1] not in _levels(node, faults), "and that it is gone", 3)
     devices = _devices(node)

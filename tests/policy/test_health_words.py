@@ -7,6 +7,7 @@ import pytest
 from agent.policy.state import ChangeKind, ChipState
 from agent.policy.stepping import step
 from contract.catalogue import shipped
+from contract.codes import LINK_DOWN
 from contract.levels import ChipLevel, Severity
 from contract.observation import Assertion, HealthRead, chip_subject
 from tests.policy.builders import SOURCE, T, after, changes, healthy, seen
@@ -99,3 +100,9 @@ def test_listed_codes_and_network_codes_are_what_the_tables_say() -> None:
 def test_without_a_word_an_unlisted_code_isolates() -> None:
     """Chips with events: nothing says how serious it is (K08 is not copied)."""
     assert level(after(healthy(), [present(UNLISTED)])) == "SeparateNPU"  # type: ignore[list-item]
+
+
+def test_a_code_of_a_network_that_the_chip_has_not_ends_with_the_list() -> None:
+    state = after(healthy(), [read(1, LINK_DOWN), present(LINK_DOWN)])  # type: ignore[list-item]
+    gone = [read(0, at=T + 1), seen(Assertion.ABSENT, LINK_DOWN, at=T + 1)]
+    assert not after(state, gone, T + 1).chips[0].faults
