@@ -25,6 +25,7 @@ _PCIE = "dcmi_get_device_pcie_info_v2"
 _SUPER_POD_DATA = 1
 _TOTAL_RESOURCE = 1
 _HBM = "dcmi_get_device_hbm_info"
+_A5 = "Ascend910A5"
 _MAIN_BOARD = "dcmi_get_mainboard_id"
 _NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
 
@@ -72,7 +73,10 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
     virtual = await virtual_chips(ask, chips)
-    inventory = Inventory(chips, family, name, board, version, pod, library, virtual)
+    main_board = None
+    if family == _A5:
+        main_board = await _first(ask, (_MAIN_BOARD,), chips, problems)
+    inventory = Inventory(chips, family, name, board, version, pod, library, virtual, main_board)
     return Survey(inventory, tuple(problems))
 
 
