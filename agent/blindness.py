@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.blindness")
 
 _PATIENCE_MS = 10_000
-"""How long a driver that never answered may take before an agent that knows no chip is blind."""
+"""How long a driver that never answered may take before the agent is blind."""
 
 
 def blind_chips(state: State, inventory: Inventory | None) -> Blindness | None:
@@ -80,9 +80,11 @@ class AgentBlindness:
         return found
 
     def _find(self) -> Blindness | None:
-        state, inventory = self._state(), self._inventory()
-        if inventory is not None or state.chips:
-            return blind_chips(state, inventory)
+        inventory = self._inventory()
+        found = blind_chips(self._state(), inventory)
+        if found is not None or inventory is not None:
+            return found
+        # What is known of chips is from before this process: nothing has answered it yet.
         trouble = self._trouble()
         if trouble is None or self._wall_clock() - self._began_ms < _PATIENCE_MS:
             return None

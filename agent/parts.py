@@ -117,8 +117,14 @@ class Parts:
                 progress=self.heartbeat_progress(),
                 blind=lambda: self.blindness.look() is not None,
                 wall_clock=wall_clock,
+                writes=lambda: self.documents.writes(),
             ),
             also=self.old_readers.annotations,
+        )
+        self.own_node_only = (
+            None
+            if store.objects is None
+            else OwnNodeOnly(partial(store.objects.is_own_node_only, configuration.node_name))
         )
         self.documents = Documents(
             configuration.node_name,
@@ -132,6 +138,7 @@ class Parts:
                 may_publish=lambda: self.heartbeat.may_publish,
                 look_around=self.heartbeat.look_around,
                 has_rival=lambda: self.heartbeat.has_rival,
+                reconnected=self._look_at_rights,
             ),
             shadowed=configuration.shadow,
             over_grpc=configuration.storage.clusterd is not None,
@@ -150,11 +157,6 @@ class Parts:
         self.events = self._events_of(store)
         self.serial_number = serial_number_of(configuration, os.environ)
         self.node_object = self._node_object_of(store)
-        self.own_node_only = (
-            None
-            if store.objects is None
-            else OwnNodeOnly(partial(store.objects.is_own_node_only, configuration.node_name))
-        )
         self.teller = teller_of(
             store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
         )
@@ -192,6 +194,10 @@ class Parts:
         if self.configuration.shadow:
             return lambda: None  # it does not run
         return self.progress.of("heartbeat", _PATIENCE_SECONDS)
+
+    def _look_at_rights(self) -> None:
+        if self.own_node_only is not None:
+            self.own_node_only.wake()
 
     def _objects_of(self, store: Store) -> ClusterObjects | None:
         """What of the cluster is ours to write beside the documents."""

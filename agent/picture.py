@@ -50,15 +50,22 @@ def picture(parts: Parts) -> status.Status:
     chips = status.chip_statuses(state, parts.device_info.device_type, parts.readings)
     heartbeat_status = status.heartbeat_status(parts.heartbeat, parts.old_readers)
     node, usage = state.of(NODE), parts.usage
+    at_ms = parts.wall_clock()
     unseen = () if usage is None or usage.blind is None else (usage.blind,)
     return status.Status(
         node=parts.configuration.node_name,
         version=version(),
-        at_ms=parts.wall_clock(),
+        at_ms=at_ms,
         started_at_ms=parts.started_at_ms,
         revision=state.revision,
         not_ready=status.not_ready(
-            publications, chips, driver, heartbeat_status, shadow, blind=parts.blindness.look()
+            publications,
+            chips,
+            driver,
+            heartbeat_status,
+            shadow,
+            blind=parts.blindness.look(),
+            at_ms=at_ms,
         ),
         stalled=parts.progress.stalled(),
         chips=chips,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator import liveness, skew
+from aggregator.failing import Failing
 from aggregator.liveness import Brake, Heard, Verdict
 from aggregator.skew import Skews
-from contract.errors import StoreError
+from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ class Listener:
         stalls: Stalls,
         old: Mapping[str, OldListener],
         memory: Memory,
+        heard: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
     ) -> None:
+        """``heard`` gets the beats of each listing."""
         self._stores = stores
+        self._heard = heard
         self._changed = changed
         self._clock = clock
         self._stalls = stalls
@@ -55,6 +59,8 @@ class Listener:
         self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
         self._beats = dict.fromkeys(stores, Heard())
+        self.failing = {url: Failing() for url in stores}
+        """By store, whether its beats cannot be listed; a missing right is no failure."""
         self.skews = dict.fromkeys(stores, Skews())
         self.verdict = Verdict()
 
@@ -132,10 +138,13 @@ class Listener:
                 beats = await store.beats()
         except StoreError as error:
             self._beats[url] = liveness.failed(self._beats[url], str(error))
+            if not isinstance(error, StoreForbidden):
+                self.failing[url].failed("beats", str(error), self._clock().steady_ms)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
             self._listen_to_old(url, self._clock())
             return
+        self.failing[url].succeeded()
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
         now = self._clock()
@@ -145,6 +154,7 @@ class Listener:
             self.skews[url], before.pulses, beats, asked.wall_ms, now.wall_ms
         )
         self._beats[url] = liveness.listed(before, beats, now.steady_ms, lost, took_ms)
+        self._heard(url, beats)
         self._listen_to_old(url, now)
         self._judge(now.steady_ms)
         self._say_wrong_clocks()

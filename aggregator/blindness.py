@@ -53,22 +53,21 @@ class BlindChange(msgspec.Struct, frozen=True, omit_defaults=True):
 def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
     """What the node's own key reports; ``None`` where there is none that can be read.
 
-    It is in node-info while device-info belongs to a Device Plugin, so that one counts first.
+    A node may have it in device-info and in node-info, in more than one store. What changed last by
+    the node's clock counts; of equal ones that in node-info, and then the one received last.
     """
-    for inboxes in _inboxes(pipeline):
-        report = max(
-            (found for inbox in inboxes if (found := newest((inbox,), node)) is not None),
-            key=lambda one: one.received_at_ms,
-            default=None,
-        )
-        if report is not None:
-            return report.record
-    return None
+    found = [
+        (report.record.changed_at_ms, place, report.received_at_ms, report.record)
+        for place, inboxes in enumerate(_inboxes(pipeline))
+        for inbox in inboxes
+        if (report := inbox.reports.get(node)) is not None
+    ]
+    return max(found, key=lambda one: one[:3])[3] if found else None
 
 
 def _inboxes(pipeline: Pipeline) -> Iterator[tuple[Inbox[VigilRecord], ...]]:
-    yield tuple(source.nodes.own_key for source in pipeline.sources)
     yield tuple(source.devices.own_key for source in pipeline.sources)
+    yield tuple(source.nodes.own_key for source in pipeline.sources)
 
 
 def _is_refused(pipeline: Pipeline, node: str) -> bool:

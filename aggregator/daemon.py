@@ -18,6 +18,7 @@ from aggregator.known_places import ClusterPlaces
 from aggregator.labelling import Labelling
 from aggregator.last_seen import Memory
 from aggregator.leading import Always, Leadership
+from aggregator.missed_writes import MissedWrites, documents_of
 from aggregator.moment import Clock, system_clock
 from aggregator.namespaces import ALL
 from aggregator.old_listener import OldListener
@@ -25,7 +26,7 @@ from aggregator.parts import Parts
 from aggregator.picture import Picture
 from aggregator.pipeline import Pipeline, lost_of
 from aggregator.promise import kept_answer
-from aggregator.public_faults.part import PublicFaults
+from aggregator.public_faults.part import MESSAGES, PublicFaults
 from aggregator.public_faults.table_file import follow_table
 from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
@@ -165,7 +166,26 @@ class Aggregator:
         }
         memory = Memory(old.values(), clock)
         memory.changed = self.wake
-        self.listener = Listener(stores, self._fell_silent, clock, self.stalls, old, memory)
+        self.missed_writes = {
+            url: MissedWrites(
+                store,
+                documents_of(source, number, self.pipeline, self.public_faults, clock, self._found),
+                clock,
+                self.wake,
+            )
+            for number, ((url, store), source) in enumerate(
+                zip(stores.items(), self.pipeline.sources, strict=True)
+            )
+        }
+        self.listener = Listener(
+            stores,
+            self._fell_silent,
+            clock,
+            self.stalls,
+            old,
+            memory,
+            heard=lambda url, beats: self.missed_writes[url].hear(beats),
+        )
         self.parts = Parts(
             (
                 memory,
@@ -200,6 +220,8 @@ class Aggregator:
             self.leadership,
             self.stalls,
             self._not_served,
+            self.listener.failing,
+            clock,
         )
         self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)
         self._publish_lost = publish_lost
@@ -252,6 +274,10 @@ class Aggregator:
     def _observe(self, feed: Feed, event: WatchEvent) -> None:
         self.pipeline.observe(feed, event, self._clock())
         self._wake.set()
+
+    def _found(self, number: int, event: WatchEvent) -> None:
+        """A document with public faults was read by name in the store with this number."""
+        self._judge(self.public_faults.observe(number, MESSAGES, event, self._clock()))
 
     def _told(self, nodes: frozenset[str] | None) -> None:
         moved = self.pipeline.nodes | self.world.places if nodes is None else nodes
@@ -307,6 +333,8 @@ class Aggregator:
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
         tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
+        for url, missed in self.missed_writes.items():
+            tasks.create_task(missed.run(), name=f"read missed writes in {url}")
         tasks.create_task(self.succession.run(tasks), name="lead or follow")
         while True:
             self._wake.clear()

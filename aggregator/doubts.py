@@ -11,9 +11,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
-from contract.errors import StoreError, StoreForbidden, StoreRefused
+from aggregator.by_name import read_by_name
+from contract.errors import StoreError
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
 _FEW = 200
 """Documents of more nodes are listed, not read one by one."""
 
@@ -85,9 +83,9 @@ class Doubts:
             if isinstance(answer, StoreError):
                 problem = str(answer)
                 continue
-            for feed, documents in answer:
+            for feed, told, documents in answer:
                 # What was told meanwhile may be from before or after this.
-                told = feed.heard()
+                feed.heard(told)
                 moved |= told & nodes
                 still = {node: one for node, one in documents.items() if node not in told}
                 self._pipeline.read(feed, still, self._clock())
@@ -100,35 +98,15 @@ class Doubts:
 
 async def _all_of(
     source: Source, store: Store, nodes: frozenset[str]
-) -> list[tuple[Feed, _Read]] | StoreError:
+) -> list[tuple[Feed, set[str], _Read]] | StoreError:
     """What the nodes say in one store."""
-    for feed in source.feeds:
-        feed.listen()
+    told_by = [feed.listen() for feed in source.feeds]
     try:
-        return [(feed, await _documents(feed, store, nodes)) for feed in source.feeds]
+        return [
+            (feed, told, await read_by_name(store, feed.selection, feed.names_of(nodes), _FEW))
+            for feed, told in zip(source.feeds, told_by, strict=True)
+        ]
     except StoreError as error:
-        for feed in source.feeds:
-            feed.heard()
+        for feed, told in zip(source.feeds, told_by, strict=True):
+            feed.heard(told)
         return error
-
-
-async def _documents(feed: Feed, store: Store, nodes: frozenset[str]) -> _Read:
-    if len(nodes) > _FEW:
-        listed = {one.name: one for one in await store.list(feed.selection)}
-        return {node: listed.get(feed.name_of(node)) for node in nodes}
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(node: str) -> Document | None:
-        async with gate:
-            # Who may watch documents may list them, and perhaps not read them by name.
-            by_name = msgspec.structs.replace(feed.selection, name=feed.name_of(node))
-            try:
-                found = await store.list(by_name)
-            except StoreForbidden:
-                raise
-            except StoreRefused:
-                return None  # no document can have this name
-            return found[0] if found else None
-
-    found = await asyncio.gather(*map(one, sorted(nodes)))
-    return dict(zip(sorted(nodes), found, strict=True))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from aggregator.failing import Failing
 from aggregator.kinds import DEVICE, NODE, OWN_KEY, SWITCH
 from contract.errors import DocumentError
 from contract.names import (
@@ -141,10 +142,12 @@ class Feed:
         self.interrupted: str | None = None
         """Why nothing is heard from the store now."""
         self.interruptions_total = 0
+        self.reading = Failing()
+        """Whether the watch fails, by its events."""
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""
-        self._told: set[str] | None = None
-        """There while somebody wants to know."""
+        self._told: list[set[str]] = []
+        """One for each who wants to know."""
         self._namespace = namespace
         self._prefix = prefix
         self._ahead: dict[str, str | None] = {}
@@ -185,22 +188,27 @@ class Feed:
                 self.interrupted = reason
                 return frozenset()
 
-    def listen(self) -> None:
-        """Remember of which nodes the watch tells something from now on."""
-        self._told = set()
+    def listen(self) -> set[str]:
+        """Return a set that gets the nodes of which the watch tells something from now on."""
+        told: set[str] = set()
+        self._told.append(told)
+        return told
 
-    def heard(self) -> set[str]:
-        """These nodes, up to now."""
-        told, self._told = self._told, None
-        return told or set()
+    def heard(self, told: set[str]) -> None:
+        """Add nothing more to a set that ``listen`` returned."""
+        self._told = [one for one in self._told if one is not told]
 
     def _note(self, nodes: Iterable[str]) -> None:
-        if self._told is not None:
-            self._told.update(nodes)
+        for told in self._told:
+            told.update(nodes)
 
-    def name_of(self, node: str) -> str:
-        """The name of a node's document."""
-        return self._prefix + node
+    def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Return the name of the document of each node, in their order."""
+        return {node: self._prefix + node for node in sorted(nodes)}
+
+    def has(self, node: str) -> bool:
+        """Whether the node has a document, good or bad, as far as is known."""
+        return node in self.present and node not in self._missing
 
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
         """A node's document was read by its name: the watch may be behind it for a while.

@@ -6,6 +6,9 @@ the other, so that a storm in one does not hold up the others; one for which som
 first and waits for no turn. Each write replaces the version that was seen last. A new leader first
 marks each document, so that what an earlier one still has under way is refused, and then restores
 from it.
+
+Nobody watches these documents. So in Kubernetes what came of a write is read, once a minute of each
+document: what an admission webhook makes of it would otherwise show only at the next start.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from aggregator.writing import compares_versions, ended
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.foreign_parts import added_by_others, differences
+from service.foreign_writes import LAST_PAUSE_SECONDS, Writer
 from stores.backoff import Backoff
 from stores.base import Document, Selection
 from stores.touch import touched_now
@@ -50,6 +54,8 @@ _SETTLE_SECONDS = 0.05
 """What changes together is written together, and behind what readers wait for."""
 _AT_ONCE = 8
 _ATTEMPTS = 5
+_LOOK_MS = 60_000
+"""From one look at what came of the writes of a document to the next."""
 _LAST_SECONDS = 0.5
 """Meanwhile nobody leads."""
 
@@ -96,6 +102,9 @@ class Keeping:
         self._next_ms: dict[_Key, int] = {}
         """When a document may be written again that was written a moment ago."""
         self._refused_until_ms: dict[_Key, int] = {}
+        self._look_from_ms: dict[_Key, int] = {}
+        self._undone: Counter[_Key] = Counter()
+        """How often the store had something else than was just written, in a row."""
         self._awaited: Counter[str] = Counter()
         self._keeps = False
         self._term = 0
@@ -215,6 +224,7 @@ class Keeping:
         """Write from now on."""
         self._next_ms.clear()
         self._refused_until_ms.clear()
+        self._look_from_ms.clear()
         self._keeps = True
         self._task = tasks.create_task(self._run(), name=f"keep state in {self._store.url}")
 
@@ -270,7 +280,9 @@ class Keeping:
                 self._next_ms[key] = self._clock().steady_ms + _SPACING_MS
             else:
                 # Others go first: one that is refused must not hold them up.
-                again_ms = int(backoff.next_seconds() * 1000)
+                undone = self._undone[key]
+                pause_seconds = min(2.0 ** (undone - 1), LAST_PAUSE_SECONDS)
+                again_ms = int((pause_seconds if undone else backoff.next_seconds()) * 1000)
                 self._refused_until_ms[key] = self._clock().steady_ms + again_ms
 
     def _due_ms(self, key: _Key) -> int:
@@ -330,6 +342,7 @@ class Keeping:
         text = self._keepers[name].text(bucket)
         there = self._there.get(key)
         if (None if there is None else there.data.get(KEY)) == text:
+            self._is_kept_again(key)
             return True
         full = f"{STATE_PREFIX}{name}-{bucket}"
         version = "" if there is None else there.version
@@ -347,10 +360,42 @@ class Keeping:
             expected = version if self._is_conditional else None
             stored = await self._store.put(document, expected=expected)
             self._there[key] = msgspec.structs.replace(document, version=stored)
+            if not await self._stands(key):
+                return False
         self._writes[name] += 1
-        if self._trouble.pop(key, None) is not None:
-            _log.info("state %s is kept again", full)
+        self._is_kept_again(key)
         return True
+
+    def _is_kept_again(self, key: _Key) -> None:
+        self._undone.pop(key, None)
+        if self._trouble.pop(key, None) is not None:
+            _log.info("state %s%s-%s is kept again", STATE_PREFIX, *key)
+
+    async def _stands(self, key: _Key) -> bool:
+        """Whether the store has what was just written, as far as is known."""
+        now_ms, ours = self._clock().steady_ms, self._there[key]
+        if self._store.objects is None or (
+            not self._undone[key] and now_ms < self._look_from_ms.get(key, 0)
+        ):
+            return True
+        try:
+            there = await self._store.get(ours.namespace, ours.name)
+        except StoreError:
+            return True
+        self._look_from_ms[key] = now_ms + _LOOK_MS
+        found = differences(there, ours)
+        if there is None or there.version != ours.version or not found:
+            return True  # what somebody else wrote since, the next write finds
+        self._there[key] = there
+        self._undone[key] += 1
+        self._say(key, f"conflict: {Writer(differing=found).changes(ours.name)}")
+        return False
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """What the store makes of documents otherwise than they were written."""
+        found = (self._trouble.get(key) for key in sorted(+self._undone))
+        return tuple(f"{why} in {self._store.url}" for why in found if why is not None)
 
     async def _read_again(self, key: _Key, error: StoreConflict) -> None:
         """Somebody else wrote it: an edit by hand, which is replaced, or the next leader."""

@@ -14,6 +14,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from aggregator.failing import Failing
 from contract.errors import StoreConflict, StoreError
 from stores.base import Interrupted, Tenure
 
@@ -59,6 +60,10 @@ class Leadership(Protocol):
     def taken_total(self) -> int:
         """How often this process began to lead."""
 
+    @property
+    def failing(self) -> Failing:
+        """Whether the election fails."""
+
     async def run(self, told: Callable[[], None]) -> NoReturn:
         """Campaign until cancelled; ``told`` is called when ``leads`` changes."""
 
@@ -80,6 +85,7 @@ class Always:
 
     def __init__(self, identity: str) -> None:
         self.holder = identity
+        self.failing = Failing()
 
     async def run(self, told: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
@@ -104,6 +110,7 @@ class ByLock:
         self.elected_by: str | None = url
         self.leads = False
         self.taken_total = 0
+        self.failing = Failing()
         self._lock = lock
         self._identity = identity
         self._trouble: str | None = None
@@ -161,6 +168,7 @@ class ByLease:
     ) -> None:
         self.elected_by: str | None = url
         self.taken_total = 0
+        self.failing = Failing()
         self._lease = lease
         self._identity = identity
         self._duration_seconds = duration_seconds
@@ -221,6 +229,8 @@ class ByLease:
     def _see(self, tenure: Tenure) -> None:
         if self._seen is None or self._seen.version != tenure.version:
             self._seen_at_ms = self._clock().steady_ms
+        if tenure.holder not in ("", self._identity):
+            self.failing.succeeded()  # somebody else renews it
         is_news = self._seen is None or self._seen.holder != tenure.holder
         if is_news and tenure.holder != self._identity:  # else we are about to lead
             _log.info("follower of %s", tenure.holder or "nobody")
@@ -260,10 +270,12 @@ class ByLease:
             if self._trouble is None:
                 _log.warning("the Lease in %s cannot be written: %s", self.elected_by, error)
             self._trouble = str(error) or "no answer in time"
+            self.failing.failed("Lease", self._trouble, self._clock().steady_ms)
             return min(_AGAIN_SECONDS, self._duration_seconds / _RENEWALS / 2)
         if self._trouble is not None:
             _log.info("the Lease in %s can be written again", self.elected_by)
             self._trouble = None
+        self.failing.succeeded()
         self._renewed_at_ms = began_ms
         had, self._own = self._own, written
         if had is None:

@@ -208,6 +208,23 @@ def _stores(status: Status) -> Iterator[Metric]:
         ["store"],
         (([s.store], s.rejected_nodes) for s in sources),
     )
+    yield counter(
+        "npu_vigil_read_by_name",
+        "Documents of nodes that were read by name because a heartbeat named a write that no watch "
+        "had shown, by result.",
+        ["store", "result"],
+        (
+            ([one.store, result], count)
+            for one in status.missed_writes
+            for result, count in one.read.items()
+        ),
+    )
+    yield gauge(
+        "npu_vigil_unreadable_write_keys",
+        "Nodes whose heartbeat has a key about writes that cannot be read.",
+        ["store"],
+        (([one.store], one.unreadable) for one in status.missed_writes),
+    )
 
 
 def _documents(status: Status) -> Iterator[Metric]:

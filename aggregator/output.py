@@ -71,7 +71,8 @@ class Authored(Generic[W]):
         self.version: str | None = None
         """Of the document that was seen last, empty for none; ``None`` while nobody knows."""
         self.is_input = False
-        """Whether others may change it, because that is read: no number of changes stops us."""
+        """Whether others may change it, because that is read: no number of changes stops us. What
+        the store makes of our own writes is no such change."""
         self.fenced = True
         """Whether nobody who led before can write the document any more."""
         self.error: str | None = None
@@ -216,7 +217,8 @@ class Authored(Generic[W]):
         self._repair = True
         self._foreign = None if isinstance(self.shown, Shown) else self._ours(self.shown)
         self.foreign_total += 1
-        if not self.is_input and self.foreign.saw(_seconds(now)):
+        # What an operator may change as often as he likes, a webhook may not.
+        if (self.differing or not self.is_input) and self.foreign.saw(_seconds(now)):
             self.asks_who = True
 
     def _is_late(self, now: Moment) -> bool:

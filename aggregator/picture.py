@@ -32,6 +32,7 @@ from aggregator.processors.status import all_counted, all_separated, separation_
 from aggregator.rejections import refused_statuses, rejected_counts
 from aggregator.slices import in_slices
 from aggregator.status import (
+    MissedWritesStatus,
     ServicesStatus,
     Status,
     document_statuses,
@@ -160,6 +161,10 @@ class Picture:
             sources=documents.stores,
             documents=documents.documents,
             rejected=documents.rejected,
+            missed_writes=tuple(
+                MissedWritesStatus(url, dict(one.counts), len(one.claims.problems))
+                for url, one in self._of.missed_writes.items()
+            ),
             leader=leader.leader,
             kept=leader.kept,
             jobs=(await self.jobs()).jobs,

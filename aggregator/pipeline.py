@@ -29,6 +29,7 @@ from contract.cluster_node import missed
 from contract.names import CLUSTER_NODE_NAME
 from contract.node_info import NodeRecord
 from contract.switch_info import SwitchRecord
+from stores.base import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -197,6 +198,10 @@ class Pipeline:
 
     def observe(self, feed: Feed, event: WatchEvent, now: Moment) -> None:
         """Take in one event of a watch of a store."""
+        if isinstance(event, Interrupted):
+            feed.reading.failed("watch", event.reason, now.steady_ms)
+        else:
+            feed.reading.succeeded()
         self._dirty |= feed.observe(event, now.wall_ms, self._deleted_at_ms(now))
 
     def _deleted_at_ms(self, now: Moment) -> int | None:

@@ -14,6 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from aggregator.failing import Failing
 from aggregator.kinds import kind_of
 from aggregator.output import Output, Shown
 from aggregator.touches import Touches
@@ -64,6 +65,10 @@ class Publisher:
         self.outputs: dict[str, Output] = {}
         self.interrupted: str | None = None
         self.interruptions_total = 0
+        self.reading = Failing()
+        """Whether its watch fails."""
+        self.writing = Failing()
+        """Which of its writes have failed since the last one that did not."""
         self._value = value
         self._acknowledged = acknowledged
         self._appeared = appeared
@@ -118,6 +123,7 @@ class Publisher:
             self._leadership,
             self._clock,
             self._stalls,
+            self.writing,
             Touches(self._touch_period_seconds),
             self.turns,
         )
@@ -128,6 +134,7 @@ class Publisher:
     async def follow(self) -> None:
         """Write no more."""
         self._desk = None
+        self.writing.succeeded()
         tasks = list(self._tasks.values())
         self._tasks.clear()
         self._writings.clear()
@@ -170,6 +177,7 @@ class Publisher:
                 if self.interrupted is not None:
                     _log.info("%s answers again", self.store.url)
                     self.interrupted = None
+                self.reading.succeeded()
                 self._list(documents)
             case Changed(document):
                 self._shows(document.name, document)
@@ -181,6 +189,7 @@ class Publisher:
                     self.interruptions_total += 1
                     _log.warning("own documents in %s cannot be seen: %s", self.store.url, reason)
                 self.interrupted = reason
+                self.reading.failed("watch", reason, self._clock().steady_ms)
                 for output in self.outputs.values():
                     output.shows(Shown.UNKNOWN)
 

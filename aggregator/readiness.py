@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aggregator.status import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
+    from aggregator.failing import Failing
     from aggregator.leading import Leadership
+    from aggregator.moment import Clock
+    from aggregator.output import Authored
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
     from aggregator.succession import Succession
@@ -22,7 +25,8 @@ _log = logging.getLogger(__name__)
 class Readiness:
     """A leader is ready once everything that it knew at first is published, a follower once it
     knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
-    such a leader publishes, but whoever asks for it hears that something is wrong.
+    such a leader publishes, but whoever asks for it hears that something is wrong. Neither is ready
+    while what it asks of a store fails for long; ``beats`` has that of heartbeats, by store.
     """
 
     def __init__(
@@ -33,6 +37,8 @@ class Readiness:
         leadership: Leadership,
         stalls: Stalls,
         not_served: Callable[[], str | None],
+        beats: Mapping[str, Failing],
+        clock: Clock,
     ) -> None:
         self.waits_for: str | None = "waiting for the stores to answer"
         self._pipeline = pipeline
@@ -41,6 +47,8 @@ class Readiness:
         self._leadership = leadership
         self._stalls = stalls
         self._not_served = not_served
+        self._beats = beats
+        self._clock = clock
         self._complete: dict[str, int] | None = None
 
     def await_publication(self) -> None:
@@ -69,7 +77,8 @@ class Readiness:
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
-            return Health(self._stalls.stalled(), served, self._conflicts())
+            not_ready = (*served, *self._failing())
+            return Health(self._stalls.stalled(), not_ready, self._conflicts())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
@@ -78,13 +87,45 @@ class Readiness:
         not_ready = (self.waits_for, *why, *served)
         return Health(self._stalls.stalled(), not_ready, self._conflicts())
 
+    def _failing(self) -> Iterator[str]:
+        """Say what has failed for long. One document of many that is refused is not enough."""
+        now_ms = self._clock().steady_ms
+        for what, one, of_many in self._asked():
+            problem = one.problem(what, now_ms, of_many=of_many)
+            if problem is not None:
+                yield problem
+
+    def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
+        """What is asked of stores, and whether it is of several documents."""
+        for source in self._pipeline.sources:
+            for feed in source.feeds:
+                what = f"the watch of {feed.selection.namespace} in {source.url}"
+                yield what, feed.reading, False
+        for url, beats in self._beats.items():
+            yield f"the list of heartbeats in {url}", beats, False
+        for publisher in self._publishers:
+            url, many = publisher.store.url, len(publisher.outputs) > 1
+            yield f"the watch of our documents in {url}", publisher.reading, False
+            yield f"the writing of our documents to {url}", publisher.writing, many
+        elected_by = self._leadership.elected_by
+        yield f"the election by {elected_by}", self._leadership.failing, False
+
     def _conflicts(self) -> tuple[str, ...]:
         """Documents that somebody else writes, and who."""
-        return tuple(
-            f"conflict: {output.conflict_writer.changes(name)} in {publisher.store.url}"
+        written: list[tuple[str, Authored[Any]]] = [
+            (publisher.store.url, output)
             for publisher in self._publishers
-            for name, output in sorted(publisher.outputs.items())
-            if output.conflict
+            for _, output in sorted(publisher.outputs.items())
+        ]
+        for url, views in self._succession.views.items():
+            written += ((url, output) for output in views.outputs)
+        return (
+            *(
+                f"conflict: {output.conflict_writer.changes(output.name)} in {url}"
+                for url, output in written
+                if output.conflict
+            ),
+            *self._succession.keeping.conflicts,
         )
 
     def _follows(self) -> bool:

@@ -155,6 +155,17 @@ class LeaderStatus(msgspec.Struct, frozen=True):
     taken: int
 
 
+class MissedWritesStatus(msgspec.Struct, frozen=True):
+    """Documents of nodes of a store that were read by name, because of a heartbeat, by result.
+
+    ``unreadable`` is how many nodes have a key about writes that cannot be read.
+    """
+
+    store: str
+    read: dict[str, int]
+    unreadable: int
+
+
 class Health(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready.
 
@@ -191,6 +202,7 @@ class Status(msgspec.Struct, frozen=True):
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
     rejected: tuple[RejectedCount, ...]
+    missed_writes: tuple[MissedWritesStatus, ...]
     leader: LeaderStatus
     kept: tuple[KeptStatus, ...]
     jobs: tuple[HitJob, ...]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from aggregator.failing import Failing
 from aggregator.output import Authored, Shown
 from aggregator.part import View
 from aggregator.writing import Desk, Writing, ended
@@ -124,7 +125,7 @@ class Views:
         stalls: Stalls,
         turns: Turns,
     ) -> None:
-        self._desk = Desk(store, leadership, clock, stalls, turns=turns)
+        self._desk = Desk(store, leadership, clock, stalls, Failing(), turns=turns)
         self._inputs = tuple(inputs)
         self._shown: dict[_Key, _Shown] = {}
         self._tasks: list[asyncio.Task[NoReturn]] = []

@@ -20,6 +20,7 @@ from stores.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aggregator.failing import Failing
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
     from aggregator.touches import Touches
@@ -42,14 +43,16 @@ def compares_versions(store: Store) -> bool:
 
 @dataclass(frozen=True)
 class Desk:
-    """What all writers to one store share. ``touches`` of ``None``: nothing is touched;
-    ``turns`` of ``None``: nobody waits for a turn.
+    """What all writers to one store share; ``failing`` are their writes.
+
+    ``touches`` of ``None``: nothing is touched; ``turns`` of ``None``: nobody waits for a turn.
     """
 
     store: Store
     leadership: Leadership
     clock: Clock
     stalls: Stalls
+    failing: Failing
     touches: Touches | None = None
     turns: Turns | None = None
 
@@ -184,6 +187,7 @@ class Writing(Generic[W]):
             if output.error is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             output.error = str(error)
+            self._fails(error)
             return False
         return True
 
@@ -216,6 +220,7 @@ class Writing(Generic[W]):
             if self._touches is not None:
                 self._touches.failed(output.name, self._clock())
             output.touch_error = str(error)
+            self._fails(error)
             if was is None:
                 _log.warning("%s is not touched, trying again: %s", output.name, error)
             if not output.fenced:
@@ -225,6 +230,7 @@ class Writing(Generic[W]):
             self._touches.written(output.name, self._clock())
         output.touch_error = None
         output.touches_total += 1
+        self._desk.failing.succeeded()
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -250,14 +256,20 @@ class Writing(Generic[W]):
             self._refused_in_a_row = 0
             output.tried(self._clock())
             output.failed(str(error), value)
+            self._fails(error)
             if was is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             return None
         output.tried(self._clock())
         output.written(version, value, replaced)
+        self._desk.failing.succeeded()
         if was is not None:
             _log.info("%s is published again", output.name)
         return self._clock().steady_ms - began_ms
+
+    def _fails(self, error: Exception) -> None:
+        name, now_ms = self.output.name, self._clock().steady_ms
+        self._desk.failing.failed(name, f"{name}: {error}", now_ms)
 
     async def _put(self, value: W) -> str:
         output = self.output
@@ -281,6 +293,7 @@ class Writing(Generic[W]):
             document = await self._store.get(output.namespace, output.name)
         except StoreError as trouble:
             output.error = str(trouble)
+            self._fails(trouble)
             return
         output.sees(document)
         if document is not None and not output.fenced:

@@ -30,6 +30,7 @@ from contract.names import (
     device_info_name,
     heartbeat_name,
 )
+from contract.write_numbers import encode_writes
 from stores import kubernetes_leases as leases
 from stores.base import Beat
 
@@ -103,6 +104,8 @@ class Load:
             self._pipes.put_nowait(pipe)
         self._going: list[asyncio.Task[None]] = []
         self._latest = 0.0
+        self._stamps: dict[str, int] = {}
+        """Of the last write of each node, for its heartbeat."""
 
     async def _ask(self, pipe: Pipe, request: Request) -> None:
         try:
@@ -176,12 +179,22 @@ class Load:
         self._going.append(asyncio.create_task(self._again(seconds, make)))
 
     def _device(self, node: str, faulty: int | None, method: str) -> Request:
-        document = device_document(node, int(time.time()), faulty, self._chips)
+        # The stamp of each write is newer than that before, also within a second.
+        stamp = max(int(time.time()), self._stamps.get(node, 0) + 1)
+        self._stamps[node] = stamp
+        document = device_document(node, stamp, faulty, self._chips)
         path = _CONFIG_MAPS if method == "POST" else f"{_CONFIG_MAPS}/{device_info_name(node)}"
         return Request(method, path, config_map(document))
 
     def _beat(self, node: str, seconds: float) -> Beat:
-        return Beat(node, f"host-of-{node}", seconds, time.time_ns() // 1_000_000)
+        stamp = self._stamps.get(node)
+        return Beat(
+            node,
+            f"host-of-{node}",
+            seconds,
+            time.time_ns() // 1_000_000,
+            writes="" if stamp is None else encode_writes({"device-info": stamp}),
+        )
 
     def _renewal(self, node: str, seconds: float) -> Request:
         body = leases.fields(self._beat(node, seconds), None)

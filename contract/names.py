@@ -68,7 +68,10 @@ def owner_of(name: str) -> Owner | None:
     """Return the node that the document ``name`` belongs to, in whatever namespace it lies.
 
     ``None`` for a name that belongs to no node. The name of a heartbeat counts as well: an agent
-    may write a document of that name where only names are checked.
+    may write a document of that name where only names are checked. A document is a ConfigMap, and
+    where two nodes have one name the public faults win: ``npu-vigil-dpc-fault-x`` is of node ``x``.
+    The Lease of that name is the heartbeat of a node ``dpc-fault-x``, and no document; Kubernetes
+    keeps the two apart by kind (``daemonset/base/own-node-only.yaml``).
     """
     for prefix, resource in _OWNED_PREFIXES:
         if name.startswith(prefix):

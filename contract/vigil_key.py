@@ -43,11 +43,16 @@ class BlindSource(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class VigilRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the key has. ``left_out`` counts entries of ``blind`` for which there was no room."""
+    """What the key has. ``left_out`` counts entries of ``blind`` for which there was no room.
+
+    ``changed_at_ms`` is when it changed last, by the node's clock (epoch milliseconds): of two
+    documents of a node that have the key the later one counts. Earlier releases do not write it.
+    """
 
     version: int
     blind: tuple[BlindSource, ...] = ()
     left_out: Annotated[int, Meta(ge=0)] = 0
+    changed_at_ms: Milliseconds = 0
 
 
 class _Version(msgspec.Struct):
@@ -58,10 +63,11 @@ _decode_version = msgspec.json.Decoder(_Version).decode
 _decode = msgspec.json.Decoder(VigilRecord).decode
 
 
-def encode_vigil_key(blind: Iterable[BlindSource]) -> str | None:
+def encode_vigil_key(blind: Iterable[BlindSource], changed_at_ms: int = 0) -> str | None:
     """The text of the key for these sources, in their order; ``None``: the key is to be absent.
 
-    Long reasons are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only.
+    ``changed_at_ms`` (epoch milliseconds) is when they changed last; 0: not written. Long reasons
+    are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only.
     """
     entries = tuple(map(_cut, blind))
     if not entries:
@@ -72,7 +78,7 @@ def encode_vigil_key(blind: Iterable[BlindSource]) -> str | None:
         if room < 0:
             break
         fitting += 1
-    record = VigilRecord(VERSION, entries[:fitting], len(entries) - fitting)
+    record = VigilRecord(VERSION, entries[:fitting], len(entries) - fitting, changed_at_ms)
     return msgspec.json.encode(record).decode()
 
 

@@ -93,7 +93,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: whoever
     observes beats may only compare it with the one before (``spec/noded.md`` 7.10), never with a
     clock of its own. ``blind``: whether no chip of the node gives its agent an answer; ``None`` in
-    a beat of an agent that does not report it (an earlier release).
+    a beat of an agent that does not report it (an earlier release). ``writes`` is the text of
+    ``contract/write_numbers.py`` as it was found, empty for none; whoever reads it judges it.
 
     Three things only a store that is told of beats as they come (MQTT) knows when it is asked:
     ``age_ms``, how long ago this process heard it by its own steady clock; ``is_broken``: the
@@ -110,6 +111,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     is_broken: bool = False
     is_retained: bool = False
     blind: bool | None = None
+    writes: str = ""
 
 
 class Writer(msgspec.Struct, frozen=True):

@@ -6,13 +6,15 @@ Everything here blocks and is called from threads.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from contract.errors import StoreRefused
 from contract.names import node_name_problem
 from contract.refusal import Reason
+from contract.write_numbers import text_found
 from stores import directory_files as files
 from stores.base import Beat
 from stores.refusals import Refusals
@@ -21,7 +23,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME_LENGTH = 253
-_decoder = msgspec.json.Decoder(Beat)
+
+
+class _File(Beat, frozen=True, omit_defaults=True):
+    """What a file has. Nothing that is wrong with ``writes`` makes it no heartbeat."""
+
+    writes: Any = ""
+
+
+_decoder = msgspec.json.Decoder(_File)
 
 
 class Heartbeats:
@@ -66,7 +76,8 @@ class Heartbeats:
             if content is None:
                 self._drop(node)
                 return None
-            beat = _decoder.decode(content)
+            found = _decoder.decode(content)
+            beat = Beat(**asdict(found) | {"writes": text_found(found.writes)})
             problem = _problem(beat, node)
             if beat.node != node:
                 reason = Reason.OTHER_NODE

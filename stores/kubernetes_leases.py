@@ -20,6 +20,7 @@ LABEL = ("npu-vigil/heartbeat", "true")
 _NODE = "npu-vigil/node"
 _INTERVAL = "npu-vigil/interval-seconds"
 _BLIND = "npu-vigil/blind"
+_WRITES = "npu-vigil/writes"
 _WORDS = {"true": True, "false": False}
 
 _INTERVALS_OF_A_DURATION = 3
@@ -40,6 +41,7 @@ class _Annotations(msgspec.Struct, frozen=True):
     node: str = msgspec.field(default="", name=_NODE)
     interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
     blind: str = msgspec.field(default="", name=_BLIND)
+    writes: str = msgspec.field(default="", name=_WRITES)
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -112,7 +114,11 @@ def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
     }
     if transitions is not None:
         spec |= {"acquireTime": renewed, "leaseTransitions": transitions}
-    annotations = {_NODE: beat.node, _INTERVAL: repr(beat.interval_seconds)}
+    annotations: dict[str, str | None] = {
+        _NODE: beat.node,
+        _INTERVAL: repr(beat.interval_seconds),
+        _WRITES: beat.writes or None,  # a merge patch removes it
+    }
     if beat.blind is not None:
         annotations[_BLIND] = str(beat.blind).lower()
     return {"metadata": {"labels": dict([LABEL]), "annotations": annotations}, "spec": spec}
@@ -124,6 +130,7 @@ def whole(beat: Beat) -> dict[str, object]:
     metadata = {"name": heartbeat_name(beat.node), "namespace": HEARTBEAT_NAMESPACE}
     given = content["metadata"]
     assert isinstance(given, dict)
+    given["annotations"] = {k: v for k, v in given["annotations"].items() if v is not None}
     return content | {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -149,6 +156,7 @@ def beat_of(lease: Lease) -> Beat:
         _interval_seconds(lease),
         beaten_at_ms,
         blind=_WORDS.get(annotations.blind),
+        writes=annotations.writes,
     )
 
 

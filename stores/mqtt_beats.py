@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 import uuid
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import aiomqtt
 import msgspec
@@ -20,6 +20,7 @@ from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
 from contract.refusal import Reason
 from contract.topics import ALL_BEATS, beat_topic, is_beat_topic, node_of
+from contract.write_numbers import text_found
 from stores.backoff import Backoff
 from stores.base import Beat
 from stores.refusals import Refusals
@@ -34,7 +35,10 @@ _NAME_LENGTH = 253
 
 
 class Pulse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The message at a beat topic. ``beaten_at_ms`` is 0 in a will made before the first beat."""
+    """The message at a beat topic. ``beaten_at_ms`` is 0 in a will made before the first beat.
+
+    A will has no ``writes``, and nothing that is wrong with them makes a message no heartbeat.
+    """
 
     node: str
     connection: str = ""
@@ -43,6 +47,7 @@ class Pulse(msgspec.Struct, frozen=True, omit_defaults=True):
     beaten_at_ms: int = 0
     is_broken: bool = False
     blind: bool | None = None
+    writes: Any = ""
 
 
 _decoder = msgspec.json.Decoder(Pulse)
@@ -89,7 +94,9 @@ class LastWill:
     def of_next_connection(self) -> aiomqtt.Will:
         """The will of a connection that is to be made."""
         self.connection = uuid.uuid4().hex[:12]
-        broken = msgspec.structs.replace(self._last, connection=self.connection, is_broken=True)
+        broken = msgspec.structs.replace(
+            self._last, connection=self.connection, is_broken=True, writes=""
+        )
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
     def beaten(self, pulse: Pulse) -> None:
@@ -210,6 +217,7 @@ class Heartbeats:
             interval_seconds=beat.interval_seconds,
             beaten_at_ms=beat.beaten_at_ms,
             blind=beat.blind,
+            writes=beat.writes,
         )
         await session.publish(beat_topic(beat.node), msgspec.json.encode(pulse), retain=True)
         if self._will is not None:
@@ -299,6 +307,7 @@ def _beat(heard: _HeardBeat, now: float) -> Beat:
         is_broken=pulse.is_broken,
         is_retained=heard.is_retained,
         blind=pulse.blind,
+        writes="" if pulse.is_broken else text_found(pulse.writes),
     )
 
 

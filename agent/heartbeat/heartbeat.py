@@ -49,7 +49,7 @@ class Edges:
     ``stalled`` names the root tasks that make no progress. ``on_permitted`` is called when
     publishing may begin, and when another agent with this node name turns up that must give way.
     ``progress`` is called at least once per interval and request. ``blind``: whether no chip of
-    this node gives an answer.
+    this node gives an answer. ``writes`` is the text about the last writes of our documents.
     """
 
     stalled: Callable[[], Mapping[str, float]]
@@ -57,6 +57,7 @@ class Edges:
     progress: Callable[[], None]
     blind: Callable[[], bool]
     wall_clock: Callable[[], int]
+    writes: Callable[[], str] = lambda: ""
 
 
 class Heartbeat:
@@ -208,8 +209,14 @@ class Heartbeat:
     def _next(self, now_ms: int, interval_seconds: float) -> Beat:
         # Who observes beats looks for a change, whatever our clock does.
         self._stamp_ms = now_ms if now_ms != self._stamp_ms else now_ms + 1
-        blind = self._edges.blind()
-        return Beat(self.node, self.holder, interval_seconds, self._stamp_ms, blind=blind)
+        return Beat(
+            self.node,
+            self.holder,
+            interval_seconds,
+            self._stamp_ms,
+            blind=self._edges.blind(),
+            writes=self._edges.writes(),
+        )
 
     async def leave(self, absence_seconds: float) -> None:
         """Beat for the last time: the node is lost only after ``absence_seconds`` of silence.

@@ -7,6 +7,7 @@ comes with the manifests is in force.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.own_node_only")
 
-_PERIOD_SECONDS = 600.0
+_PERIOD_SECONDS = 6 * 3600.0
 _MISSING_SECONDS = 60.0
+"""Until the next look while it is not in force; each pause is twice as long, up to the period."""
+_RECONNECTED_SECONDS = 10.0
+"""From an interruption of the store to the look: all that watches comes back in this time."""
 _REQUEST_SECONDS = 5.0
 
 MISSING = (
@@ -32,25 +36,47 @@ ADVICE = (
 
 
 class OwnNodeOnly:
-    """Looks again and again. ``is_in_force`` is ``None`` while ``look`` does not find it."""
+    """Looks at the start and seldom afterwards, because a look is two requests of each node.
+
+    ``is_in_force`` is ``None`` while ``look`` does not find it.
+    """
 
     def __init__(self, look: Callable[[], Awaitable[bool | None]]) -> None:
         self.is_in_force: bool | None = None
         self._look = look
         self._is_missed = False
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """The store was away: another API server, policy or token may be in force now."""
+        self._woken.set()
 
     async def run(self) -> NoReturn:
-        """Look until cancelled, more often while it is not in force."""
+        """Look until cancelled."""
+        missing_seconds = _MISSING_SECONDS
         while True:
-            try:
-                async with asyncio.timeout(_REQUEST_SECONDS):
-                    self.is_in_force = await self._look()
-            except (StoreError, TimeoutError):
-                self.is_in_force = None  # what cannot be reached, others log
-            if self.is_in_force is False and not self._is_missed:
-                self._is_missed = True
-                log.warning("%s; %s", MISSING, ADVICE)
-            elif self.is_in_force and self._is_missed:
-                self._is_missed = False
-                log.warning("own-node-only is in force")
-            await asyncio.sleep(_PERIOD_SECONDS if self.is_in_force else _MISSING_SECONDS)
+            self._woken.clear()
+            await self._ask()
+            if self.is_in_force:
+                pause_seconds, missing_seconds = _PERIOD_SECONDS, _MISSING_SECONDS
+            else:
+                pause_seconds = missing_seconds
+                missing_seconds = min(2 * missing_seconds, _PERIOD_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_seconds):
+                    await self._woken.wait()
+                await asyncio.sleep(_RECONNECTED_SECONDS)
+                missing_seconds = _MISSING_SECONDS
+
+    async def _ask(self) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                self.is_in_force = await self._look()
+        except (StoreError, TimeoutError):
+            self.is_in_force = None  # what cannot be reached, others log
+        if self.is_in_force is False and not self._is_missed:
+            self._is_missed = True
+            log.warning("%s; %s", MISSING, ADVICE)
+        elif self.is_in_force and self._is_missed:
+            self._is_missed = False
+            log.warning("own-node-only is in force")

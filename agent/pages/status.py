@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dcmi_shim.types import Inventory, StuckCall
 
 _PROBLEMS_SHOWN = 100
+_WATCH_FAILS_MS = 30_000
 
 
 class Blind(msgspec.Struct, frozen=True):
@@ -134,6 +135,7 @@ class PublicationStatus(msgspec.Struct, frozen=True):
     left_to: str | None
     left_to_writer: str | None
     watch_trouble: str | None
+    watch_trouble_since_ms: int | None
     foreign_writes: int
 
 
@@ -381,6 +383,7 @@ def publication_status(
         left_to=None if other is None else str(other),
         left_to_writer=None if other is None else other.writer.name,
         watch_trouble=record.watch_trouble,
+        watch_trouble_since_ms=record.watch_trouble_since_ms,
         foreign_writes=record.foreign_writes,
     )
 
@@ -434,10 +437,12 @@ def not_ready(
     shadow: ShadowStatus | None = None,
     *,
     blind: Blindness | None = None,
+    at_ms: int = 0,
 ) -> tuple[str, ...]:
     """Why the cluster does not see what this node knows; nothing when it does.
 
-    ``blind``: since when and why no chip gives an answer, whatever one did before.
+    ``blind``: since when and why no chip gives an answer, whatever one did before. ``at_ms`` is
+    now: a watch of an own document that fails is a reason once it has failed for long.
     A node-info that was never published is none: a node may have no BMC, or one that is blind.
     """
     reasons = [] if heartbeat.conflict is None else [heartbeat.conflict]
@@ -466,6 +471,13 @@ def not_ready(
             reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
         elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
             reasons.append(f"{publication.document} was not published yet")
+        since_ms = publication.watch_trouble_since_ms
+        if since_ms is not None and at_ms - since_ms >= _WATCH_FAILS_MS:
+            seconds = (at_ms - since_ms) // 1000
+            reasons.append(
+                f"the watch of {publication.document} has failed for {seconds} s: "
+                f"{publication.watch_trouble}"
+            )
     if shadow is not None and shadow.trouble is not None:
         reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
     return tuple(reasons)

@@ -32,6 +32,7 @@ from contract.errors import StoreError
 from contract.isolation import chip_of
 from contract.observation import Observation, SourceAnswered, chip_subject
 from contract.storage_faults import RESOURCES
+from contract.write_numbers import encode_writes
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class Desk:
     """What the documents need of their daemon.
 
     While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
-    ``has_rival``: another agent with this node name is alive.
+    ``has_rival``: another agent with this node name is alive. ``reconnected`` is called when the
+    store is watched again after an interruption.
     """
 
     store: Store
@@ -97,19 +99,7 @@ class Desk:
     may_publish: Callable[[], bool]
     look_around: Callable[[], Awaitable[None]]
     has_rival: Callable[[], bool]
-
-
-def carrier_of_own_key(owned: Collection[str]) -> str:
-    """The kind of document that our own data key goes with.
-
-    The Device Plugin wipes data keys that are not its own, so beside it the key is in node-info
-    (``docs/decisions/014``).
-    """
-    return "device-info" if "device-info" in owned else "node-info"
-
-
-def _no_key() -> None:
-    """There is no key in a document that does not carry it."""
+    reconnected: Callable[[], None] = lambda: None
 
 
 class Documents:
@@ -135,14 +125,12 @@ class Documents:
     ) -> None:
         self._desk = desk
         own_key = VigilKeyText(self._state, desk.wall_clock, self._wake_now).text
-        carrier = "" if shadowed else carrier_of_own_key(owned)
-        in_device_info = own_key if carrier == "device-info" else _no_key
-        in_node_info = own_key if carrier == "node-info" else _no_key
-        self.device_info = DeviceInfoDocument(node, self._state, in_device_info)
+        self._own_key = (lambda: None) if shadowed else own_key
+        self.device_info = DeviceInfoDocument(node, self._state, self._own_key)
         self._node_info = (
-            NodeInfoDocument(node, self._state, in_node_info)
+            NodeInfoDocument(node, self._state, self._key_in_node_info)
             if beating is None
-            else BeatingNodeInfo(node, self._state, beating, in_node_info)
+            else BeatingNodeInfo(node, self._state, beating, self._key_in_node_info)
         )
         documents: dict[str, Made] = {
             "device-info": self.device_info,
@@ -197,6 +185,19 @@ class Documents:
         inventory = self.device_info.inventory
         return None if inventory is None else tuple(chip.physical_id for chip in inventory.chips)
 
+    def _key_in_node_info(self) -> str | None:
+        """Our own data key for node-info; ``None`` where device-info has it all the time.
+
+        A Device Plugin wipes data keys that are not its own. So once device-info was another
+        program's, which may write it again at any time, both documents have the key
+        (``docs/decisions/014``). A node-info that is found with it shows that this was so.
+        """
+        device_info = self.ownership.get("device-info")
+        is_there = (
+            device_info is None or device_info.was_others or self._node_info.was_found_with_own_key
+        )
+        return self._own_key() if is_there else None
+
     def _wanted(self, kind: str, document: Made) -> Wanted | None:
         may_publish = self._desk.may_publish() and not self._is_left(kind)
         return document.wanted() if may_publish else None
@@ -236,6 +237,7 @@ class Documents:
                 progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
                 is_in_the_way=partial(self._is_in_the_way, document),
                 has_rival=self._desk.has_rival,
+                on_reconnected=self._desk.reconnected,
             ),
         )
 
@@ -276,6 +278,19 @@ class Documents:
             for kind, publisher in self.publishers.items()
         )
 
+    def writes(self) -> str:
+        """The text about our last writes that goes with the heartbeat.
+
+        A document that another program writes is in nobody's heartbeat.
+        """
+        numbers = {kind: one.number for kind, one in self.publishers.items()}
+        ours = {
+            kind: number
+            for kind, number in numbers.items()
+            if number is not None and not self._is_left(kind)
+        }
+        return encode_writes(ours)
+
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` may want a write."""
         if self.tells_of_storage:
@@ -306,8 +321,10 @@ class Documents:
         async with asyncio.TaskGroup() as tasks:
             ownership = self.ownership[kind]
             tasks.create_task(ownership.run(), name=f"ownership of {kind}")
-            # Whose document it is decides what it means that a name is missing in it.
-            await ownership.decided.wait()
+            # Whose document it is decides what it means that a name is missing in it, and which
+            # document has our own data key.
+            for one in self.ownership.values():
+                await one.decided.wait()
             await self.publishers[kind].run()
         raise AssertionError("both go on until they are cancelled")
 

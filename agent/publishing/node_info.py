@@ -134,6 +134,8 @@ class NodeInfoDocument:
         own_key: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._own_key = own_key
+        self.was_found_with_own_key = False
+        """Whether what was in the store at start had our own data key."""
         self.namespace = NODE_INFO_NAMESPACE
         self.name = node_info_name(node)
         self._state = state
@@ -149,10 +151,11 @@ class NodeInfoDocument:
     def found(self, existing: Document | None) -> None:
         """This is what was in the store at start."""
         self._has_no_part = existing is None
+        self.was_found_with_own_key = existing is not None and VIGIL_KEY in existing.data
         record = self._read(existing)
         if existing is not None and record is not None:
             self._has_no_part = not record.faults
-            self._is_for_own_key = not record.faults and VIGIL_KEY in existing.data
+            self._is_for_own_key = not record.faults and self.was_found_with_own_key
             left = map(_not_of_host_checks, record.faults)
             self._left = tuple(
                 part for part in left if part.fault_code and part.fault_level in _RANK

@@ -121,6 +121,8 @@ class Ownership:
         self.other: OtherProgram | None = None
         """The program to which the document is left."""
         self.decided = asyncio.Event()
+        self.was_others = False
+        """Whether another program wrote the document before; it may do so again."""
         self._store = store
         self._owned = owned
         self._wall_clock = wall_clock
@@ -176,7 +178,9 @@ class Ownership:
         except StoreRefused as error:
             log.warning("the other writers of %s are unknown: %s", self._owned.name, error)
             writer = None
-        if writer is None or writer.name == OURS:
+        is_others = writer is not None and writer.name != OURS
+        self.was_others = self.was_others or is_others
+        if writer is None or not is_others:
             self._take()
         elif self._seen is None:
             other = other_program(self._owned, writer, self._wall_clock())
@@ -220,6 +224,7 @@ class Ownership:
 
     def _leave_to(self, other: OtherProgram) -> None:
         before, self.other, self._seen = self.other, other, other.writer
+        self.was_others = True
         # By a steady clock, because those of hosts differ and are set.
         self._until = _now() + other.left_seconds
         self.decided.set()

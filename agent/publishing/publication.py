@@ -62,8 +62,19 @@ class Publication:
         self.conflict_writer = UNKNOWN
         """Who writes the document during a conflict."""
         self.watch_trouble: str | None = None
+        self.watch_trouble_since_ms: int | None = None
         self.waiting: Lag | None = None
         """The oldest change that is not acknowledged."""
+
+    def watch_fails(self, reason: str, now_ms: int) -> None:
+        """The watch of the document shows nothing now."""
+        if self.watch_trouble is None:
+            self.watch_trouble_since_ms = now_ms
+        self.watch_trouble = reason
+
+    def watch_works(self) -> None:
+        """It shows what is there."""
+        self.watch_trouble = self.watch_trouble_since_ms = None
 
     def wakes(self, event_ms: int, now_ms: int) -> None:
         """A change seen at ``event_ms`` waits to be published."""

@@ -82,6 +82,7 @@ class Edges:
     ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
     ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
     ``on_shown`` says that what is wanted now is what the store shows already: nothing is written.
+    ``on_reconnected`` says that the store is watched again after an interruption.
     ``is_in_the_way`` says of what is shown that its readers would not take an update of it: it is
     deleted before the next write.
     """
@@ -100,6 +101,7 @@ class Edges:
     is_in_the_way: Callable[[Document], bool] = lambda _: False
     has_rival: Callable[[], bool] = lambda: False
     on_others_write: Callable[[Document | None, Document | None], None] = lambda *_: None
+    on_reconnected: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,8 @@ class Publisher:
         self._unsure: _Write | None = None
         self._acknowledged: _Write | None = None
         self._acknowledged_at = 0.0
+        self._numbered: _Write | None = None
+        self._number: int | None = None
         self._watched_version: str | None = None
         self._watched_document: Document | None = None
         self._own_version: str | None = None
@@ -160,6 +164,21 @@ class Publisher:
     def is_settled(self) -> bool:
         """Whether no change waits to be published or is on its way."""
         return self.record.waiting is None and self._flying is None
+
+    @property
+    def number(self) -> int | None:
+        """The number of the last acknowledged write, negative where that was a deletion.
+
+        ``None`` without one, and in a conflict: what is there then is not what was written.
+        """
+        write = self._acknowledged
+        if write is None or self._foreign.is_conflict:
+            return None
+        if write is not self._numbered:
+            self._numbered, document = write, write.document
+            stamp = -write.stamp if document is None else self._edges.stamp_of(document)
+            self._number = stamp
+        return self._number
 
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` (epoch milliseconds) may want a write."""
@@ -495,16 +514,18 @@ class Publisher:
             except StoreError as error:
                 if self.record.watch_trouble is None:
                     log.error("%s: cannot be watched: %s", self.name, error)
-                self.record.watch_trouble = str(error)
+                self.record.watch_fails(str(error), self._edges.wall_clock())
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
             self._look_again()
 
     def _watched(self, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
-            self.record.watch_trouble = event.reason
+            self.record.watch_fails(event.reason, self._edges.wall_clock())
             return
         if isinstance(event, Listed):
-            self.record.watch_trouble = None
+            if self.record.watch_trouble is not None:
+                self._edges.on_reconnected()
+            self.record.watch_works()
             self._reconnected.set()
             shown = next(iter(event.documents), None)
         else:

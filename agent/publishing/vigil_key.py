@@ -52,6 +52,8 @@ class VigilKeyText:
         self._wall_clock = wall_clock
         self._wake = wake
         self._text: str | None = None
+        self._undated: str | None = None
+        """The text without the time of its last change."""
         self._changed_at = -math.inf
         self._of: State | None = None
         self._look_at = -math.inf
@@ -64,12 +66,13 @@ class VigilKeyText:
         if state is self._of and now < self._look_at:
             return self._text
         settled, settles_in = self._settled(state)
-        text = encode_vigil_key(settled)
+        undated = encode_vigil_key(settled)
         look_at = now + settles_in
-        if text != self._text:
+        if undated != self._undated:
             due = self._changed_at + PACE_SECONDS
             if now >= due:
-                self._text, self._changed_at = text, now
+                self._text = encode_vigil_key(settled, self._wall_clock())
+                self._undated, self._changed_at = undated, now
             else:
                 look_at = min(look_at, due)
         self._of, self._look_at = state, look_at

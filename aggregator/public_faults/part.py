@@ -16,14 +16,16 @@ from aggregator.part import LAST
 from aggregator.public_faults import rows, statistic
 from aggregator.public_faults.away import Away
 from aggregator.public_faults.device import with_public_faults
+from aggregator.public_faults.documents import Origin
 from aggregator.public_faults.hearing import Hearing
 from aggregator.public_faults.judging import existing_devices
 from aggregator.public_faults.ledger import Ledger
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.table import CONFIG_MAP, FILE, Tables
-from contract.errors import Problem
+from contract.errors import DocumentError, Problem
 from contract.names import PUBLIC_FAULT_LABEL
 from contract.pieces import whole
+from contract.public_fault import DATA_KEY, decode_public_fault
 from stores.base import Changed, Deleted, Listed, Selection
 
 if TYPE_CHECKING:
@@ -236,6 +238,14 @@ class PublicFaults:
         """The faults that stand on a node, by resource and id."""
         faults = self._ledger.nodes.get(node, {})
         return tuple(faults[key] for key in sorted(faults))
+
+    def sent_at_ms(self, source: int, place: str) -> int | None:
+        """Return the time of the message that the store with this number has at ``place``."""
+        text = self._hearing.documents.texts.get(Origin(source, place))
+        try:
+            return None if text is None else decode_public_fault(place, {DATA_KEY: text}).timestamp
+        except DocumentError:
+            return None
 
     @property
     def rejections(self) -> Rejections:

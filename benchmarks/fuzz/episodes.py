@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from pathlib import Path
+from tempfile import mkdtemp
 
 import msgspec
 
@@ -48,7 +51,9 @@ class Tellings:
     )
 
     def __init__(self) -> None:
-        self._file = HistoryFile(Path(":memory:"))  # SQLite's name for no file
+        directory = mkdtemp(prefix="vigil-fuzz-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        self._file = HistoryFile(Path(directory, "history.sqlite"))
         self._count = 0
 
     def feed(self, text: str) -> None:

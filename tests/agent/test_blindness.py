@@ -70,9 +70,13 @@ def test_begin_and_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> None
     assert GONE.reason in caplog.text
 
 
-def test_a_driver_that_never_answers_makes_it_blind_after_a_while() -> None:
+@pytest.mark.parametrize("remembered", [(), (SEEING,)], ids=["nothing", "a-chip"])
+def test_a_driver_that_never_answers_makes_it_blind_after_a_while(
+    remembered: tuple[ChipState, ...],
+) -> None:
+    """What a journal or a document remembers of chips is no answer of this process."""
     bench = Bench()
-    bench.state, bench.trouble = state(), "dcmi_get_card_list does not return"
+    bench.state, bench.trouble = state(*remembered), "dcmi_get_card_list does not return"
     assert bench.blindness.look() is None
     bench.now_ms += 10_000
     found = bench.blindness.look()

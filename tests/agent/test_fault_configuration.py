@@ -8,6 +8,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from agent.fault_config_files import KEPT_NAME, Files, keep, read_files, read_kept
 from agent.fault_configuration import Edges, FaultConfiguration
 from contract.catalogue import shipped
@@ -28,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    import pytest
-
     from contract.catalogue import Catalogue
+    from contract.fault_configuration import ConfigMap
     from stores.base import Event, Selection, Store, WatchEvent
 
 CHIPS = CHIP_CONFIG_MAP.documents
@@ -98,6 +99,11 @@ class Follower:
         async with asyncio.timeout(5):
             await _until(lambda: self.levels[-1:] == [level])
 
+    async def until_kept(self) -> None:
+        """Wait until the next start finds what is in force: both ConfigMaps are known by then."""
+        async with asyncio.timeout(5):
+            await _until(lambda: read_kept(self.state_dir) == self.followed.judged.in_force)
+
     async def until_problems(self, *documents: str) -> None:
         async with asyncio.timeout(5):
             await _until(
@@ -124,10 +130,14 @@ class Silent:
 
 
 class OneLate(DirectoryStore):
-    """A store that tells of one ConfigMap a moment after the other."""
+    """A store that tells of one ConfigMap, ``late``, a moment after the other."""
+
+    def __init__(self, root: Path, late: ConfigMap = CHIP_CONFIG_MAP) -> None:
+        super().__init__("directory:x", root)
+        self._late = late
 
     async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
-        if selection.name == CHIP_CONFIG_MAP.name:
+        if selection.name == self._late.name:
             await asyncio.sleep(0.3)
         async for event in super().watch(selection):
             yield event
@@ -218,11 +228,18 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
         assert read_kept(follower.state_dir) is not None
 
 
-async def test_what_was_in_force_is_kept_for_a_start_without_a_store(tmp_path: Path) -> None:
-    first = Follower(tmp_path)
+either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP])
+
+
+@either_late
+async def test_what_was_in_force_is_kept_for_a_start_without_a_store(
+    tmp_path: Path, late: ConfigMap
+) -> None:
+    first = Follower(tmp_path, OneLate(tmp_path / "store", late))
     async with first.running():
         await first.put(codes=table("SeparateNPU"))
         await first.until("SeparateNPU")
+        await first.until_kept()
     second = Follower(tmp_path, Silent())  # type: ignore[arg-type]
     async with second.running():
         async with asyncio.timeout(0.2):
@@ -241,11 +258,15 @@ async def test_what_was_in_force_is_kept_for_a_start_without_a_store(tmp_path: P
         assert fourth.levels == ["NotHandleFault"], "what was deleted does not come back"
 
 
-async def test_malformed_at_a_start_keeps_what_was_in_force(tmp_path: Path) -> None:
-    first = Follower(tmp_path)
+@either_late
+async def test_malformed_at_a_start_keeps_what_was_in_force(
+    tmp_path: Path, late: ConfigMap
+) -> None:
+    first = Follower(tmp_path, OneLate(tmp_path / "store", late))
     async with first.running():
         await first.put(codes=table("SeparateNPU"))
         await first.until("SeparateNPU")
+        await first.until_kept()
     await first.put(codes='{"SeparateNPUCodes": [80E21007]}')
     second = Follower(tmp_path)
     async with second.running():
@@ -281,7 +302,7 @@ async def test_what_is_known_at_a_start_is_in_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two ConfigMaps that come at once are judged one after the other, each in its time."""
-    follower = Follower(tmp_path, OneLate("directory:x", tmp_path / "store"))
+    follower = Follower(tmp_path, OneLate(tmp_path / "store"))
     judge = follower.followed._judge
 
     def slowly(before: InForce) -> Judged:

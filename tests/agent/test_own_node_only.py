@@ -10,19 +10,36 @@ import pytest
 
 from agent.node.own_node_only import OwnNodeOnly
 from contract.errors import StoreUnavailable
+from tests.replay.player import Player
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+
+HOUR = 3600
+RECORDING = {
+    "profile": "a2",
+    "started_ms": 1_795_262_000_000,
+    "steps": [],
+    "expected": [{"at_ms": 0}],
+}
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(
     ("answers", "last", "logged", "asked"),
     [
-        ([True, True], True, [], [0, 600]),
+        ([True, True], True, [], [0, 6 * HOUR]),
         ([None, StoreUnavailable("away")], None, [], [0, 60]),
-        ([False, False, True, True], True, ["is not in force", "is in force"], [0, 60, 120, 720]),
-        ([False, StoreUnavailable("away"), False], False, ["is not in force"], [0, 60, 120]),
+        (
+            [False, False, True, True],
+            True,
+            ["is not in force", "is in force"],
+            [0, 60, 180, 180 + 6 * HOUR],
+        ),
+        ([False, StoreUnavailable("away"), False], False, ["is not in force"], [0, 60, 180]),
+        ([True, False, True], True, ["is not", "is in force"], [0, 6 * HOUR, 6 * HOUR + 60]),
     ],
 )
 async def test_it_is_said_when_it_begins_and_when_it_ends(
@@ -55,3 +72,58 @@ async def test_it_is_said_when_it_begins_and_when_it_ends(
     assert len(told) == len(logged)
     assert all(part in text for part, text in zip(logged, told, strict=True))
     assert {record.levelno for record in caplog.records} <= {logging.WARNING}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("answer", [True, False, None])
+async def test_at_rest_it_asks_almost_nothing(answer: bool | None) -> None:
+    """An idle node writes at most once in 5 minutes."""
+    asked = []
+
+    async def look() -> bool | None:
+        asked.append(asyncio.get_running_loop().time())
+        return answer
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(24 * HOUR):
+            await OwnNodeOnly(look).run()
+    assert len(asked) <= 13
+    assert len([at for at in asked if at > asked[0] + 12 * HOUR]) <= 2
+
+
+@pytest.mark.looptime
+async def test_it_looks_again_when_the_store_was_away() -> None:
+    """Once, for all watches that come back; and soon again while it is not in force."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    asked: list[float] = []
+
+    async def look() -> bool | None:
+        asked.append(round(loop.time() - began))
+        return len(asked) != 2
+
+    looks = OwnNodeOnly(look)
+    task = asyncio.create_task(looks.run())
+    await asyncio.sleep(HOUR)
+    for _ in range(3):
+        looks.wake()
+        await asyncio.sleep(1)
+    await asyncio.sleep(2 * HOUR)
+    assert asked == [0, HOUR + 10, HOUR + 70]
+    assert looks.is_in_force
+    task.cancel()
+
+
+@pytest.mark.looptime(resolution=2**-20)
+async def test_a_whole_agent_looks_at_the_start_and_after_an_outage(tmp_path: Path) -> None:
+    player = Player(RECORDING, tmp_path)
+    with player.replaced():
+        await player._start()
+        await asyncio.sleep(HOUR)
+        assert player.cluster.objects.own_node_only_looks == 1
+        player.cluster.do("stop")
+        await asyncio.sleep(60)
+        player.cluster.do("start")
+        await asyncio.sleep(HOUR)
+        assert player.cluster.objects.own_node_only_looks == 2
+        await player._end()

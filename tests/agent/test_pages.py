@@ -96,7 +96,7 @@ def picture(
         at_ms=NOW_MS,
         started_at_ms=NOW_MS - 5000,
         revision=7,
-        not_ready=status.not_ready(publications, chips, driver, heartbeat),
+        not_ready=status.not_ready(publications, chips, driver, heartbeat, at_ms=NOW_MS),
         stalled=stalled,
         chips=chips,
         faults=status.fault_statuses(STATE, "Ascend910"),
@@ -238,6 +238,21 @@ async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
             # One exposition is good for a second.
             while "npu_vigil_heartbeat_trouble 0.0" not in (await fetch(tmp_path, "/metrics"))[1]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
+
+
+async def test_a_watch_that_fails_for_30_s_is_not_ready(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        assert (await fetch(tmp_path, "/readyz"))[0] == 200
+        pages.record.watch_fails("refused", NOW_MS - 29_999)
+        pages.record.watch_fails("refused again", NOW_MS - 1)
+        assert (await fetch(tmp_path, "/readyz"))[0] == 200
+        pages.record.watch_works()
+        pages.record.watch_fails("forbidden", NOW_MS - 30_000)
+        code, text = await fetch(tmp_path, "/readyz")
+        assert code == 503
+        why = "the watch of doc has failed for 30 s: forbidden"
+        assert msgspec.json.decode(text)["reasons"] == [why]
 
 
 async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path) -> None:

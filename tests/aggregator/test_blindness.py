@@ -28,8 +28,8 @@ SHOWN = BlindStatus("Ascend910-3", "chip-faults", SINCE_MS, WHY)
 NOW = Moment(SINCE_MS + 5, 1_000)
 
 
-def with_key(data: dict[str, str], *blind: BlindSource) -> dict[str, str]:
-    text = encode_vigil_key(blind)
+def with_key(data: dict[str, str], *blind: BlindSource, changed_at_ms: int = 0) -> dict[str, str]:
+    text = encode_vigil_key(blind, changed_at_ms)
     return data if text is None else data | {VIGIL_KEY: text}
 
 
@@ -45,8 +45,9 @@ class Bench:
         feed = self.pipeline.sources[store].devices
         return feed.observe(Changed(report(node, data)), NOW.wall_ms + store)
 
-    def put_node_info(self, *blind: BlindSource, node: str = "n1") -> None:
-        data = with_key(encode_node_info((), "Healthy", "2026-11-23T08:00:00Z"), *blind)
+    def put_node_info(self, *blind: BlindSource, node: str = "n1", changed_at_ms: int = 0) -> None:
+        upstream = encode_node_info((), "Healthy", "2026-11-23T08:00:00Z")
+        data = with_key(upstream, *blind, changed_at_ms=changed_at_ms)
         document = Document(NODE_INFO_NAMESPACE, node_info_name(node), data, dict([REPORT_LABEL]))
         self.pipeline.sources[0].nodes.observe(Changed(document), NOW.wall_ms)
 
@@ -160,6 +161,22 @@ def test_the_key_in_node_info_counts_before_the_one_in_device_info() -> None:
     bench.put(with_key(healthy(), CHIP_3))
     bench.put_node_info(BMC)
     assert [one.source for one in bench.blind() or ()] == ["bmc"]
+
+
+@pytest.mark.parametrize("is_node_info_first", [True, False])
+def test_of_two_documents_with_the_key_the_one_that_changed_last_counts(
+    is_node_info_first: bool,
+) -> None:
+    """Whichever arrives first, as when an aggregator starts: what is older is not shown."""
+    for at_ms, expected in ((SINCE_MS + 10, "chip-faults"), (SINCE_MS + 5, "bmc")):
+        bench = Bench()
+        if is_node_info_first:
+            bench.put_node_info(BMC, changed_at_ms=SINCE_MS + 7)
+        bench.put(with_key(healthy(), CHIP_3, changed_at_ms=at_ms))
+        if not is_node_info_first:
+            bench.put_node_info(BMC, changed_at_ms=SINCE_MS + 7)
+        assert [one.source for one in bench.blind() or ()] == [expected]
+        assert {source for _, _, source, _ in bench.changed()} == {expected}
 
 
 def test_of_two_stores_the_newer_report_counts() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+NEVER_MS = 10**12
 DURATION = 10
 
 
@@ -166,9 +167,11 @@ async def test_never_two_at_once_while_one_cannot_reach_the_store() -> None:
         assert began is not None
         assert began - stopped >= 15, "a fifth of the duration earlier"
         assert a.told == 2
+        assert a.leadership.failing.seconds(NEVER_MS) > 0
         a.link.is_up = True
         await asyncio.sleep(5)
         assert (a.leadership.leads, a.leadership.holder) == (False, "b")
+        assert a.leadership.failing.seconds(NEVER_MS) == 0, "who follows asks for nothing"
 
 
 async def test_a_short_outage_changes_nothing_and_a_long_one_begins_anew() -> None:

@@ -25,6 +25,8 @@ class Agents:
     def __init__(self, world: Cluster, nodes: Iterable[str]) -> None:
         self.nodes = list(nodes)
         self.silent: set[str] = set()
+        self.writes: dict[str, str] = {}
+        """What the next beats of each say of its last writes."""
         self._world = world
         self._beats = Heartbeats(world.api.client("agents"))  # type: ignore[arg-type]
 
@@ -34,7 +36,13 @@ class Agents:
         while True:
             began = self._world.at_ms
             if node not in self.silent:
-                beat = Beat(node, f"host-{node}", INTERVAL_SECONDS, self._world.wall_ms)
+                beat = Beat(
+                    node,
+                    f"host-{node}",
+                    INTERVAL_SECONDS,
+                    self._world.wall_ms,
+                    writes=self.writes.get(node, ""),
+                )
                 with contextlib.suppress(StoreError):
                     await self._beats.beat(beat)
             took = (self._world.at_ms - began) / 1000

@@ -33,6 +33,13 @@ def test_what_is_blind_is_written_as_readers_expect_it() -> None:
     assert decode_vigil_key(text, "doc") == VigilRecord(1, (NODE, CHIP))
 
 
+def test_the_time_of_the_last_change_is_written_where_it_is_known() -> None:
+    text = encode_vigil_key([CHIP], 1_795_000_000_009)
+    assert text is not None
+    assert text.endswith('"chip":3}],"changed_at_ms":1795000000009}')
+    assert decode_vigil_key(text, "doc").changed_at_ms == 1_795_000_000_009
+
+
 def test_with_nothing_to_say_there_is_no_key() -> None:
     assert encode_vigil_key([]) is None
 

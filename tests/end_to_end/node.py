@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 HOST_CHECKS = ("FILE_SYSTEMS", "MEMORY", "KERNEL_LOG", "CLOCK")
 _UP_SECONDS = 30.0
 _PATIENCE_SECONDS = 30.0
+WITHIN_A_SECOND = 1.3
+"""What must be repaired within a second, with 0.3 s for the looks of a test and their requests."""
 """For what is to happen, however busy the machine is; a test that judges how soon says so."""
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import Node
+from tests.end_to_end.places import Folder
 from tests.parts.broker import AGGREGATOR
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from tests.parts.broker import Broker
 
 KEY = "NpuVigil"
+FAULT = "80E01801"
 QUICK = {
     "VIGIL_DRIVER_PROBE_PERIOD_SECONDS": "1",
     "VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS": "1",
@@ -85,6 +89,65 @@ def test_beside_a_device_plugin_the_key_is_in_node_info(folder_node: Node) -> No
     node.wait(lambda: node.status()["heartbeat"]["beats"] > 0, "it beats")
     node.emulator.reset()
     node.wait(lambda: node.node_info() is None, "the document goes with the key", 40.0)
+
+
+@pytest.mark.parametrize(
+    ("hanging", "why"),
+    [
+        (("dcmi_init",), "the driver has not answered yet"),
+        ((QUERY, "dcmi_get_device_health"), "blind: no chip gives an answer"),
+    ],
+    ids=["driver", "chips"],
+)
+def test_an_agent_that_never_read_a_chip_goes_on_with_all_else(
+    folder_node: Node, tmp_path: Path, hanging: tuple[str, ...], why: str
+) -> None:
+    """Its driver hangs from the start, and its disk is new. What was there stays, also above."""
+    node = folder_node
+    node.environment |= QUICK | {"VIGIL_BMC_ENABLED": "true"}
+    node.environment |= {"VIGIL_DRIVER_CALL_DEADLINE_SECONDS": "0.25"}
+    node.options += ["--heartbeat-interval-seconds", "1"]
+    node.give_bmc(tmp_path)
+    daemon = Daemon(tmp_path / "aggregator", *node.place.options)
+    node.emulator.occur(2, FAULT)
+    node.start()
+    node.until(lambda now: now.codes(2) == {FAULT}, "the fault of an earlier life")
+    daemon.start()
+    before = cluster_entry(node)
+    assert FAULT in str(before)
+    node.kill()
+    shutil.rmtree(node.state_dir)
+    for function in hanging:
+        node.emulator.hang(function)
+    shown = without_times(node.place.read(node.document))
+    try:
+        node.start()
+        node.up()
+        node.wait(lambda: node.status()["heartbeat"]["beats"] > 0, "it beats")
+        node.emulator.bmc.occur(BmcAlarm("06000025", "Fan", 3))
+        node.wait(lambda: node.parts() == [("Fan", 3, ["06000025"])], "node-info goes on")
+        node.wait(lambda: why in str(node.ask("/readyz")[1]), "it says why it is not ready")
+        assert node.ask("/readyz")[0] == 503
+        assert node.ask("/healthz")[0] == 200, "nobody is to restart it"
+        node.wait(lambda: daemon.node(node.name)["blind"] not in (None, []), "it is shown blind")
+        beats = node.status()["heartbeat"]["beats"]
+        node.wait(lambda: node.status()["heartbeat"]["beats"] > beats + 3, "it beats on")
+        assert without_times(node.place.read(node.document)) == shown
+        assert cluster_entry(node) == before
+        assert daemon.node(node.name)["heartbeat"] == "alive"
+        node.emulator.reset()
+        node.until(lambda now: len(now.free) == 8, "the driver answers again", 40)
+        node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
+    finally:
+        daemon.stop()
+
+
+def cluster_entry(node: Node) -> Any:
+    """What the aggregator has published of a node's chips."""
+    assert isinstance(node.place, Folder)
+    file = node.place.root / "mindx-dl/cluster-info-device-0.json"
+    data = json.loads(json.loads(file.read_text())["data"]["cluster-info-device-0"])
+    return data[node.document]["DeviceList"]
 
 
 @pytest.fixture

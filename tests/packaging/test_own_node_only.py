@@ -23,6 +23,7 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreRefused
 from contract.families import FAMILIES
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
+from contract.write_numbers import encode_writes
 from dcmi_shim.types import NodeFacts
 from stores.address import open_store
 from stores.base import Beat, Document, Event, Involved, NodeObject
@@ -91,8 +92,10 @@ def node(change: dict[str, Any], with_policy: int, name: str = NODE) -> Row:
 
 
 def lease(name: str, with_policy: int, **labels: str) -> Row:
-    """A change of a Lease that is there."""
-    body = {"metadata": {"labels": labels}, "spec": {"holderIdentity": "me"}}
+    """A change of a Lease that is there, as a heartbeat makes it."""
+    annotations = {"npu-vigil/writes": encode_writes({"device-info": 1_764_000_000})}
+    metadata = {"labels": labels, "annotations": annotations}
+    body = {"metadata": metadata, "spec": {"holderIdentity": "me"}}
     return Row("PATCH", f"{LEASES}/{name}", body, with_policy, OK)
 
 
@@ -532,6 +535,44 @@ def test_what_others_put_on_a_document_is_no_obstacle(plane: ControlPlane, agent
     finally:
         del before["metadata"]["resourceVersion"]
         plane.request("PUT", one, before)
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("kind", ["dpc", "dtfs"])
+def test_a_node_with_the_name_of_a_document_is_another_node(
+    plane: ControlPlane, agent: Agent, kind: str
+) -> None:
+    """Its Lease and the public faults of ``worker-1`` have one name, in one namespace."""
+    name = f"{kind}-fault-{NODE}"
+    namesake = Agent(plane, name)
+    shared = f"npu-vigil-{name}"
+    plane.request("POST", LEASES, {"metadata": {"name": shared}})
+    path, body = config_map("mindx-dl", shared, labels=PUBLIC_FAULT)
+    plane.request("POST", path, body)
+    label = {"npu-vigil/heartbeat": "true"}
+    faults = [
+        ("PUT", f"{path}/{shared}", body),
+        ("DELETE", f"{path}/{shared}", None),
+    ]
+    heartbeat: list[tuple[str, str, dict[str, Any]]] = [
+        ("PATCH", f"{LEASES}/{shared}", {"metadata": {"labels": label}}),
+        ("PATCH", f"{LEASES}/{shared}", {"spec": {"holderIdentity": "me"}}),
+    ]
+    try:
+        for method, one, content in faults:
+            assert agent.ask(method, one, content)[0] == OK
+            assert namesake.ask(method, one, content)[0] == REFUSED
+        for method, one, change in heartbeat:
+            assert agent.ask(method, one, change)[0] == REFUSED
+            assert namesake.ask(method, one, change)[0] == OK
+        own = create("mindx-dl", f"npu-vigil-{kind}-fault-{name}", CREATED, labels=PUBLIC_FAULT)
+        assert namesake.ask(*own[:3])[0] == CREATED
+        elsewhere = create("kube-system", shared, REFUSED, labels=PUBLIC_FAULT)
+        for asking in (agent, namesake):
+            assert asking.ask(*elsewhere[:3])[0] == REFUSED
+    finally:
+        plane.request("DELETE", f"{path}/{shared}")
+        plane.request("DELETE", f"{LEASES}/{shared}")
 
 
 @pytest.mark.apiserver

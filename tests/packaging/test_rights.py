@@ -35,9 +35,6 @@ AGENT, AGGREGATOR = "npu-vigil-agent", "npu-vigil-aggregator"
 Right: TypeAlias = tuple[str, str, str, str]
 """Namespace (empty: everywhere), API group, resource, verb."""
 
-OF_IMMUTABLE: set[Right] = {("kube-system", "", "configmaps", "delete")}
-"""For device-info that somebody made immutable, which does not happen here."""
-
 
 class Granted(Cluster):
     """The API server as the pod of an agent reaches it."""
@@ -215,6 +212,20 @@ def _take_the_label_away(plane: ControlPlane, node: Node) -> None:
     )
 
 
+def _make_immutable(plane: ControlPlane, node: Node) -> None:
+    """Device-info, so that only its deletion repairs it; that is granted for nothing else."""
+    path = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-node-1"
+    uid = plane.request("GET", path)["metadata"]["uid"]
+    plane.request("PATCH", path, {"immutable": True})
+
+    def is_replaced() -> bool:
+        status, answer = plane.ask("GET", path)
+        return status == 200 and answer["metadata"]["uid"] != uid
+
+    node.wait(is_replaced, "it is deleted and created again")
+    assert "immutable" not in plane.request("GET", path)
+
+
 @pytest.mark.apiserver
 @pytest.mark.timeout(120)
 def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggregator: Path) -> None:
@@ -257,9 +268,10 @@ def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggreg
     _release(plane, node, cluster)
     _relation_fault(plane, node)
     _take_the_label_away(plane, node)
+    _make_immutable(plane, node)
     assert "own-node-only" not in node.logged(), "it is in force"
     for account, log in ((AGENT, node.log), (AGGREGATOR, aggregator)):
-        may = granted(account) - OF_IMMUTABLE
+        may = granted(account)
         # What is granted everywhere may be used in one namespace.
         used = {one if one in may else ("", *one[1:]) for one in asked(plane, account)}
         assert used <= may, f"not granted: {used - may}"

@@ -103,9 +103,13 @@ class ControlPlane:
         return self._apiserver.pid
 
     def start(self) -> None:
-        """Start both and wait until the API server is ready."""
-        self.start_etcd()
-        self.start_apiserver()
+        """Start both and wait until the API server is ready; neither is left if it does not."""
+        try:
+            self.start_etcd()
+            self.start_apiserver()
+        except BaseException:
+            self.stop()  # also when a test's time is over
+            raise
 
     def stop(self) -> None:
         """Stop both."""
@@ -325,10 +329,15 @@ class ControlPlane:
             self.resume_apiserver()
             self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
 
-    def compact(self) -> None:
-        """Make etcd forget all versions but the last."""
+    def forget_versions(self) -> None:
+        """Make etcd forget all versions but the last, and the API server, too.
+
+        That has what happened since its start in its memory, and answers from there.
+        """
+        self.stop_apiserver()
         revision = self._ask_etcd("/v3/kv/range", {"key": "Zm9v"})["header"]["revision"]
         self._ask_etcd("/v3/kv/compaction", {"revision": revision})
+        self.start_apiserver()
 
     def clean(self) -> None:
         """Delete what tests left: ConfigMaps, leases, pods, nodes."""

@@ -1,13 +1,18 @@
-"""Real programs for tests: started on free ports, logged to a file, stopped by their process id."""
+"""Real programs for tests: started on free ports, logged to a file, stopped by their process id.
+
+They end with the process that started them, even where that is killed.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +27,10 @@ _LOG_TAIL_BYTES = 3000
 _PORTS = range(10_000, 32_000)
 _START = os.getpid() * 97 % len(_PORTS)
 _ports = itertools.cycle([*_PORTS[_START:], *_PORTS[:_START]])
+
+
+_PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None).prctl
 
 
 class PartFailed(Exception):
@@ -61,8 +70,12 @@ def program(name: str, first: Path | None = None, otherwise: Path | None = None)
     raise PartFailed(f"{name} is not on this machine; tests/setup.sh provides it")
 
 
+def _end_with_the_parent() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 class Running:
-    """A program that runs until it is stopped."""
+    """A program that runs until it is stopped, or this process ends."""
 
     def __init__(
         self,
@@ -73,6 +86,9 @@ class Running:
     ) -> None:
         """``output``: a descriptor that takes what it prints, in place of the file ``log``."""
         self.log = log
+        # The kernel counts the end of the thread that starts it, and only the first one's is that
+        # of the process.
+        is_first = threading.current_thread() is threading.main_thread()
         with log.open("ab") as file:
             self._process = subprocess.Popen(
                 [str(argument) for argument in arguments],
@@ -80,6 +96,7 @@ class Running:
                 stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
                 env=environment,
+                preexec_fn=_end_with_the_parent if is_first else None,
             )
         self._name = str(arguments[0])
 

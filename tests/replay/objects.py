@@ -23,6 +23,7 @@ class RecordedObjects:
     def __init__(self, request: Callable[[], Awaitable[None]], is_up: Callable[[], bool]) -> None:
         self.events: dict[str, Event] = {}
         self.node = NodeObject({}, {}, "1")
+        self.own_node_only_looks = 0
         self._request = request
         self._is_up = is_up
         self._watches: list[asyncio.Queue[NodeObject | Interrupted]] = []
@@ -57,8 +58,11 @@ class RecordedObjects:
         return self.node
 
     async def is_own_node_only(self, node: str) -> bool | None:
+        """It is in force; ``own_node_only_looks`` counts the questions."""
         del node
-        return None
+        await self._request()
+        self.own_node_only_looks += 1
+        return True
 
     async def set_node(
         self, node: str, labels: dict[str, str], annotations: dict[str, str]

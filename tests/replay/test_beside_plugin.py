@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.levels import Severity
-from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    NODE_INFO_NAMESPACE,
+    REPORT_LABEL,
+    device_info_name,
+    node_info_name,
+)
+from contract.vigil_key import VIGIL_KEY, decode_vigil_key
 from stores.base import Document, Writer
 from tests.acceptance.reading import signed
 from tests.replay.player import NODE, Player
@@ -24,14 +31,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from agent.config import AgentConfiguration
     from agent.pages.status import Status
 
 FAULT = "80E01801"
+CODES = "dcmi_get_device_errorcode_v2"
+NO_ANSWER = -8012
 PERIOD_SECONDS = 300
 GONE_SECONDS = PERIOD_SECONDS + 60
 STARTED_MS = 1_795_262_000_000
 RECORDING = {"profile": "a2", "started_ms": STARTED_MS, "steps": [], "expected": [{"at_ms": 0}]}
 PLACE = DEVICE_INFO_NAMESPACE, device_info_name(NODE)
+NODE_INFO_PLACE = NODE_INFO_NAMESPACE, node_info_name(NODE)
 
 
 class Beside(Player):
@@ -78,6 +89,24 @@ class Beside(Player):
         """A fault begins."""
         self._driver.do({"do": "occur", "chip": chip, "code": code, "severity": Severity.CRITICAL})
 
+    def fail(self, chip: int, code: int) -> None:
+        """The code list of a chip cannot be read from now on, or with 0 can be again."""
+        self._driver.do({"do": "driver-error", "chip": chip, "function": CODES, "rc": code})
+
+    def keys(self) -> dict[str, set[int | None]]:
+        """The blind chips in our own data key, by the document that has it."""
+        places = {"device-info": PLACE, "node-info": NODE_INFO_PLACE}
+        return {
+            kind: {
+                one.chip
+                for one in decode_vigil_key(document.data[VIGIL_KEY], kind).blind
+                if one.source == "chip-faults"
+            }
+            for kind, place in places.items()
+            if (document := self.cluster.documents.get(place)) is not None
+            and VIGIL_KEY in document.data
+        }
+
     def status(self) -> Status:
         """What the agent shows."""
         assert self.agent is not None
@@ -100,12 +129,45 @@ class Beside(Player):
         return (self._wall_clock() - self.cluster.beaten_at_ms(NODE)) / 1000
 
 
+class WithNodeInfo(Beside):
+    """The same, with an agent that owns node-info, too.
+
+    ``unnamed`` counts the changes of a document after which neither had our own data key, while
+    ``is_blind``.
+    """
+
+    is_blind = False
+    unnamed = 0
+
+    def _configuration(self) -> AgentConfiguration:
+        both = ("device-info", "node-info")
+        return super()._configuration().model_copy(update={"documents": both})
+
+    def _changed(self, name: str, document: Document | None, by: str) -> None:
+        super()._changed(name, document, by)
+        self.unnamed += self.is_blind and not self.keys()
+
+
 @contextlib.asynccontextmanager
 async def beside(place: Path) -> AsyncIterator[Beside]:
     """An agent that is not started."""
     player = Beside(place)
-    with player.replaced():
+    async with _played(player):
         yield player
+
+
+@contextlib.asynccontextmanager
+async def with_node_info(place: Path) -> AsyncIterator[WithNodeInfo]:
+    """The same with both documents."""
+    player = WithNodeInfo(place)
+    async with _played(player):
+        yield player
+
+
+@contextlib.asynccontextmanager
+async def _played(player: Beside) -> AsyncIterator[None]:
+    with player.replaced():
+        yield
         await player._end()
         if player._plugin is not None:
             player._plugin.cancel()
@@ -135,6 +197,59 @@ async def test_document_is_taken_over_and_given_back_twice(tmp_path: Path) -> No
             assert node.written() == ["device-plugin"] * 2
             assert "is left to 'device-plugin'" in "; ".join(node.status().not_ready)
             assert node.seconds_since_beat() < 6
+
+
+@pytest.mark.looptime(resolution=2**-20)
+async def test_own_key_is_never_lost_when_the_document_changes_hands(tmp_path: Path) -> None:
+    async with with_node_info(tmp_path) as node:
+        node.start_plugin()
+        await asyncio.sleep(10)
+        await node._start()
+        await asyncio.sleep(10)
+        assert node.keys() == {}
+        node.fail(3, NO_ANSWER)
+        await asyncio.sleep(60)
+        assert node.keys() == {"node-info": {3}}
+        node.is_blind = True
+        for chip in (4, 5):
+            node.stop_plugin()
+            await asyncio.sleep(GONE_SECONDS)
+            assert node.keys()["device-info"] == {3, *range(4, chip)}
+            node.fail(chip, NO_ANSWER)
+            await asyncio.sleep(60)
+            blind = {3, *range(4, chip + 1)}
+            # The plugin may return at any moment.
+            assert node.keys() == {"device-info": blind, "node-info": blind}
+            await node._end()
+            await node._start()
+            await asyncio.sleep(60)
+            assert node.keys()["device-info"] == blind
+            node.start_plugin()
+            await asyncio.sleep(10)
+            assert node.keys() == {"node-info": blind}
+        assert node.unnamed == 0
+        node.is_blind = False
+        for chip in (3, 4, 5):
+            node.fail(chip, 0)
+        await asyncio.sleep(60)
+        assert node.keys() == {}
+        assert NODE_INFO_PLACE not in node.cluster.documents
+
+
+@pytest.mark.looptime(resolution=2**-20)
+async def test_own_key_is_in_device_info_alone_where_no_other_program_was(tmp_path: Path) -> None:
+    async with with_node_info(tmp_path) as node:
+        await node._start()
+        await asyncio.sleep(10)
+        node.fail(3, NO_ANSWER)
+        await asyncio.sleep(60)
+        assert node.keys() == {"device-info": {3}}
+        await node._end()
+        node.is_blind = True
+        await node._start()
+        await asyncio.sleep(60)
+        assert NODE_INFO_PLACE not in node.cluster.documents
+        assert node.unnamed == 0
 
 
 @pytest.mark.looptime(resolution=2**-20)

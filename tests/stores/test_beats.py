@@ -60,6 +60,13 @@ async def test_a_beat_shows_whether_its_agent_is_blind(store: Store, blind: bool
     await shows(store, beat)
 
 
+async def test_a_beat_names_the_last_writes_of_its_agent(store: Store) -> None:
+    for writes in ('{"version":1,"device-info":1764000000}', '{"version":2}', ""):
+        beat = msgspec.structs.replace(a_beat(), writes=writes)
+        await store.beat(beat)
+        await shows(store, beat)
+
+
 async def test_a_beat_replaces_the_one_before_whoever_made_it(store: Store) -> None:
     for beat in (a_beat(), a_beat(at_ms=NOW_MS + 5000), a_beat(holder="host-b"), a_beat(at_ms=7)):
         await store.beat(beat)

@@ -97,6 +97,17 @@ async def test_the_last_good_heartbeat_stays(
     assert caplog.messages[-1] == f"{file} is good again"
 
 
+@pytest.mark.parametrize(
+    ("writes", "found"), [("7", "7"), (7, "7"), ({"a": [1]}, '{"a":[1]}'), (None, "null")]
+)
+async def test_nothing_that_is_wrong_with_writes_makes_it_no_heartbeat(
+    store: DirectoryStore, tmp_path: Path, writes: object, found: str
+) -> None:
+    await store.beat(Beat("other", "host-a", 5.0, 7))  # makes the directory
+    (tmp_path / "beats" / "n.json").write_text(json.dumps(GOOD | {"writes": writes}))
+    assert await store.beats("n") == (Beat("n", "host-a", 5.0, 7, writes=found),)
+
+
 async def test_what_is_no_file_is_left_out(store: DirectoryStore, tmp_path: Path) -> None:
     (tmp_path / "beats" / "folder.json").mkdir(parents=True)
     os.mkfifo(tmp_path / "beats" / "pipe.json")

@@ -174,7 +174,7 @@ async def test_a_version_that_is_gone_leads_to_a_new_list(
     control_plane: ControlPlane, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods.make(control_plane, "a", "n1", "Ascend910-0")
-    control_plane.compact()
+    control_plane.forget_versions()
     listed = kubernetes_watch.listed
 
     async def forgotten_the_first_time(*_: Any, **__: Any) -> tuple[list[Any], str]:
@@ -295,8 +295,9 @@ async def test_a_pod_is_labelled(control_plane: ControlPlane, cluster: Cluster) 
         await cluster.label_pod("../x", "b", {})
     uid = stored["uid"]
     await cluster.label_pod("default", "a", {"fault-type": "SubHealth"}, uid)
+    other = f"{(int(uid[0], 16) + 1) % 16:x}{uid[1:]}"
     with pytest.raises(StoreNotFound, match="another pod"):
-        await cluster.label_pod("default", "a", {"fault-type": "Separate"}, f"0{uid[1:]}")
+        await cluster.label_pod("default", "a", {"fault-type": "Separate"}, other)
     stored = control_plane.request("GET", "/api/v1/namespaces/default/pods/a")["metadata"]
     assert stored["labels"] == {"app": "x", "fault-type": "SubHealth"}
 

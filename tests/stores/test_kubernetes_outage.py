@@ -193,7 +193,7 @@ async def test_a_version_that_is_gone_leads_to_a_new_list(
     control_plane: ControlPlane, kubernetes: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await kubernetes.put(a_document("one", "1"))
-    control_plane.compact()
+    control_plane.forget_versions()
     listed = kubernetes_watch.listed
 
     async def forgotten_the_first_time(*_: Any, **__: Any) -> tuple[list[Any], str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.refusal import Reason
+from contract.write_numbers import KINDS, encode_writes
 from stores.address import open_store
 from stores.base import Beat
 from tests.parts.controlplane import LEASES
@@ -77,6 +80,22 @@ async def test_a_lease_says_who_beats_how_often_and_when(
     assert spec["leaseDurationSeconds"] == 3  # 2.1, rounded up
     assert spec["renewTime"] == "2027-01-15T08:00:01.123000Z"
     assert (spec["acquireTime"], spec["leaseTransitions"]) == (AT, 0)
+
+
+async def test_the_key_about_writes_is_an_annotation_of_at_most_160_bytes(
+    control_plane: ControlPlane, kubernetes: Store
+) -> None:
+    await kubernetes.beat(a_beat())
+    before = len(json.dumps(lease(control_plane), separators=(",", ":")))
+    text = encode_writes(dict.fromkeys(KINDS, -1_764_000_000))
+    await kubernetes.beat(msgspec.structs.replace(a_beat(at_ms=AT_MS + 1000), writes=text))
+    found = lease(control_plane)
+    assert found["metadata"]["annotations"]["npu-vigil/writes"] == text
+    assert len("npu-vigil/writes") + len(text) <= 160
+    # Of 10,000 Leases 2 MB.
+    assert len(json.dumps(found, separators=(",", ":"))) - before <= 200
+    await kubernetes.beat(a_beat(at_ms=AT_MS + 2000))
+    assert "npu-vigil/writes" not in lease(control_plane)["metadata"]["annotations"]
 
 
 async def test_a_lease_counts_how_often_it_changed_hands(

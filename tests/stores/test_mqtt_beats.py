@@ -78,6 +78,29 @@ async def test_a_broken_connection_is_told_by_the_will(
         await agent.close()
 
 
+async def test_a_will_says_nothing_of_writes_and_nothing_wrong_with_them_spoils_a_beat(
+    broker: Broker, observer: Store, protocol: str
+) -> None:
+    async with Relay(broker.port) as relay:
+        mqtt = Mqtt.model_validate({"protocol": protocol})
+        agent = open_store(f"mqtt://127.0.0.1:{relay.port}", mqtt=mqtt, node="node-1")
+        await agent.beat(msgspec.structs.replace(BEAT, writes='{"version":1,"node-info":5}'))
+        beat = await shown(observer, lambda beat: bool(beat.writes))
+        assert beat.writes == '{"version":1,"node-info":5}'
+        await relay.cut()
+        will = await shown(observer, lambda beat: beat.is_broken)
+        assert will.writes == ""
+        late = open_store(broker.tls_url, mqtt=broker.certified(AGGREGATOR, protocol))
+        assert (await shown(late, lambda beat: beat.is_broken)).writes == ""
+        await late.close()
+        await agent.close()
+    pulse = {"node": "node-1", "holder": "h", "interval_seconds": 5, "writes": [{}]}
+    connection = Connection(parse_address(broker.url), Mqtt(), None)
+    await connection.publish(TOPIC, msgspec.json.encode(pulse), retain=True)
+    assert (await shown(observer, lambda beat: beat.holder == "h")).writes == "[{}]"
+    await connection.close()
+
+
 async def test_a_clean_stop_leaves_the_beat(broker: Broker, observer: Store, protocol: str) -> None:
     agent = open_store(broker.tls_url, mqtt=broker.certified("node-1", protocol), node="node-1")
     await agent.beat(BEAT)

@@ -1,0 +1,45 @@
+"""Reads documents of nodes by name, or lists them where they are many."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from contract.errors import StoreForbidden, StoreRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stores.base import Document, Selection, Store
+
+_AT_ONCE = 8
+
+
+async def read_by_name(
+    store: Store, selection: Selection, names: Mapping[str, str], few: int
+) -> dict[str, Document | None]:
+    """Return the document of each node, ``None`` where there is none.
+
+    ``names`` has the name of each; more than ``few`` are listed by ``selection``. Raises
+    ``StoreError``.
+    """
+    if len(names) > few:
+        listed = {one.name: one for one in await store.list(selection)}
+        return {node: listed.get(name) for node, name in names.items()}
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> Document | None:
+        async with gate:
+            # Who may watch documents may list them, and perhaps not read them by name.
+            try:
+                found = await store.list(replace(selection, name=name))
+            except StoreForbidden:
+                raise
+            except StoreRefused:
+                return None  # no document can have this name
+            return found[0] if found else None
+
+    found = await asyncio.gather(*map(one, names.values()))
+    return dict(zip(names, found, strict=True))

@@ -1,0 +1,40 @@
+"""Whether what is asked of a store has failed for so long that it is no passing trouble. Pure.
+
+Times are steady milliseconds.
+"""
+
+from __future__ import annotations
+
+LONG_MS = 30_000
+
+
+class Failing:
+    """The failures since the last success, by the name of what failed."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[str, int] = {}
+        self._why = ""
+
+    def failed(self, name: str, why: str, now_ms: int) -> None:
+        """Note a failure."""
+        self._since_ms.setdefault(name, now_ms)
+        self._why = why
+
+    def succeeded(self) -> None:
+        """Note a success, or that nothing is asked any more."""
+        self._since_ms.clear()
+
+    def seconds(self, now_ms: int) -> float:
+        """Return for how long everything that was asked has failed; 0 if nothing was."""
+        return (now_ms - min(self._since_ms.values(), default=now_ms)) / 1000
+
+    def problem(self, what: str, now_ms: int, *, of_many: bool = False) -> str | None:
+        """Return in words that ``what`` has failed for too long; ``None`` if it has not.
+
+        ``of_many``: others of its kind may do well and have nothing to ask for, so a single name
+        that fails is no reason.
+        """
+        seconds = self.seconds(now_ms)
+        if seconds * 1000 < LONG_MS or (of_many and len(self._since_ms) == 1):
+            return None
+        return f"{what} has failed for {seconds:.0f} s: {self._why}"

@@ -1,0 +1,64 @@
+"""The key ``writes`` of a heartbeat: which documents an agent owns, and its last write of each.
+
+The number of a write grows with each write of its document, also after a restart of the agent. It
+is the time in seconds that the document has in it anyway: ``UpdateTime`` of device-info,
+``updateTime`` of node-info (in generations that have none, the heartbeat in it), ``timestamp`` of
+a public fault. A negative number says that there must be no document, since the write of that
+number. So a reader can compare it with what it has read (``docs/decisions/017``).
+
+Version 1 may get more members: a reader ignores those that it does not know. What a reader of
+version 1 would misunderstand is another version, which it refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION = 1
+LARGEST_BYTES = 144
+"""Of the text. With the longest name that the key has in a store, 160."""
+KINDS = ("device-info", "node-info", "dpc-fault", "dtfs-fault")
+"""The documents that an agent can own, as ``documents`` of its configuration names them."""
+_LATEST = 253_402_300_800
+"""The year 10000."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class NoWrites(ValueError):
+    """A text that is no such key; the message says why."""
+
+
+def encode_writes(numbers: Mapping[str, int]) -> str:
+    """Return the text of the key for the number of each document, empty for no document."""
+    if not numbers:
+        return ""
+    return msgspec.json.encode({"version": VERSION} | dict(numbers)).decode()
+
+
+def text_found(found: object) -> str:
+    """Return what a store has in place of the text as a text, to be judged like one."""
+    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+
+def decode_writes(text: str) -> dict[str, int]:
+    """Return the number of each document that is known here. Raises ``NoWrites``."""
+    if len(text) > LARGEST_BYTES:
+        raise NoWrites(f"it has {len(text)} characters, more than {LARGEST_BYTES}")
+    try:
+        found = _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise NoWrites(f"it is no JSON object: {error}") from None
+    version = found.get("version")
+    if version != VERSION:
+        raise NoWrites(f"it is of version {version!r}, this release reads version {VERSION}")
+    numbers = {kind: found[kind] for kind in KINDS if kind in found}
+    for kind, number in numbers.items():
+        if type(number) is not int or not -_LATEST < number < _LATEST:
+            raise NoWrites(f"the number of {kind} is {number!r}")
+    return numbers

@@ -1,0 +1,99 @@
+"""The tables of attacks and of troubles name tests that exist, and no row is there twice."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SECURITY = ROOT / "docs/security.md"
+STORES = ROOT / "docs/stores.md"
+HEADS = {
+    SECURITY: "| attack | who could do it | what happens now | what remains open | test |",
+    STORES: "| trouble | what agent and aggregator do | when | what an operator sees | test |",
+}
+
+
+def rows(document: Path) -> list[list[str]]:
+    """The cells of the table with the head that the document has."""
+    (below,) = document.read_text(encoding="utf-8").split(HEADS[document] + "\n")[1:]
+    lines = below.partition("\n\n")[0].splitlines()
+    assert re.fullmatch(r"[|-]+", lines[0])
+    return [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines[1:]]
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """The names of all test functions of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    )
+
+
+def is_there(name: str) -> bool:
+    """Whether there is a test, a file of tests, or a program of ours with this name."""
+    program = re.fullmatch(r"python -m ([\w.]+)", name)
+    if program is not None:
+        return (ROOT / f"{program[1].replace('.', '/')}.py").is_file()
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    if not file.startswith("tests/") or not path.is_file():
+        return False
+    return bool(functions_of(path)) and (
+        not function or function.partition("[")[0] in functions_of(path)
+    )
+
+
+@pytest.mark.parametrize("document", HEADS, ids=lambda path: str(path.name))
+def test_every_row_names_tests_that_exist(document: Path) -> None:
+    found = rows(document)
+    assert len(found) > 5
+    for row in found:
+        assert len(row) == 5, row
+        assert all(row), row
+        names = row[-1].split(", ")
+        assert all(re.fullmatch(r"`[^`]+`", name) for name in names), row[-1]
+        missing = [name for name in names if not is_there(name.strip("`"))]
+        assert missing == [], row[0]
+
+
+def test_what_is_not_there_is_found() -> None:
+    here = "tests/test_attacks_and_troubles.py"
+    assert is_there(f"{here}::test_what_is_not_there_is_found[any]")
+    assert is_there("python -m benchmarks.attack_pages")
+    for name in (
+        f"{here}::test_that_nobody_wrote",
+        "tests/test_that_nobody_wrote.py",
+        "tests/parts/unread.py",
+        "python -m benchmarks.that_nobody_wrote",
+        "README.md",
+    ):
+        assert not is_there(name), name
+
+
+def test_no_attack_is_there_twice_and_all_are_written_alike() -> None:
+    found = rows(SECURITY)
+    attacks = [row[0] for row in found]
+    assert len(set(attacks)) == len(attacks)
+    for attack, *others, _ in found:
+        assert attack[0].isupper(), attack
+        for cell in others:
+            first, _, _ = cell.partition(" ")
+            is_a_name = first.isupper() and len(first) > 1
+            assert not cell[0].isupper() or is_a_name, cell
+            assert not cell.endswith("."), cell
+    lines = SECURITY.read_text(encoding="utf-8").splitlines()
+    assert sum(line.startswith("|---") for line in lines) == 1
+
+
+def test_no_trouble_is_there_twice() -> None:
+    troubles = [row[0] for row in rows(STORES)]
+    assert len(set(troubles)) == len(troubles)

@@ -1,0 +1,68 @@
+"""The real programs that tests start do not outlive them."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.parts.controlplane import ControlPlane
+
+STARTS_ONE = """
+import sys, time
+from pathlib import Path
+from tests.parts.processes import Running
+print(Running(["sleep", "600"], Path(sys.argv[1])).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def lives(pid: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def is_gone(pid: int, seconds: float = 5.0) -> bool:
+    give_up = time.monotonic() + seconds
+    while lives(pid) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return not lives(pid)
+
+
+def test_what_a_test_process_started_ends_when_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS_ONE, str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert lives(pid)
+        parent.kill()
+    assert is_gone(pid)
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("error", [KeyboardInterrupt, AssertionError])
+def test_a_control_plane_that_does_not_come_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """As when the time of a test is over while it is set up."""
+    started: list[int] = []
+
+    def comes_late(self: ControlPlane) -> bool:
+        started.extend((self.apiserver_pid, self._etcd.pid if self._etcd is not None else 0))
+        raise error
+
+    monkeypatch.setattr(ControlPlane, "_apiserver_is_up", comes_late)
+    with pytest.raises(error), ControlPlane(tmp_path):
+        raise AssertionError("it is not up")
+    apiserver, etcd = started
+    assert is_gone(apiserver)
+    assert is_gone(etcd)
