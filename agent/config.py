@@ -67,9 +67,10 @@ class Links(Section):
 
 
 class Compatibility(Section):
-    """Where to be as wrong as upstream."""
+    """Where to do as upstream does, and otherwise do not."""
 
     hccn_error: Literal["blind", "down"] = "blind"
+    duo_cards: Literal["apart", "together"] = "apart"
 
 
 class HangDetection(Section):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from contract.families import Family
     from dcmi_shim.types import Inventory, SuperPod
 
+DUO_FAMILY = "Ascend310P"
+"""The one family with cards of two dies that are reset as one."""
 _RACK_TYPES = frozenset({1, 2})
 _NEVER_SEEN = ChipState()
 
@@ -52,12 +54,16 @@ def render(
     update_time: int,
     used: frozenset[str] = frozenset(),
     assigned: frozenset[str] = frozenset(),
+    *,
+    cards_together: bool = False,
 ) -> DeviceInfo:
     """The document that ``state`` deserves, stamped ``update_time`` (epoch seconds).
 
     ``used`` are the names of devices that pods have, ``assigned`` of those that a scheduler chose
     for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
-    answered and has no fault is in no list; a blind one keeps its last state.
+    answered and has no fault is in no list; a blind one keeps its last state. With
+    ``cards_together`` both dies of a Duo card are unhealthy when one is, since they are reset as
+    one (2.8, EX-41).
     """
     in_use = used | assigned
     family = family_of(inventory)
@@ -66,15 +72,19 @@ def render(
     network_unhealthy: list[str] = []
     faults: list[DeviceFault] = []
     listed = sorted(inventory.chips, key=lambda chip: chip.logic_id)
+    ill_cards = _ill_cards(state, inventory, in_use) if cards_together else frozenset()
     for chip in listed:
         known = state.chips.get(chip.physical_id, _NEVER_SEEN)
         name = family.device_name(chip.physical_id)
         network, own, bare = _entries(name, known, name in in_use)
+        level = _level_of(own, bare)
+        goes_along = chip.card_id in ill_cards and known.was_read
+        if goes_along and own is None and bare is None:
+            bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.NORMAL_NPU)
         faults += [entry for entry in (network, bare, own) if entry is not None]
         if network is not None and not is_network_healthy(ChipLevel(network.fault_level)):
             network_unhealthy.append(name)
-        level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
-        if not is_healthy(level, name in in_use):
+        if goes_along or not is_healthy(level, name in in_use):
             unhealthy.append(name)
         elif known.was_read and name not in used and level is not ChipLevel.PRE_SEPARATE_NPU:
             free.append(name)
@@ -94,6 +104,25 @@ def render(
         upgrade_reasons=_reasons(state, family),
         switch_info=switch_info_text(state, family, update_time),
     )
+
+
+def _ill_cards(state: State, inventory: Inventory, in_use: frozenset[str]) -> frozenset[int]:
+    """The cards of a Duo of which a die is unhealthy by itself."""
+    family = family_of(inventory)
+    if family.name != DUO_FAMILY:
+        return frozenset()
+    ill = set()
+    for chip in inventory.chips:
+        name = family.device_name(chip.physical_id)
+        known = state.chips.get(chip.physical_id, _NEVER_SEEN)
+        _, own, bare = _entries(name, known, name in in_use)
+        if not is_healthy(_level_of(own, bare), name in in_use):
+            ill.add(chip.card_id)
+    return frozenset(ill)
+
+
+def _level_of(*entries: DeviceFault | None) -> ChipLevel:
+    return most_serious(ChipLevel(entry.fault_level) for entry in entries if entry is not None)
 
 
 def _entries(
