@@ -137,7 +137,7 @@ def test_ports_of_an_a5_follow_its_faults(tmp_path: Path) -> None:
     emulator = Emulator(tmp_path / "emulator")
 
     def ports(chip: int) -> list[tuple[str, str]]:
-        command = [tmp_path / "driver" / HCCN_TOOL, "-g", "-dev_info", "-i", str(chip)]
+        command = [str(tmp_path / "driver" / HCCN_TOOL), "-g", "-dev_info", "-i", str(chip)]
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         rows = [line.split("|")[1:-1] for line in printed.splitlines() if line[0] == "|"]
         return [(row[3].strip(), row[4].strip()) for row in rows[1:]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.policy.state import ChangeKind, ChipState
+from agent.policy.state import ChangeKind, ChipState, State
 from agent.policy.stepping import step
 from contract.catalogue import shipped
 from contract.codes import LINK_DOWN
 from contract.levels import ChipLevel, Severity
-from contract.observation import Assertion, HealthRead, chip_subject
+from contract.observation import Assertion, HealthRead, Report, chip_subject
 from tests.policy.builders import SOURCE, T, after, changes, healthy, seen
 
 UNLISTED, OTHER = "80ABCDEF", "80ABCDE0"
@@ -20,12 +20,12 @@ def read(word: int | None, *codes: str, at: int = T) -> HealthRead:
     return HealthRead(SOURCE, chip_subject(0), at, word, codes)
 
 
-def present(code: str, at: int = T) -> object:
+def present(code: str, at: int = T) -> Report:
     return seen(Assertion.PRESENT, code, at=at)
 
 
-def level(state: object, code: str = UNLISTED) -> str:
-    chip = state.chips[0]  # type: ignore[attr-defined]
+def level(state: State, code: str = UNLISTED) -> str:
+    chip = state.chips[0]
     assert isinstance(chip, ChipState)
     return chip.faults[code].level
 
@@ -49,7 +49,7 @@ def test_the_codes_of_these_tests_are_as_serious_as_they_say() -> None:
     ],
 )
 def test_an_unlisted_code_is_as_serious_as_the_word(word: int | None, expected: str) -> None:
-    state = after(healthy(), [read(word, UNLISTED), present(UNLISTED)])  # type: ignore[list-item]
+    state = after(healthy(), [read(word, UNLISTED), present(UNLISTED)])
     assert level(state) == expected
 
 
@@ -68,13 +68,13 @@ def test_a_listed_code_explains_the_word_by_its_own_severity(
     word: int, listed: str, expected: str
 ) -> None:
     codes = sorted((UNLISTED, listed))
-    inputs = [read(word, *codes), *(present(code) for code in codes)]
-    state = after(healthy(), inputs)  # type: ignore[arg-type]
+    inputs: list[Report] = [read(word, *codes), *(present(code) for code in codes)]
+    state = after(healthy(), inputs)
     assert level(state) == expected
 
 
 def test_it_is_judged_again_with_each_word_down_too() -> None:
-    state = after(healthy(), [read(1, UNLISTED), present(UNLISTED)])  # type: ignore[list-item]
+    state = after(healthy(), [read(1, UNLISTED), present(UNLISTED)])
     for word, expected in ((3, "SeparateNPU"), (1, "NotHandleFault"), (None, "SeparateNPU")):
         noted = changes(state, [read(word, UNLISTED, at=T + 1)], T + 1)
         assert [(one.kind, one.new_level) for one in noted] == [(ChangeKind.CHANGED, expected)]
@@ -85,24 +85,24 @@ def test_it_is_judged_again_with_each_word_down_too() -> None:
 
 
 def test_what_explained_the_word_is_gone_and_the_word_is_not() -> None:
-    both = [read(2, UNLISTED, MAJOR), present(UNLISTED), present(MAJOR)]
-    state = after(healthy(), both)  # type: ignore[arg-type]
+    both: list[Report] = [read(2, UNLISTED, MAJOR), present(UNLISTED), present(MAJOR)]
+    state = after(healthy(), both)
     assert level(state) == "NotHandleFault"
-    gone = [read(2, UNLISTED, at=T + 1), seen(Assertion.ABSENT, MAJOR, at=T + 1)]
+    gone: list[Report] = [read(2, UNLISTED, at=T + 1), seen(Assertion.ABSENT, MAJOR, at=T + 1)]
     assert level(after(state, gone, T + 1)) == "SeparateNPU"
 
 
 def test_listed_codes_and_network_codes_are_what_the_tables_say() -> None:
-    state = after(healthy(), [read(0, CRITICAL), present(CRITICAL)])  # type: ignore[list-item]
+    state = after(healthy(), [read(0, CRITICAL), present(CRITICAL)])
     assert level(state, CRITICAL) == shipped().chip_levels[CRITICAL]
 
 
 def test_without_a_word_an_unlisted_code_isolates() -> None:
     """Chips with events: nothing says how serious it is (K08 is not copied)."""
-    assert level(after(healthy(), [present(UNLISTED)])) == "SeparateNPU"  # type: ignore[list-item]
+    assert level(after(healthy(), [present(UNLISTED)])) == "SeparateNPU"
 
 
 def test_a_code_of_a_network_that_the_chip_has_not_ends_with_the_list() -> None:
-    state = after(healthy(), [read(1, LINK_DOWN), present(LINK_DOWN)])  # type: ignore[list-item]
-    gone = [read(0, at=T + 1), seen(Assertion.ABSENT, LINK_DOWN, at=T + 1)]
+    state = after(healthy(), [read(1, LINK_DOWN), present(LINK_DOWN)])
+    gone: list[Report] = [read(0, at=T + 1), seen(Assertion.ABSENT, LINK_DOWN, at=T + 1)]
     assert not after(state, gone, T + 1).chips[0].faults

@@ -18,7 +18,6 @@ from stores.base import (
     NodeObject,
     NodesListed,
 )
-
 from tests.parts.pods import make as make_pod
 
 if TYPE_CHECKING:
