@@ -175,8 +175,9 @@ class Driver:
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
                 problems: tuple[str, ...] = (str(error),)
             else:
-                problems = found.problems
-                self._take_over(found.inventory)
+                problems = (*found.problems, *self._other_family(found.inventory))
+                if problems == found.problems:
+                    self._take_over(found.inventory)
             if problems != self._survey_problems:
                 for problem in problems:
                     _log.warning("inventory: %s", problem)
@@ -190,6 +191,17 @@ class Driver:
             except TimeoutError:
                 continue
             self._reopened.clear()
+
+    def _other_family(self, found: Inventory | None) -> tuple[str, ...]:
+        """What is wrong with chips that are said to be of another family than before."""
+        known = self._inventory
+        if found is None or known is None or found.family == known.family:
+            return ()
+        return (
+            f"the driver calls the chips {found.chip_name} ({found.family}) now, and called them "
+            f"{known.chip_name} ({known.family}) before: what was known stays; restart the agent "
+            "if the cards were exchanged",
+        )
 
     async def _virtual(self) -> NoReturn:
         """Notice chips that are cut into virtual devices, or made whole, while they are served."""
