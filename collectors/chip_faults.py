@@ -9,6 +9,7 @@ The rules are those of ``docs/architecture.md`` ("The collector"); what they dec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
@@ -145,6 +146,8 @@ class _Watch:
         self._driver = surroundings.driver
         self._loop = asyncio.get_running_loop()
         self._chips: dict[int, _Watched] = {}
+        self._lists: dict[Chip, tuple[int, ...]] = {}
+        """Code lists that were read in this round and not looked at yet."""
         self._remembered: dict[Subject, set[str]] = {}
         for subject, code in surroundings.believed:
             self._remembered.setdefault(subject, set()).add(code)
@@ -264,6 +267,8 @@ class _Watch:
         in one round is due again at one time, counted from when the round ``began``, so that the
         next one is one round too.
         """
+        queries = list(queries)
+        self._lists = await self._read_lists(queries)
         for _, watched, query in queries:
             due = watched.next(query)
             if due - self._loop.time() < _DUE_SECONDS:
@@ -272,6 +277,25 @@ class _Watch:
             if self._changed.is_set():
                 break
         self._rest(began)
+
+    async def _read_lists(
+        self, queries: Iterable[tuple[float, _Watched, Query]]
+    ) -> dict[Chip, tuple[int, ...]]:
+        """Without events: the lists that are due, in one message.
+
+        What is not in it is asked chip by chip, which also finds out which one is to blame.
+        """
+        if self._driver.polling_reason is None:
+            return {}
+        end = self._loop.time() + _DUE_SECONDS
+        due = [
+            watched.chip
+            for at, watched, query in queries
+            if query is Query.CODES and at < end and not watched.beliefs.blind
+        ]
+        with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
+            return await self._driver.code_lists(due) if len(due) > 1 else {}
+        return {}
 
     def _rest(self, began: float) -> None:
         """Without events: leave the driver alone for as long as the round took that ``began``."""
@@ -297,7 +321,9 @@ class _Watch:
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
             if query is Query.CODES:
-                codes = await self._driver.error_codes(watched.chip)
+                codes = self._lists.pop(watched.chip, None)
+                if codes is None:
+                    codes = await self._driver.error_codes(watched.chip)
                 listed = frozenset(code_of(code) for code in codes)
                 if self._driver.polling_reason is None:
                     watched.due[query] = began + self._audit_period_seconds

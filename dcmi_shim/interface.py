@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from dcmi_shim.enums import Utilization
     from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
@@ -24,6 +24,9 @@ class ChipDriver(Protocol):
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Fault codes that the driver lists as active on ``chip``, in its order."""
+
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
+        """Fault codes of those of ``chips`` that give them at once, in one message."""
 
     async def health(self, chip: Chip) -> int | None:
         """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""

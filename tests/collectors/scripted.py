@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from contract.codes import format_code
@@ -65,6 +66,16 @@ class ScriptedDriver:
             for code, since in self.lists[chip.logic_id].items()
             if since <= now and ends.get(code, now + 1) > now
         )
+
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
+        found: dict[Chip, tuple[int, ...]] = {}
+        end = asyncio.get_running_loop().time() + 0.1
+        for chip in chips:
+            if asyncio.get_running_loop().time() > end:
+                break
+            with contextlib.suppress(DriverError):
+                found[chip] = await self.error_codes(chip)
+        return found
 
     async def health(self, chip: Chip) -> int | None:
         await self._ask("health", chip)

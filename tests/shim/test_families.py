@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.errors import DriverCallError, DriverError
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.discovery import FoundLibrary
+from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import LIBRARY, install
 from dcmi_shim.types import Chip
 from tests.shim.conftest import running
@@ -125,3 +127,42 @@ async def test_a_library_of_the_second_generation_without_its_chips(tmp_path: Pa
     async with running(a5_without(tmp_path, "dcmiv2_get_device_list")) as state:
         with pytest.raises(DriverError, match="dcmi"):
             await asyncio.wait_for(state.run, 10)
+
+
+async def test_lists_of_several_chips_in_one_message(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    library = small_driver("plain")
+    async with running(library.library) as state:
+        driver = state.driver
+        good, bad = (await driver.inventory()).chips
+        library.tell("fault-0")
+        assert await driver.code_lists((good, bad)) == {good: (0x80E01801,), bad: ()}
+        library.tell("hang-codes-1")
+        with pytest.raises(DriverCallStuck):
+            await driver.code_lists((good, bad))
+        async with asyncio.timeout(20):
+            found = None
+            while found is None:
+                with contextlib.suppress(DriverGone):  # while another process is started
+                    found = await driver.code_lists((good,))
+        assert found == {good: (0x80E01801,)}
+        with pytest.raises(DriverCallStuck):
+            await driver.code_lists((good, bad))
+        library.take_back("hang-codes-1")
+
+
+async def test_a_slow_driver_gives_the_first_lists(tmp_path: Path) -> None:
+    install(tmp_path / "driver", tmp_path / "emulator", "310p")
+    emulator = Emulator(tmp_path / "emulator")
+    emulator.slow("dcmi_get_device_errorcode_v2", 150)
+    emulator.fail("dcmi_get_device_errorcode_v2", -8009, 0)
+    try:
+        library = FoundLibrary(tmp_path / "driver" / LIBRARY, (), ())
+        async with running(library) as state:
+            chips = (await state.driver.inventory()).chips
+            assert await state.driver.code_lists(chips) == {}, "the first one failed, slowly"
+            emulator.clear("dcmi_get_device_errorcode_v2", 0)
+            assert await state.driver.code_lists(chips[1:]) == {chips[1]: ()}
+    finally:
+        emulator.close()
