@@ -28,11 +28,9 @@ def blind_chips(state: State, inventory: Inventory | None) -> Blindness | None:
 
     The reason is that of the chip that was the last to fall silent.
     """
-    known = (
-        state.chips
-        if inventory is None
-        else [chip.physical_id for chip in inventory.chips if chip.physical_id in state.chips]
-    )
+    listed = [] if inventory is None else [chip.physical_id for chip in inventory.chips]
+    remembered = [chip for chip, known in state.chips.items() if known.was_read or known.blind]
+    known = [chip for chip in listed if chip in state.chips] if listed else remembered
     last: Blindness | None = None
     for chip in known:
         found = state.chips[chip].blind.get(CHIP_SOURCE)

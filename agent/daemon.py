@@ -26,12 +26,16 @@ from agent.picture import cards, picture, version
 from agent.policy.state import believed
 from agent.publishing.device_info import PATIENCE_SECONDS
 from agent.sources import collectors_of, left_out
-from agent.state_dir import claimed
-from collectors.boot import boot_id
-from contract.errors import StoreError, VigilError
-from dcmi_shim.discovery import find_library
+from agent.state_dir import claimed, remember
+from agent.verdicts import restore
+from collectors.boot import boot_id, machine_digest
+from collectors.table import ABOUT_CHIPS
+from contract import catalogue
+from contract.errors import DriverNotFound, StoreError, VigilError
+from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibrary, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
+from dcmi_shim.vendor import DCMI
 from service.descriptors import raise_soft_limit
 from service.http.limits import Limits
 from service.log import flush_log, set_up_logging
@@ -94,7 +98,14 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
         trust_driver=configuration.trust_driver,
         environment=os.environ,
     )
-    library = find()
+    try:
+        library = find()
+    except DriverNotFound as error:
+        if not remembers_chips(configuration):
+            raise
+        log.error("%s; chips of this node are remembered, so it is looked for again", error)
+        root = configuration.driver_root or DEFAULT_DRIVER_ROOT
+        library = FoundLibrary(root / IN_ROOT / DCMI.file_name, (), ())
     for warning in library.warnings:
         log.warning("driver: %s", warning)
     store = open_store(
@@ -103,6 +114,7 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
         mqtt=configuration.mqtt,
         node=configuration.node_name,
         to_be=None if configuration.shadow else _beat_to_be(configuration),
+        others_may_write=configuration.directory.others_may_write,
     )
     settings = DriverSettings(
         call_seconds=configuration.driver.call_deadline_seconds,
@@ -110,6 +122,14 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
     )
     agent = Agent(configuration, store, Driver(library, _wall_clock, settings, find), leaving)
     return await agent.run()
+
+
+def remembers_chips(configuration: AgentConfiguration) -> bool:
+    """Whether an agent with ``configuration`` remembers chips of this node and machine."""
+    remembered = remember(configuration.state_dir, _wall_clock())
+    node = configuration.node_name
+    state = restore(remembered, node, boot_id(), catalogue.shipped(), machine_digest())
+    return bool(state.chips)
 
 
 def _beat_to_be(configuration: AgentConfiguration) -> Beat:
@@ -140,6 +160,8 @@ class Agent:
     async def run(self) -> int:
         """Run until a signal or until a root task ends; the exit status."""
         parts = self._parts
+        if parts.verdicts.state.chips:
+            parts.driver.wait_for_library()
         stop = asyncio.Event()
         on_stop(stop.set)
         self._journal_start(parts.remembered)
@@ -158,6 +180,7 @@ class Agent:
                 parts.configuration.state_dir,
                 socket_name=SOCKET_NAME,
                 limits=Limits(parts.configuration.pages.max_connections),
+                host_names=parts.configuration.pages.host_names,
             ):
                 return await self._root_tasks(stop)
         finally:
@@ -175,6 +198,7 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 root("driver", parts.driver.run())
                 root("memories of collectors", parts.memories.run())
+                root("requests to forget", parts.forgetting.run())
                 root("fault configuration", parts.fault_configuration.run())
                 for kind in parts.documents.publishers:
                     root(f"publisher of {kind}", self._publish(kind))
@@ -231,13 +255,13 @@ class Agent:
         parts = self._parts
         while True:
             parts.gap.clear()
-            inventory = await parts.driver.inventory()
-            if inventory != parts.device_info.inventory:
-                if inventory.virtual:
-                    log.error(
-                        "device-info is not written: %s", status.unsupported(inventory.virtual)
-                    )
-                parts.device_info.identify(inventory)
+            chips, before = await parts.driver.listed(), parts.device_info.inventory
+            found = parts.driver.found
+            is_missing = parts.listing.take(chips, found, parts.driver.library)
+            parts.driver.look_for_more(is_missing)
+            if parts.device_info.inventory not in (None, before):
+                if found is not None and found.virtual:
+                    log.error("device-info is not written: %s", status.unsupported(found.virtual))
                 now_ms = parts.wall_clock()
                 parts.documents.wake(now_ms)
                 # Who is silent for longer is not waited for; nobody else would say so.
@@ -253,6 +277,14 @@ class Agent:
     async def _collect(self, collector: Collector) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.remembered(), parts.fault_configuration.known())
+        while collector.name in ABOUT_CHIPS:
+            other_chips = parts.other_chips
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(
+                    collector.run(parts.surroundings(collector)), name=f"run of {collector.name}"
+                )
+                await other_chips.wait()
+                running.cancel()
         await collector.run(parts.surroundings(collector))
 
     async def _leave_out(self, source: str) -> None:

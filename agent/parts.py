@@ -14,10 +14,12 @@ from agent.duo_cards import DuoCards
 from agent.episodes.teller import teller_of
 from agent.events.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
+from agent.forgetting import Forgetting
 from agent.heartbeat import heartbeat
 from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
 from agent.journal.journal import Journal
+from agent.listing import Listing
 from agent.node.chip_keys import ChipKeys
 from agent.node.node_object import NodeObjectKeeper
 from agent.node.own_node_only import OwnNodeOnly
@@ -31,7 +33,7 @@ from agent.state_dir import first_sequence, remember
 from agent.usage import Usage
 from agent.verdicts import Verdicts, configured_by, restore
 from collectors.base import Places, Surroundings
-from collectors.boot import boot_id
+from collectors.boot import boot_id, machine_digest
 from contract import catalogue
 from contract.fault_configuration import catalogue_of
 from contract.observation import Gap
@@ -77,10 +79,18 @@ class Parts:
         self.names: dict[int, ChipNames] = {}
         self.listeners: list[Sink] = []
         self.gap = asyncio.Event()
+        self.other_chips = asyncio.Event()
+        """Set when what is known has other physical ids; another one is made then."""
         self.gaps: Counter[str] = Counter()
         remembered = remember(configuration.state_dir, self.started_at_ms)
         self.remembered = remembered
-        state = restore(remembered, configuration.node_name, boot_id(), catalogue.shipped())
+        state = restore(
+            remembered,
+            configuration.node_name,
+            boot_id(),
+            catalogue.shipped(),
+            machine_digest(),
+        )
         texts = configured_by(remembered)
         self.verdicts = Verdicts(state, catalogue_of(texts), wall_clock, self._changed, texts)
         self.fault_configuration = FaultConfiguration(
@@ -139,6 +149,7 @@ class Parts:
                 may_publish=lambda: self.heartbeat.may_publish,
                 look_around=self.heartbeat.look_around,
                 has_rival=lambda: self.heartbeat.has_rival,
+                on_remembered=self.look_at_chips_again,
                 reconnected=self._look_at_rights,
             ),
             shadowed=configuration.shadow,
@@ -152,6 +163,20 @@ class Parts:
             self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
         self.fault_service = self._fault_service_of(configuration.storage)
         self.device_info = self.documents.device_info
+        self.listing = Listing(
+            self.verdicts,
+            self.device_info,
+            wall_clock,
+            self.look_at_chips_again,
+            configuration.state_dir,
+        )
+        self.forgetting = Forgetting(
+            configuration.state_dir,
+            self.verdicts,
+            self.device_info,
+            wall_clock,
+            self._forgotten,
+        )
         self.blindness = AgentBlindness(
             state=lambda: self.verdicts.state,
             inventory=lambda: self.device_info.inventory,
@@ -165,6 +190,17 @@ class Parts:
         self.teller = teller_of(
             store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
         )
+
+    def _forgotten(self, chip: int) -> None:
+        self.driver.forget(chip)
+        self.listing.forget(chip)
+        self.look_at_chips_again()
+
+    def look_at_chips_again(self) -> None:
+        """Have whoever looks at chips begin again with what is known of them now."""
+        before, self.other_chips = self.other_chips, asyncio.Event()
+        before.set()
+        self.gap.set()
 
     def report(self, reports: Sequence[Report]) -> None:
         """Take what a collector tells."""
@@ -182,6 +218,9 @@ class Parts:
             report=self.report,
             wall_clock=self.wall_clock,
             believed=believed(self.verdicts.state, collector.name),
+            chips=frozenset(
+                chip for chip, known in self.verdicts.state.chips.items() if known.was_read
+            ),
             driver=self.driver,
             places=Places(
                 self.configuration.driver_root, self.configuration.trust_driver, os.environ

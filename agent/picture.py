@@ -47,7 +47,9 @@ def picture(parts: Parts) -> status.Status:
     )
     publications = parts.documents.statuses()
     shadow = None if parts.documents.shadow is None else parts.documents.shadow.status()
-    chips = status.chip_statuses(state, parts.device_info.device_type, parts.readings)
+    chips = status.chip_statuses(
+        state, parts.device_info.device_type, parts.readings, parts.device_info.missing()
+    )
     heartbeat_status = status.heartbeat_status(parts.heartbeat, parts.old_readers)
     node, usage = state.of(NODE), parts.usage
     at_ms = parts.wall_clock()
@@ -90,4 +92,5 @@ def picture(parts: Parts) -> status.Status:
         bmc_failed_readings=parts.readings.get((NODE, FAILED_READINGS)),
         kernel_log_gaps=parts.gaps[KERNEL_LOG],
         episodes=None if parts.teller is None else parts.teller.status(),
+        missed_changes=parts.store.missed_changes,
     )

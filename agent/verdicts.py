@@ -56,15 +56,17 @@ def configured_by(remembered: Remembered) -> FaultTexts:
     return SHIPPED
 
 
-def restore(remembered: Remembered, node: str, boot_id: str, shipped: Catalogue) -> State:
+def restore(
+    remembered: Remembered, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
+) -> State:
     """The state in which the last process of this node was, as far as the journal knows it.
 
     Each input is judged by the tables that were in force then; ``shipped`` are those before the
-    first fault configuration. A journal of another node, or one whose snapshot cannot be
+    first fault configuration. A journal of another node or machine, or one whose snapshot cannot be
     understood, is history but no state. Any other row that cannot be understood is left out: what
     it said is for audits to find again, but what isolates a chip is in no audit.
     """
-    fresh = State(node=node, boot_id=boot_id)
+    fresh = State(node=node, boot_id=boot_id, machine=machine)
     state, tables = fresh, shipped
     if remembered.snapshot is not None:
         try:
@@ -75,6 +77,13 @@ def restore(remembered: Remembered, node: str, boot_id: str, shipped: Catalogue)
     if state.node != node:
         log.warning("the journal is of node %s; starting from audits alone", state.node)
         return fresh
+    if machine and state.machine and state.machine != machine:
+        log.warning(
+            "the journal is of another machine: its %d chips are set aside, with all else that it "
+            "has of the hardware; what the published document has is remembered",
+            len(state.chips),
+        )
+        return fresh
     for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
         try:
             if row.kind is Kind.FAULT_CONFIGURATION:
@@ -83,7 +92,8 @@ def restore(remembered: Remembered, node: str, boot_id: str, shipped: Catalogue)
                 state, _ = step(state, inputs_of(row), row.at_ms, tables)
         except JournalError as error:
             log.error("the journal: %s; it is left out, audits find what it said", error)
-    return restarted(state, boot_id)
+    state = restarted(state, boot_id)
+    return msgspec.structs.replace(state, machine=machine) if machine else state
 
 
 class Verdicts:

@@ -11,6 +11,7 @@ import msgspec
 from aggregator import liveness, skew
 from aggregator.failing import Failing
 from aggregator.liveness import Brake, Heard, Verdict
+from aggregator.rehearsals import Rehearsals
 from aggregator.skew import Skews
 from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
@@ -58,7 +59,10 @@ class Listener:
         self._memory = memory
         self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
-        self._beats = dict.fromkeys(stores, Heard())
+        self._rehearsals = {
+            url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
+        }
+        self._beats = {url: Heard(rehearsals=one.results) for url, one in self._rehearsals.items()}
         self.failing = {url: Failing() for url in stores}
         """By store, whether its beats cannot be listed; a missing right is no failure."""
         self.skews = dict.fromkeys(stores, Skews())
@@ -81,11 +85,15 @@ class Listener:
         """Listen until cancelled. ``lost``: who was published lost by the run before."""
         self.verdict = Verdict(dict.fromkeys(lost, liveness.LONG_AGO_MS))
         self._remember()
-        async with asyncio.TaskGroup() as tasks:
-            for url, store in self._stores.items():
-                tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
-            for url, old in self._old.items():
-                tasks.create_task(old.run(), name=f"read nodes of {url}")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for url, store in self._stores.items():
+                    tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
+                for url, old in self._old.items():
+                    tasks.create_task(old.run(), name=f"read nodes of {url}")
+        finally:
+            for rehearsals in self._rehearsals.values():
+                rehearsals.close()
         raise AssertionError("the tasks never end")
 
     def _remember(self) -> None:
@@ -97,7 +105,10 @@ class Listener:
         }
         beats = [Beat(one.node, one.holder, 0, one.beaten_at_ms) for one in self._memory.restored]
         for url in self._stores:
-            self._beats[url] = liveness.remembered(beats, changed_at_ms)
+            remembered = liveness.remembered(beats, changed_at_ms)
+            self._beats[url] = msgspec.structs.replace(
+                remembered, rehearsals=self._rehearsals[url].results
+            )
 
     def inherit(self, lost: Iterable[str]) -> None:
         """Another leader has published these nodes as lost: so they are until their beats change.
@@ -153,10 +164,13 @@ class Listener:
         self.skews[url] = skew.observed(
             self.skews[url], before.pulses, beats, asked.wall_ms, now.wall_ms
         )
-        self._beats[url] = liveness.listed(before, beats, now.steady_ms, lost, took_ms)
+        listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms)
+        rehearsals = self._rehearsals[url]
+        self._beats[url] = msgspec.structs.replace(listed, rehearsals=rehearsals.results)
+        rehearsals.look(set(liveness.late(listed)) - lost.keys())
         self._heard(url, beats)
         self._listen_to_old(url, now)
-        self._judge(now.steady_ms)
+        self._judge()
         self._say_wrong_clocks()
 
     def _listen_to_old(self, url: str, now: Moment) -> None:
@@ -185,8 +199,8 @@ class Listener:
         if before - self._wrong:
             _log.info("clocks are right again: %s", _names(before - self._wrong))
 
-    def _judge(self, now_ms: int) -> None:
-        before = self.verdict
+    def _judge(self) -> None:
+        before, now_ms = self.verdict, self._clock().steady_ms
         self.verdict = liveness.judge(before, tuple(self.heard.values()), now_ms)
         self._say(before)
         if before.lost.keys() != self.verdict.lost.keys():

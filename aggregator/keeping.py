@@ -372,11 +372,13 @@ class Keeping:
             _log.info("state %s%s-%s is kept again", STATE_PREFIX, *key)
 
     async def _stands(self, key: _Key) -> bool:
-        """Whether the store has what was just written, as far as is known."""
+        """Whether the store has what was just written, as far as is known.
+
+        Nobody looks who is about to end: that has to be quick.
+        """
         now_ms, ours = self._clock().steady_ms, self._there[key]
-        if self._store.objects is None or (
-            not self._undone[key] and now_ms < self._look_from_ms.get(key, 0)
-        ):
+        is_due = self._undone[key] or now_ms >= self._look_from_ms.get(key, 0)
+        if self._store.objects is None or self._task is None or not is_due:
             return True
         try:
             there = await self._store.get(ours.namespace, ours.name)

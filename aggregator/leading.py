@@ -4,7 +4,8 @@ Only the leader writes. A Lease is renewed every third of its duration; who sees
 all of it, by a steady clock of his own, takes it. The holder counts from before it asked to renew
 and stops a fifth of the duration earlier, so it has stopped before anybody else begins. A process
 that was paused finds that out from its clock before it writes; what it had under way is refused by
-the version it was computed from (``docs/decisions/010-who-leads.md``).
+the version it was computed from (``docs/decisions/010-who-leads.md``). A leader whose renewals
+take long, as with slow admission, takes the Lease for longer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aggregator.failing import Failing
 from contract.errors import StoreConflict, StoreError
-from stores.base import Interrupted, Tenure
+from stores.base import WRITE_SECONDS, Interrupted, Tenure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,6 +32,10 @@ _MARGIN = 5
 _AGAIN_SECONDS = 1.0
 _POLL_SECONDS = 0.25
 _RELEASE_SECONDS = 1.0
+_LONGEST_LEASE_SECONDS = 120
+_TIMES = 4
+"""A Lease lasts at least so many times as long as its renewal takes, so that it outlasts the next
+one, which is begun after a third."""
 
 
 class Leadership(Protocol):
@@ -178,19 +183,26 @@ class ByLease:
         self._own: Tenure | None = None
         self._renewed_at_ms = 0
         self._trouble: str | None = None
+        self._took_ms = 0
+        self._is_unanswered = False
+        """Whether the last write got no answer in time: it may be accepted late, or never."""
         self._wake = asyncio.Event()
         self._told: Callable[[], None] = lambda: None
 
     @property
-    def _safe_ms(self) -> int:
-        return self._duration_seconds * 1000 * (_MARGIN - 1) // _MARGIN
+    def _wanted_seconds(self) -> int:
+        """For how long the next write takes the Lease: longer while writes take long."""
+        longest = max(self._duration_seconds, _LONGEST_LEASE_SECONDS)
+        if self._is_unanswered:
+            return longest
+        return max(self._duration_seconds, min(-(-self._took_ms * _TIMES // 1000), longest))
 
     @property
     def leads(self) -> bool:
         """See ``Leadership``."""
         if self._own is None:
             return False
-        return self._clock().steady_ms - self._renewed_at_ms < self._safe_ms
+        return self._clock().steady_ms - self._renewed_at_ms < _safe_ms(self._own)
 
     @property
     def holder(self) -> str:
@@ -242,27 +254,32 @@ class ByLease:
         now_ms = self._clock().steady_ms
         if self._own is not None:
             if not self.leads:
+                if self._is_unanswered:
+                    # Unless somebody else takes it meanwhile, which refuses this write, we lead on
+                    # from the answer; until then nothing is written.
+                    return await self._write(self._own, None)
                 self._lose(self._own, "its Lease could not be renewed in time")
                 return 0
-            due_ms = self._renewed_at_ms + self._duration_seconds * 1000 // _RENEWALS
+            due_ms = self._renewed_at_ms + self._own.duration_seconds * 1000 // _RENEWALS
             if now_ms < due_ms:
                 return (due_ms - now_ms) / 1000
-            return await self._write(self._own, (self._renewed_at_ms + self._safe_ms - now_ms))
+            return await self._write(self._own, self._renewed_at_ms + _safe_ms(self._own) - now_ms)
         if self._seen is None:
             return None
         if self._seen.holder not in ("", self._identity):
             free_at_ms = self._seen_at_ms + self._seen.duration_seconds * 1000
             if now_ms <= free_at_ms:
                 return (free_at_ms - now_ms + 1) / 1000
-        return await self._write(self._seen, self._safe_ms)
+        return await self._write(self._seen, None)
 
-    async def _write(self, before: Tenure, within_ms: int) -> float:
+    async def _write(self, before: Tenure, within_ms: int | None) -> float:
         """Take or renew the Lease that is as ``before``; seconds until the next try."""
         began_ms = self._clock().steady_ms
         transitions = before.transitions + (before.holder != self._identity)
-        wanted = Tenure(self._identity, self._duration_seconds, transitions, before.version)
+        wanted = Tenure(self._identity, self._wanted_seconds, transitions, before.version)
+        was_unanswered, self._is_unanswered = self._is_unanswered, False
         try:
-            async with asyncio.timeout(within_ms / 1000):
+            async with asyncio.timeout(WRITE_SECONDS if within_ms is None else within_ms / 1000):
                 written = await self._lease.write(wanted)
         except StoreConflict:
             return 0 if await self.confirm() else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
@@ -271,12 +288,16 @@ class ByLease:
                 _log.warning("the Lease in %s cannot be written: %s", self.elected_by, error)
             self._trouble = str(error) or "no answer in time"
             self.failing.failed("Lease", self._trouble, self._clock().steady_ms)
+            if isinstance(error, TimeoutError) and not was_unanswered:
+                self._is_unanswered = True
+                return 0
             return min(_AGAIN_SECONDS, self._duration_seconds / _RENEWALS / 2)
         if self._trouble is not None:
             _log.info("the Lease in %s can be written again", self.elected_by)
             self._trouble = None
         self.failing.succeeded()
         self._renewed_at_ms = began_ms
+        self._took_ms = self._clock().steady_ms - began_ms
         had, self._own = self._own, written
         if had is None:
             self.taken_total += 1
@@ -322,6 +343,11 @@ class ByLease:
                 await self._wake.wait()
         except TimeoutError:
             pass
+
+
+def _safe_ms(tenure: Tenure) -> int:
+    """For how long after it was asked for a Lease proves that nobody else leads."""
+    return tenure.duration_seconds * 1000 * (_MARGIN - 1) // _MARGIN
 
 
 def leadership(

@@ -19,12 +19,13 @@ back or joined, but only while they are no more than half of the nodes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from stores.base import Beat
 
@@ -37,6 +38,9 @@ _EXTRA_LISTINGS = 5
 """So many in a period at most, however many nodes fall silent one after the other."""
 _HEARD_PERIOD_MS = 500
 """Between two listings of a store that hears beats as they come, when a node falls silent."""
+
+_QUICK_MS = 1000
+"""A rehearsal that takes no longer changes nothing."""
 
 _FEW = 3
 _SHARE = 5
@@ -80,6 +84,16 @@ class Pulse(msgspec.Struct, frozen=True):
         return min(at_ms, self.broken_at_ms + self.interval_ms)
 
 
+class Rehearsal(msgspec.Struct, frozen=True):
+    """How long it took until a heartbeat would have been accepted; ``None``: none was.
+
+    ``refused_at_ms`` is when none was accepted last (steady time).
+    """
+
+    took_ms: int | None
+    refused_at_ms: int | None = None
+
+
 class Heard(msgspec.Struct, frozen=True):
     """What the beats in one store were at its last listing, and why there is no later one.
 
@@ -90,6 +104,8 @@ class Heard(msgspec.Struct, frozen=True):
     listed_at_ms: int | None = None
     problem: str | None = None
     as_they_come: bool = False
+    rehearsals: Mapping[str, Rehearsal] | None = None
+    """By node that is late: nobody falls silent without one. ``None``: they are not needed."""
 
 
 class Brake(msgspec.Struct, frozen=True):
@@ -146,7 +162,11 @@ def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
     """
     heard = tuple(heard)
     period = listing_period_ms(heard)
-    silent_at_ms = (pulse.silent_at_ms + 1 for one in heard for pulse in one.pulses.values())
+    silent_at_ms = (
+        _silent_at_ms(pulse, one.rehearsals.get(node) if one.rehearsals else None) + 1
+        for one in heard
+        for node, pulse in one.pulses.items()
+    )
     first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
     pause_ms = period // _EXTRA_LISTINGS
     if any(one.as_they_come for one in heard):
@@ -260,7 +280,8 @@ def judge(before: Verdict, heard: Sequence[Heard], now_ms: int) -> Verdict:
 
     Before each store was listed once nobody falls silent: the node may beat in the other one.
     """
-    states = _states(heard)
+    silent = before.lost.keys() | (set() if before.brake is None else before.brake.nodes.keys())
+    states = _states(heard, silent)
     complete = all(one.listed_at_ms is not None for one in heard)
     lost = {
         node: at_ms
@@ -313,23 +334,63 @@ def _longest_wait_ms(
     return _HOLD_MS if len(held) * _MOST <= beating else None
 
 
-def _states(heard: Iterable[Heard]) -> dict[str, _State]:
+def late(heard: Heard) -> list[str]:
+    """Return the nodes that have missed a beat."""
+    at_ms = heard.listed_at_ms
+    if at_ms is None:
+        return []
+    return [node for node, pulse in heard.pulses.items() if _is_late(pulse, at_ms)]
+
+
+def _is_late(pulse: Pulse, listed_at_ms: int) -> bool:
+    quiet_ms = listed_at_ms - pulse.counts_from_ms
+    return pulse.broken_at_ms is not None or quiet_ms * 2 > pulse.threshold_ms
+
+
+def _states(heard: Iterable[Heard], silent: Collection[str]) -> dict[str, _State]:
+    """How each node is; those in ``silent`` have been found silent before."""
     states: dict[str, _State] = {}
     for one in heard:
         if one.listed_at_ms is None:
             continue
         for node, pulse in one.pulses.items():
             state = _state(pulse, one.listed_at_ms)
+            if state.silent and one.rehearsals is not None and node not in silent:
+                state = _rehearsed(state, pulse, one.listed_at_ms, one.rehearsals.get(node))
             other = states.get(node)
             states[node] = state if other is None else _livelier(state, other)
     return states
 
 
+def _rehearsed(
+    state: _State, pulse: Pulse, listed_at_ms: int, rehearsal: Rehearsal | None
+) -> _State:
+    """Return ``state`` of who is silent by its beats; a beat may be on its way for longer."""
+    if rehearsal is None or rehearsal.took_ms is None:
+        return msgspec.structs.replace(state, silent=False)
+    silent_at_ms = _silent_at_ms(pulse, rehearsal)
+    return msgspec.structs.replace(
+        state, silent=listed_at_ms > silent_at_ms, silent_at_ms=silent_at_ms
+    )
+
+
+def _silent_at_ms(pulse: Pulse, rehearsal: Rehearsal | None) -> int:
+    """The last moment at which a node is not silent, as far as a rehearsal has shown."""
+    at_ms = pulse.silent_at_ms
+    if rehearsal is None:
+        return at_ms
+    if rehearsal.took_ms is not None and rehearsal.took_ms > _QUICK_MS:
+        patience_ms = 2 * rehearsal.took_ms + min(pulse.interval_ms, _FALLBACK_MS)
+        at_ms = max(at_ms, pulse.counts_from_ms + patience_ms)
+    if rehearsal.refused_at_ms is not None:
+        at_ms = max(at_ms, rehearsal.refused_at_ms + pulse.threshold_ms)
+    return at_ms
+
+
 def _state(pulse: Pulse, listed_at_ms: int) -> _State:
-    quiet_ms = listed_at_ms - pulse.counts_from_ms
     return _State(
         silent=listed_at_ms > pulse.silent_at_ms,
-        late=pulse.broken_at_ms is not None or quiet_ms * 2 > pulse.threshold_ms,
+        late=_is_late(pulse, listed_at_ms),
         silent_at_ms=pulse.silent_at_ms,
         threshold_ms=pulse.threshold_ms,
     )

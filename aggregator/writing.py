@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from aggregator.output import LATE_MS, Authored, Shown, W
 from contract.errors import DocumentError, StoreConflict, StoreError
@@ -18,7 +18,7 @@ from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, Writer
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from aggregator.failing import Failing
     from aggregator.leading import Leadership
@@ -34,6 +34,7 @@ _RECHECK_SECONDS = 60.0
 _TICK_SECONDS = 0.001
 _LONGEST_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
+_LONG_SECONDS = 0.5
 
 
 def compares_versions(store: Store) -> bool:
@@ -215,7 +216,14 @@ class Writing(Generic[W]):
         was = output.touch_error
         try:
             with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
-                await self._store.touch(output.namespace, output.name)
+                # One that arrives late, or a second attempt, is needed no more. What fences off who
+                # led before must be made, whatever there is.
+                expected = output.version if self._is_conditional and output.fenced else None
+                touch = self._store.touch(output.namespace, output.name, expected=expected)
+                if not output.fenced:
+                    await touch
+                elif not await self._unless_changed(touch):
+                    return
         except StoreError as error:
             if self._touches is not None:
                 self._touches.failed(output.name, self._clock())
@@ -231,6 +239,20 @@ class Writing(Generic[W]):
         output.touch_error = None
         output.touches_total += 1
         self._desk.failing.succeeded()
+
+    async def _unless_changed(self, touch: Coroutine[Any, Any, None]) -> bool:
+        """Wait for a touch; whether it was made: one that takes long gives way to a change."""
+        touching = asyncio.create_task(touch)
+        try:
+            while True:
+                await asyncio.wait((touching,), timeout=_LONG_SECONDS)
+                if touching.done():
+                    touching.result()
+                    return True
+                if self.output.must_write(self._value(), self._clock()):
+                    return False
+        finally:
+            touching.cancel()
 
     async def _wait(self, seconds: float) -> None:
         try:

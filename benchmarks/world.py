@@ -168,7 +168,7 @@ class Cluster:
         self, method: str, path: str, body: object, headers: dict[str, str] | None = None
     ) -> None:
         status, answer = await self._connection.request(
-            method, path, json.dumps(body).encode(), 60.0, wire.ONLY_METADATA | (headers or {})
+            method, path, json.dumps(body).encode(), wire.ONLY_METADATA | (headers or {})
         )
         assert status in _CREATED, answer[:300]
 

@@ -75,6 +75,8 @@ class Surroundings:
     """Registers who also wants to hear, at once, what all collectors report."""
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
+    chips: frozenset[int] = frozenset()
+    """Physical ids of the chips that are remembered, which the driver may not list."""
 
 
 class Collector(Protocol):

@@ -1,15 +1,33 @@
-"""Which boot of this machine this is: what was remembered before another one is over."""
+"""Which machine this is, and which boot of it."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
+_MACHINE_ID = Path("/etc/machine-id")
+_DIGEST_BYTES = 8
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
     """The kernel's id of this boot; empty where it does not say."""
+    return _text(_BOOT_ID)
+
+
+def machine_id() -> str:
+    """The id of this machine, which stays over boots; empty where there is none."""
+    return _text(_MACHINE_ID)
+
+
+def machine_digest() -> str:
+    """A digest of the id of this machine, which is not to be shown; empty where there is none."""
+    found = machine_id()
+    return found and hashlib.blake2b(found.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _text(path: Path) -> str:
     try:
-        return _BOOT_ID.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""

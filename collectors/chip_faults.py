@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from collectors.base import Surroundings
     from contract.observation import Report
-    from dcmi_shim.types import Chip, DriverEvent, Inventory
+    from dcmi_shim.types import Chip, DriverEvent
 
 _log = logging.getLogger(__name__)
 HEALTH = "health"
@@ -65,9 +65,14 @@ def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
 
 @dataclass
 class _Watched:
-    """One chip: what is believed of it, and when it is asked next (loop time)."""
+    """One chip: what is believed of it, and when it is asked next (loop time).
 
-    chip: Chip
+    ``chip`` is ``None`` for one that is remembered and not listed: nobody knows where it is, and
+    another one may answer in its place.
+    """
+
+    subject: Subject
+    chip: Chip | None
     beliefs: ChipBeliefs
     due: dict[Query, float]
     settled_at: float
@@ -98,7 +103,8 @@ class ChipFaults:
     without events a health word is asked with each change of a list, too. A round without events
     takes at most half of its period, which grows where a driver is slow. A chip of which
     every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
-    replaced on disk, no failure is the chip's.
+    replaced on disk, no failure is the chip's. A chip that is remembered (``Surroundings.chips``)
+    and not listed is silent until it is listed again.
 
     ``Surroundings.believed`` must hold what is present now, and no one-off faults: what is
     believed and not listed is reported ABSENT by the first audit.
@@ -146,63 +152,69 @@ class _Watch:
         self._driver = surroundings.driver
         self._loop = asyncio.get_running_loop()
         self._chips: dict[int, _Watched] = {}
+        self._missing: dict[Subject, _Watched] = {}
+        self._remembered: dict[Subject, set[str]] = {
+            chip_subject(chip): set() for chip in surroundings.chips
+        }
         self._lists: dict[Chip, tuple[int, ...]] = {}
         """Code lists that were read in this round and not looked at yet."""
-        self._remembered: dict[Subject, set[str]] = {}
         for subject, code in surroundings.believed:
             self._remembered.setdefault(subject, set()).add(code)
-        self._said_missing: set[Subject] = set()
+        self._said_silent: set[Subject] = set()
         self._changed = asyncio.Event()
         self._batch: list[Report] = []
         self._flush: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
 
     async def begin(self) -> None:
-        """Wait for the chips; what is remembered of chips that do not show up is blind."""
-        asking = asyncio.ensure_future(self._driver.inventory())
+        """Wait for the driver's list; what is remembered and not in it is missing."""
+        asking = asyncio.ensure_future(self._driver.listed())
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
                 self._around.progress()
                 if not asking.done():
-                    self._say_missing("the driver has not answered since the start")
+                    self._say_silent("the driver has not answered since the start")
             self._take_over(asking.result())
         finally:
             asking.cancel()
-        self._say_missing("the driver does not show this chip")
+        for subject in sorted(self._remembered):
+            self._missing[subject] = self._watched(subject, None)
 
-    def _say_missing(self, reason: str) -> None:
-        missing = sorted(self._remembered.keys() - self._said_missing)
-        self._said_missing.update(missing)
+    def _say_silent(self, reason: str) -> None:
+        silent = sorted(self._remembered.keys() - self._said_silent)
+        self._said_silent.update(silent)
         now_ms = self._around.wall_clock()
-        self._report(SourceBlind(self._source, chip, now_ms, reason) for chip in missing)
+        self._report(SourceBlind(self._source, chip, now_ms, reason) for chip in silent)
 
-    def _take_over(self, inventory: Inventory) -> None:
+    def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
-        for chip in inventory.chips:
-            watched = next(
-                (old for old in self._chips.values() if old.chip.physical_id == chip.physical_id),
-                None,
-            )
+        found = self._driver.found
+        watching = {watched.subject: watched for watched in self._chips.values()}
+        for chip in listed:
+            subject = chip_subject(chip.physical_id)
+            watched = watching.get(subject)
             if watched is None:
-                subject = chip_subject(chip.physical_id)
-                believed = self._remembered.pop(subject, set())
-                beliefs = ChipBeliefs(
-                    self._source, subject, believed, self._card_lost_after_seconds
-                )
-                now = self._loop.time()
-                watched = _Watched(chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
-                if not FAMILIES[inventory.family].events:
-                    watched.word = ChipWord(self._source, subject)
+                watched = self._missing.pop(subject, None) or self._watched(subject, chip)
+                self._ask_now([watched])
             watched.chip = chip
             self._chips[chip.logic_id] = watched
+            if found is not None and not FAMILIES[found.family].events and watched.word is None:
+                # The word counts from the next list on.
+                watched.word, watched.listed = ChipWord(self._source, subject), None
+
+    def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
+        believed = self._remembered.pop(subject, set())
+        beliefs = ChipBeliefs(self._source, subject, believed, self._card_lost_after_seconds)
+        now = self._loop.time()
+        return _Watched(subject, chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
 
     async def events(self) -> NoReturn:
         """Report what the driver says as it says it."""
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
                 self._report([Gap(self._source, item.at_ms, item.reason)])
-                self._take_over(await self._driver.inventory())
+                self._take_over(await self._driver.listed())
                 self._ask_now(self._chips.values())
             elif item.code:
                 self._event(item)
@@ -222,7 +234,7 @@ class _Watch:
             return
         seen = Observation(
             source=self._source,
-            subject=chip_subject(watched.chip.physical_id),
+            subject=watched.subject,
             code=code,
             assertion=assertion,
             seen_at_ms=event.seen_at_ms,
@@ -247,7 +259,8 @@ class _Watch:
             self._around.progress()
             self._changed.clear()
             queries = sorted(self._queries(), key=lambda item: item[0])
-            now, first = self._loop.time(), queries[0][0]
+            now = self._loop.time()
+            first = queries[0][0] if queries else _NEVER
             wait = first - now
             if wait < _DUE_SECONDS:
                 await self._ask_due(queries, max(now, first))
@@ -272,7 +285,10 @@ class _Watch:
         for _, watched, query in queries:
             due = watched.next(query)
             if due - self._loop.time() < _DUE_SECONDS:
-                await self._ask(watched, query, due, began)
+                if watched.chip is None:
+                    await self._leave_out(watched, began)
+                else:
+                    await self._ask(watched, watched.chip, query, due, began)
                 self._around.progress()
             if self._changed.is_set():
                 break
@@ -292,6 +308,7 @@ class _Watch:
             watched.chip
             for at, watched, query in queries
             if query is Query.CODES and at < end and not watched.beliefs.blind
+            if watched.chip is not None
         ]
         with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
             return await self._driver.code_lists(due) if len(due) > 1 else {}
@@ -314,27 +331,31 @@ class _Watch:
         for watched in self._chips.values():
             for query in Query:
                 yield watched.next(query), watched, query
+        for watched in self._missing.values():
+            yield watched.due[Query.HEALTH], watched, Query.HEALTH
 
-    async def _ask(self, watched: _Watched, query: Query, due: float, began: float) -> None:
+    async def _ask(
+        self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
+    ) -> None:
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
         watched.due[query] = began + self._period_seconds
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
             if query is Query.CODES:
-                codes = self._lists.pop(watched.chip, None)
+                codes = self._lists.pop(chip, None)
                 if codes is None:
-                    codes = await self._driver.error_codes(watched.chip)
+                    codes = await self._driver.error_codes(chip)
                 listed = frozenset(code_of(code) for code in codes)
                 if self._driver.polling_reason is None:
                     watched.due[query] = began + self._audit_period_seconds
                 else:
                     watched.due[query] = began + self._list_period_seconds
                     if listed != watched.listed:
-                        await self._list_changed(watched, listed, asked_at, began)
+                        await self._list_changed(watched, chip, listed, asked_at, began)
                 watched.listed = listed
                 reports = beliefs.codes_answered(listed, asked_at, wall_clock())
             else:
-                health = await self._health(watched, asked_at)
+                health = await self._health(watched, chip, asked_at)
                 if health is None:
                     in_place = await self._driver.is_in_place()
                     why = "the health is unknown"
@@ -351,7 +372,7 @@ class _Watch:
             else:
                 if query is Query.CODES:
                     # A card that dropped is not blind, and its health says that it did.
-                    await self._ask(watched, Query.HEALTH, asked_at, began)
+                    await self._ask(watched, chip, Query.HEALTH, asked_at, began)
                 by_chip = in_place and error.return_code not in ENVIRONMENT
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
         except DriverCallStuck as error:
@@ -361,10 +382,18 @@ class _Watch:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)
 
-    async def _health(self, watched: _Watched, at: float) -> int | None:
+    async def _leave_out(self, watched: _Watched, began: float) -> None:
+        """Count a chip that is not listed as silent: there is nothing to ask."""
+        watched.due = dict.fromkeys(Query, began + self._period_seconds)
+        in_place = await self._driver.is_in_place()
+        if watched.chip is None:
+            why = "the driver does not list this chip"
+            for query in Query:
+                self._report_together(self._failed(watched, query, why, by_chip=in_place))
+
+    async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
         """Ask for the health word and show it; without an answer there is none to show."""
         health = None
-        chip = watched.chip
         try:
             health = await self._driver.health(chip)
         finally:
@@ -378,13 +407,18 @@ class _Watch:
         return health
 
     async def _list_changed(
-        self, watched: _Watched, listed: frozenset[str], asked_at: float, began: float
+        self,
+        watched: _Watched,
+        chip: Chip,
+        listed: frozenset[str],
+        asked_at: float,
+        began: float,
     ) -> None:
         """Read the health word with a list that is another one than before."""
         if watched.word is not None:
             watched.word.list_changed(listed, asked_at)
         if watched.due[Query.HEALTH] != _NEVER:
-            await self._ask(watched, Query.HEALTH, asked_at, began)
+            await self._ask(watched, chip, Query.HEALTH, asked_at, began)
 
     def _failed(
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool

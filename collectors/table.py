@@ -36,3 +36,6 @@ COLLECTORS: Mapping[str, Callable[..., Collector]] = {
     Clock.name: Clock,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""
+
+ABOUT_CHIPS = frozenset({ChipFaults.name, NetworkHealth.name, Links.name, Hang.name})
+"""The collectors that begin again when chips have other physical ids."""

@@ -70,6 +70,16 @@ class DieId(Structure):
     _fields_ = (("soc_die", c_uint * 5),)
 
 
+class ElabelInfo(Structure):
+    _fields_ = (
+        ("product_name", c_char * 256),
+        ("model", c_char * 256),
+        ("manufacturer", c_char * 256),
+        ("manufacturer_date", c_char * 256),
+        ("serial_number", c_char * 256),
+    )
+
+
 class SuperPodInfo(Structure):
     """``dcmi_spod_info``, with the vendor's member names (4.1, details)."""
 
@@ -175,6 +185,7 @@ SIZES: dict[type[Structure | Union], int] = {
     BoardInfo: 16,
     PcieInfoAll: 64,
     DieId: 20,
+    ElabelInfo: 1280,
     SuperPodInfo: 48,
     HbmInfo: 32,
     IpAddress: 20,

@@ -111,13 +111,16 @@ def version(library: Library) -> Answer:
 
 
 def card_list(library: Library) -> Answer:
-    """``[number of cards, card ids]``; ids that the driver marks as absent are left out."""
+    """``[number of cards, card ids]``; ids that the driver marks as absent are left out.
+
+    A server may have lost all of its cards: none are an answer, too.
+    """
     number, number_at = output(c_int)
     cards, cards_at = output(c_int * _CARDS)
     answer = library.call("dcmi_get_card_list", number_at, cards_at, _CARDS)
     if answer:
         return answer, None
-    count = within("the number of cards", number.value, 1, _CARDS)
+    count = within("the number of cards", number.value, 0, _CARDS)
     return answer, [count, [card for card in cards[:count] if card >= 0]]
 
 
@@ -176,6 +179,13 @@ def die_words(library: Library, card: int, device: int) -> Answer:
     """The five words that name the chip's V-die, for ever."""
     die, address = output(abi.DieId)
     return library.call("dcmi_get_device_die_v2", card, device, _VDIE, address), list(die.soc_die)
+
+
+def serial_number(library: Library, card: int) -> Answer:
+    """The serial number on the electronic label of ``card``; empty where it has none."""
+    label, address = output(abi.ElabelInfo)
+    answer = library.call("dcmi_get_card_elabel_v2", card, address)
+    return answer, label.serial_number.decode(errors="replace").strip()
 
 
 def pcie_address(library: Library, card: int, device: int) -> Answer:
@@ -340,6 +350,7 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_hbm_info": hbm_mb,
     "dcmi_get_device_ip": address,
     "dcmi_get_device_die_v2": die_words,
+    "dcmi_get_card_elabel_v2": serial_number,
     "dcmi_get_device_pcie_info_v2": pcie_address,
     "dcmi_get_device_info": device_info,
     "dcmi_get_device_resource_info": processes,

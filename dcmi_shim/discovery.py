@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dcmi_shim.vendor import VendorLibrary
 
 DEFAULT_DRIVER_ROOT = Path("/usr/local/Ascend/driver")
-_IN_ROOT = Path("lib64/driver")
+IN_ROOT = Path("lib64/driver")
 _LONGEST = 1024
 _LEVELS = 20
 _LDCONFIG = "/sbin/ldconfig"
@@ -79,7 +79,7 @@ def _candidates(
     name: str, driver_root: Path | None, environment: Mapping[str, str], refused: list[str]
 ) -> Iterator[tuple[str, Path]]:
     if driver_root is not None:
-        yield from _present("--driver-root", driver_root / _IN_ROOT / name, refused)
+        yield from _present("--driver-root", driver_root / IN_ROOT / name, refused)
     search = environment.get("LD_LIBRARY_PATH", "")
     if len(search) > _LONGEST:
         refused.append(f"LD_LIBRARY_PATH: has {len(search)} characters, at most {_LONGEST} count")
@@ -87,7 +87,7 @@ def _candidates(
         for directory in filter(None, search.split(":")):
             yield from _present("LD_LIBRARY_PATH", Path(directory).absolute() / name, refused)
     if driver_root is None:
-        yield from _present("default driver root", DEFAULT_DRIVER_ROOT / _IN_ROOT / name, refused)
+        yield from _present("default driver root", DEFAULT_DRIVER_ROOT / IN_ROOT / name, refused)
     yield from _cached(name, refused)
 
 
@@ -165,7 +165,7 @@ def _not_loadable(path: Path) -> str | None:
 def _search(library: Path, trust_driver: bool) -> tuple[Path, ...]:
     """The driver's own directories, as the vendor's environment script lists them."""
     own = library.resolve().parent
-    if own.name != _IN_ROOT.name:
+    if own.name != IN_ROOT.name:
         return ()
     return tuple(
         directory

@@ -70,6 +70,9 @@ class Driver:
         )
         self._inventory: Inventory | None = None
         self._surveyed = asyncio.Event()
+        self._listed: tuple[Chip, ...] | None = None
+        self._was_listed = asyncio.Event()
+        self._is_complete = True
         self._survey_problems: tuple[str, ...] = ()
 
     async def run(self) -> NoReturn:
@@ -100,6 +103,40 @@ class Driver:
         while self._inventory is None:
             await self._surveyed.wait()
         return self._inventory
+
+    @property
+    def library(self) -> str:
+        """Where the library is, or is to be."""
+        return str(self._installed.library.path)
+
+    @property
+    def found(self) -> Inventory | None:
+        """What ``inventory`` answers; ``None`` until the driver has answered."""
+        return self._inventory
+
+    async def listed(self) -> tuple[Chip, ...]:
+        """The chips whose ids the driver says, maybe none; waits until it has listed its cards."""
+        while self._listed is None:
+            await self._was_listed.wait()
+        return self._listed
+
+    def forget(self, physical_id: int) -> None:
+        """Drop a chip that is not there any more, until it is listed again."""
+        if self._listed is not None:
+            self._listed = tuple(one for one in self._listed if one.physical_id != physical_id)
+        if self._inventory is not None:
+            chips = (one for one in self._inventory.chips if one.physical_id != physical_id)
+            self._inventory = msgspec.structs.replace(self._inventory, chips=tuple(chips))
+
+    def wait_for_library(self) -> None:
+        """Look for a library that cannot be loaded at the start until it can be."""
+        self._keeper.is_patient = True
+
+    def look_for_more(self, more: bool) -> None:
+        """List the chips again from time to time: some are missing."""
+        self._is_complete = not more
+        if more:
+            self._reopened.set()
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Fault codes that the driver lists as active on ``chip``, in its order."""
@@ -185,17 +222,18 @@ class Driver:
                 problems: tuple[str, ...] = (str(error),)
             else:
                 problems = (*found.problems, *self._other_family(found.inventory))
-                if problems == found.problems:
-                    self._take_over(found.inventory)
+                is_same = problems == found.problems
+                if is_same and (found.inventory is not None or not known):
+                    self._take_over(found.inventory, found.listed)
             if problems != self._survey_problems:
                 for problem in problems:
                     _log.warning("inventory: %s", problem)
                 self._survey_problems = problems
             pause = self._settings.probe_seconds
-            if self._inventory is None:
+            if self._listed is None:
                 pause = min(pause, self._settings.call_seconds)
             try:
-                async with asyncio.timeout(pause if problems else None):
+                async with asyncio.timeout(pause if problems or not self._is_complete else None):
                     await self._reopened.wait()
             except TimeoutError:
                 continue
@@ -220,12 +258,14 @@ class Driver:
             with contextlib.suppress(DriverGone):
                 virtual = await virtual_chips(self._calls.make, known.chips, known.virtual)
                 if self._inventory is known:
-                    self._take_over(msgspec.structs.replace(known, virtual=virtual))
+                    self._take_over(msgspec.structs.replace(known, virtual=virtual), known.chips)
 
-    def _take_over(self, found: Inventory | None) -> None:
-        if found is None or found == self._inventory:
-            return
-        if self._inventory is not None:
+    def _take_over(self, found: Inventory | None, listed: tuple[Chip, ...]) -> None:
+        news = listed != self._listed or (found is not None and found != self._inventory)
+        if news and self._listed is not None:
             self._events.gap("the driver shows other chips than before")
-        self._inventory = found
-        self._surveyed.set()
+        self._listed = listed
+        self._was_listed.set()
+        if found is not None:
+            self._inventory = found
+            self._surveyed.set()

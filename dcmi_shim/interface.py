@@ -22,6 +22,13 @@ class ChipDriver(Protocol):
     async def inventory(self) -> Inventory:
         """Chips and identity; waits until the driver has answered once."""
 
+    @property
+    def found(self) -> Inventory | None:
+        """What ``inventory`` answers; ``None`` until the driver has answered."""
+
+    async def listed(self) -> tuple[Chip, ...]:
+        """The chips whose ids the driver says, maybe none; waits until it has listed its cards."""
+
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Fault codes that the driver lists as active on ``chip``, in its order."""
 

@@ -136,6 +136,8 @@ class Keeper:
         self._not_replaced_reason: str | None = None
         self.tried = asyncio.Event()
         """Whether a start has succeeded or failed."""
+        self.is_patient = False
+        """Whether a library that cannot be loaded at the start is looked for again."""
         self.polling_reason: str | None = None
         """Why no events arrive; ``None`` while subscribed."""
 
@@ -211,7 +213,8 @@ class Keeper:
             try:
                 return await self._start()
             except DriverError as error:
-                if not self._opened_once and not isinstance(error, DriverCallError | DriverGone):
+                is_passing = isinstance(error, DriverCallError | DriverGone)
+                if not self._opened_once and not is_passing and not self.is_patient:
                     raise
                 if self._serving is not None:
                     self._not_replaced(error)

@@ -279,16 +279,6 @@ class SioCrcErrors(Structure):
     )
 
 
-class ElabelInfo(Structure):
-    _fields_ = (
-        ("product_name", c_char * 256),
-        ("model", c_char * 256),
-        ("manufacturer", c_char * 256),
-        ("manufacturer_date", c_char * 256),
-        ("serial_number", c_char * 256),
-    )
-
-
 class MultiUtilization(Structure):
     _fields_ = (
         ("aic_util", c_uint),
@@ -334,7 +324,6 @@ SIZES: dict[type[Structure | Union], int] = {
     HccsStatisticU64: 1024,
     HccsBandwidth: 280,
     SioCrcErrors: 12,
-    ElabelInfo: 1280,
     HccsPingMeshOperate: 1048,
     HccsPingMeshInfo: 3272,
     MultiUtilization: 48,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _BOARD = "dcmi_get_device_board_info"
 _DIE = "dcmi_get_device_die_v2"
+_LABEL = "dcmi_get_card_elabel_v2"
 _PCIE = "dcmi_get_device_pcie_info_v2"
 _SUPER_POD_DATA = 1
 _TOTAL_RESOURCE = 1
@@ -40,39 +41,47 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class Survey:
-    """What was read. ``inventory`` is ``None`` when too little answered."""
+    """What was read. ``inventory`` is ``None`` when too little answered.
+
+    ``listed`` are the chips of which the driver says the ids.
+    """
 
     inventory: Inventory | None
     problems: tuple[str, ...]
+    listed: tuple[Chip, ...] = ()
 
 
 async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
-    """Read everything once. Chips that are ``known`` stay, even if the driver hides them now.
+    """Read everything once.
+
+    Chips that are ``known`` stay, even if the driver hides them now, unless another one is in their
+    place.
 
     Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
     there is no list of cards, and ``DriverError`` for chips of no supported family.
     """
     problems: list[str] = []
-    found = await _chips(ask, problems)
-    seen = {chip.physical_id for chip in found}
-    chips = tuple(sorted([*found, *(chip for chip in known if chip.physical_id not in seen)]))
+    found = await _chips(ask, problems, known)
+    hidden = (chip for chip in known if not any(_are_in_one_place(chip, one) for one in found))
+    chips = tuple(sorted([*found, *hidden]))
     if not chips:
         return Survey(None, (*problems, "the driver shows no chip"))
     words = await _first(ask, _NAMES, chips, problems)
     name = None if words is None else words[1]
     board = await _first(ask, (_BOARD,), chips, problems)
     if name is None:
-        return Survey(None, (*problems, "no chip says its name"))
+        return Survey(None, (*problems, "no chip says its name"), chips)
     family = chip_family(name, board)
     if family is None and board is None:
-        return Survey(None, (*problems, f"chip name {name!r} needs a board id, none was read"))
+        problems.append(f"chip name {name!r} needs a board id, none was read")
+        return Survey(None, tuple(problems), chips)
     if family is None:
         raise DriverError(
             f"chip name {name!r} with board id {board:#x} belongs to no supported chip family"
         )
     families = await _families(ask, chips, is_board_known=board is not None)
     if len(families) > 1:
-        return Survey(None, (*problems, _several(families)))
+        return Survey(None, (*problems, _several(families)), chips)
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
     virtual = await virtual_chips(ask, chips)
@@ -80,7 +89,7 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
     if family == _A5:
         main_board = await _first(ask, (_MAIN_BOARD,), chips, problems)
     inventory = Inventory(chips, family, name, board, version, pod, library, virtual, main_board)
-    return Survey(inventory, tuple(problems))
+    return Survey(inventory, tuple(problems), chips)
 
 
 async def _families(
@@ -123,13 +132,22 @@ async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
     pcie = await _optional(ask, _PCIE, place, str(chip), problems)
     names = ChipNames(
         model="" if words is None else f"{words[1]}-{words[0]}-{words[2]}",
-        vdie="" if die is None else "-".join(f"{word:08X}" for word in die),
+        vdie="" if die is None else _die_of(die),
         pcie_address="" if pcie is None else "{:04X}:{:02X}:{:02X}.{:X}".format(*pcie),
     )
     return names, tuple(problems)
 
 
-async def _chips(ask: Ask, problems: list[str]) -> list[Chip]:
+def _are_in_one_place(one: Chip, other: Chip) -> bool:
+    """Whether they cannot both be there: ids and places belong to one chip each."""
+    return (
+        one.physical_id == other.physical_id
+        or one.logic_id == other.logic_id
+        or (one.card_id, one.device_id) == (other.card_id, other.device_id)
+    )
+
+
+async def _chips(ask: Ask, problems: list[str], known: Sequence[Chip]) -> list[Chip]:
     answer = await ask("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
     if count != len(cards):
@@ -137,11 +155,12 @@ async def _chips(ask: Ask, problems: list[str]) -> list[Chip]:
     chips: dict[int, Chip] = {}
     logic_ids: set[int] = set()
     for card in cards:
+        serial = await _optional(ask, _LABEL, (card,), f"card {card}", [])
         devices = await _optional(
             ask, "dcmi_get_device_num_in_card", (card,), f"card {card}", problems, needed=True
         )
         for device in range(devices or 0):
-            chip = await _identity(ask, card, device, problems)
+            chip = await _identity(ask, card, device, problems, serial or "", known)
             if chip is None:
                 continue
             if chip.physical_id in chips or chip.logic_id in logic_ids:
@@ -152,7 +171,9 @@ async def _chips(ask: Ask, problems: list[str]) -> list[Chip]:
     return list(chips.values())
 
 
-async def _identity(ask: Ask, card: int, device: int, problems: list[str]) -> Chip | None:
+async def _identity(
+    ask: Ask, card: int, device: int, problems: list[str], serial: str, known: Sequence[Chip]
+) -> Chip | None:
     where = f"card {card} device {device}"
     logic = await _optional(
         ask, "dcmi_get_device_logic_id", (card, device), where, problems, needed=True
@@ -162,7 +183,24 @@ async def _identity(ask: Ask, card: int, device: int, problems: list[str]) -> Ch
     physical = await _optional(
         ask, "dcmi_get_device_phyid_from_logicid", (logic,), where, problems, needed=True
     )
-    return None if physical is None else Chip(physical, logic, card, device)
+    if physical is None:
+        return None
+    words = await _optional(ask, _DIE, (card, device), where, [])
+    die = "" if words is None or len(set(words)) == 1 else _die_of(words)
+    place = (physical, logic, card, device)
+    before = next((chip for chip in known if _place_of(chip) == place), None)
+    if before is not None:
+        # What is not answered now was answered before by the same process.
+        die, serial = die or before.die, serial or before.serial
+    return Chip(*place, die, serial)
+
+
+def _place_of(chip: Chip) -> tuple[int, int, int, int]:
+    return chip.physical_id, chip.logic_id, chip.card_id, chip.device_id
+
+
+def _die_of(words: Sequence[int]) -> str:
+    return "-".join(f"{word:08X}" for word in words)
 
 
 async def _first(

@@ -8,12 +8,18 @@ from contract.levels import Severity
 
 
 class Chip(msgspec.Struct, frozen=True, order=True):
-    """Identifiers of one NPU die (``spec/dcmi.md`` 1.4)."""
+    """Identifiers of one NPU die (``spec/dcmi.md`` 1.4).
+
+    ``die`` and ``serial`` (of its card) do not depend on its place; empty where the driver does not
+    say them.
+    """
 
     physical_id: int
     logic_id: int
     card_id: int
     device_id: int
+    die: str = ""
+    serial: str = ""
 
     def __str__(self) -> str:
         return f"chip {self.physical_id} (card {self.card_id} device {self.device_id})"

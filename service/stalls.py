@@ -11,15 +11,18 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
+
+T = TypeVar("T")
 
 log = logging.getLogger("service.stalls")
 
 BUSY_SECONDS = 60.0
 _LOOK_SECONDS = 2.0
+_MARK_SECONDS = 10.0
 STANDSTILL_SECONDS = 5.0
 """A loop that is later than this ran nothing at all: less is a busy machine."""
 
@@ -27,6 +30,19 @@ STANDSTILL_SECONDS = 5.0
 def _seconds_since_boot() -> float:
     """Seconds of a clock that goes on while the host is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def going_on(work: Coroutine[Any, Any, T], mark: Callable[[], None]) -> T:
+    """Wait for ``work``, which ends by itself, and call ``mark`` from time to time meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        while True:
+            mark()
+            done, _ = await asyncio.wait((task,), timeout=_MARK_SECONDS)
+            if done:
+                return task.result()
+    finally:
+        task.cancel()
 
 
 class Stalls:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from stores.refusals import Refusals
 
 
+READ_SECONDS = 15.0
+WRITE_SECONDS = 45.0
+"""After these a store has answered or failed. An API server may take 30 s to accept a write, for as
+long as admission webhooks may; the second attempt of a request begins up to 10 s after the first.
+"""
+
+
 class Document(msgspec.Struct, frozen=True):
     """One stored document. ``version`` is opaque and empty for one not read from a store.
 
@@ -218,9 +225,17 @@ class ClusterObjects(Protocol):
         """Read a Node; ``StoreRefused`` where there is none."""
 
     async def set_node(
-        self, node: str, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
+        self,
+        node: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        expected: str | None = None,
     ) -> None:
-        """Set these labels and annotations of a Node, ``None`` removes one; all others stay."""
+        """Set these labels and annotations of a Node, ``None`` removes one; all others stay.
+
+        With ``expected`` only while the Node has this version; else ``StoreConflict``.
+        """
 
     async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
         """The command line of each container of the pods of ``node``, behind its pod's name."""
@@ -340,6 +355,10 @@ class Store(Protocol):
         """What is refused of heartbeats and messages; documents are for their readers to judge."""
 
     @property
+    def missed_changes(self) -> int | None:
+        """How many changes a listing found that no event told of; ``None`` where nothing lists."""
+
+    @property
     def objects(self) -> ClusterObjects | None:
         """Events and Nodes; ``None`` where a store has none."""
 
@@ -397,7 +416,11 @@ class Store(Protocol):
         """
 
     async def beat(self, beat: Beat) -> None:
-        """Create or renew the heartbeat of ``beat.node``, whoever wrote it before."""
+        """Create or renew the heartbeat of ``beat.node``, whoever wrote it before.
+
+        ``StoreConflict`` where another holder wrote it since our last one: only what has been seen
+        is replaced. A broker and a directory cannot know.
+        """
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """The heartbeats of all nodes, or of one; cheap, and maybe a moment old.
@@ -408,13 +431,21 @@ class Store(Protocol):
         good one of its node stays. See ``refusals``.
         """
 
+    async def rehearse_beat(self, node: str) -> None:
+        """Have a first heartbeat of ``node`` accepted and not kept; returns when that is done.
+
+        ``StoreUnavailable`` where it would not be accepted. Stores that accept all at once do
+        nothing.
+        """
+
     async def forget_beat(self, node: str) -> None:
         """Delete the heartbeat of a node that is no more; one that is not there is no error."""
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Make the watchers of a document see an event without a change of its data (M8).
 
-        Sets the annotation ``npu-vigil/touched``. A document that is not there is no error.
+        Sets the annotation ``npu-vigil/touched``. A document that is not there is no error. Nor is
+        one whose version is known not to be ``expected`` any more: watchers have seen that.
         """
 
     async def writer(self, namespace: str, name: str) -> Writer | None:

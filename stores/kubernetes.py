@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from stores.base import Beat, UsageEvent, Writer
+    from stores.kubernetes_attempts import Answer
     from stores.refusals import Refusals
 
 _OK = 200
@@ -69,6 +70,11 @@ class KubernetesStore:
         return self._heartbeats.refusals
 
     @property
+    def missed_changes(self) -> None:
+        """See ``Store``. An API server tells of all changes."""
+        return
+
+    @property
     def objects(self) -> KubernetesObjects:
         """See ``Store``."""
         return self._objects
@@ -96,7 +102,8 @@ class KubernetesStore:
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)
-        status, body = await self._connection.request("GET", _path(namespace, name))
+        path = _path(namespace, name)
+        status, body = await self._connection.request("GET", path, is_urgent=True)
         if status == _NOT_FOUND:
             return None
         if status != _OK:
@@ -111,7 +118,10 @@ class KubernetesStore:
     async def list(self, selection: Selection) -> tuple[Document, ...]:
         """See ``Store``."""
         path, query = _path(selection.namespace), _query(selection)
-        found, _ = await listed(self._connection, path, query, _pages, "ConfigMaps")
+        is_of_one = selection.name is not None and selection.namespace is not None
+        found, _ = await listed(
+            self._connection, path, query, _pages, "ConfigMaps", is_of_one=is_of_one
+        )
         return tuple(map(wire.document, found))
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
@@ -122,9 +132,11 @@ class KubernetesStore:
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                status, answer = await self._write("PUT", _path(namespace, name), body)
+                (status, answer), again = await self._write("PUT", _path(namespace, name), body)
                 if status in (_OK, _CREATED):
                     return _version(answer, what)
+                if status == _CONFLICT and again and (version := await self._own(document)):
+                    return version
                 if status == _CONFLICT and expected is None:
                     continue
                 if status == _INVALID and await self._make_way(document, expected, what):
@@ -133,14 +145,31 @@ class KubernetesStore:
                     raise wire.refusal(status, answer, what)
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            status, answer = await self._write("POST", _path(namespace), body)
+            (status, answer), again = await self._write("POST", _path(namespace), body)
             if status in (_OK, _CREATED):
                 return _version(answer, what)
+            if status == _CONFLICT and again and (version := await self._own(document)):
+                return version
             if status == _NOT_FOUND:
                 await create_namespace(self._connection, namespace, what)
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
+
+    async def _own(self, document: Document) -> str | None:
+        """Return the version of what is there, if an attempt of ours that got no answer wrote it.
+
+        Its other attempt meets a document that is newer than the one it was to replace.
+        """
+        shown = await self.get(document.namespace, document.name)
+        if shown is None:
+            return None
+        is_own = (shown.data, shown.labels, shown.annotations) == (
+            document.data,
+            document.labels,
+            document.annotations,
+        )
+        return shown.version if is_own else None
 
     async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
         """Delete a ConfigMap that somebody made immutable; whether it was.
@@ -178,9 +207,13 @@ class KubernetesStore:
         )
         return True
 
-    async def _write(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        return await self._connection.request(
-            method, f"{path}?{wire.FIELD_MANAGER}", body, headers=wire.WRITE_HEADERS
+    async def _write(self, method: str, path: str, body: bytes) -> Answer:
+        return await self._connection.ask(
+            method,
+            f"{path}?{wire.FIELD_MANAGER}",
+            body,
+            headers=wire.WRITE_HEADERS,
+            is_urgent=True,
         )
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
@@ -188,7 +221,10 @@ class KubernetesStore:
         check_names(namespace, name)
         options = {"preconditions": {"resourceVersion": expected}}
         status, body = await self._connection.request(
-            "DELETE", _path(namespace, name), msgspec.json.encode(options) if expected else None
+            "DELETE",
+            _path(namespace, name),
+            msgspec.json.encode(options) if expected else None,
+            is_urgent=True,
         )
         if status not in (_OK, _ACCEPTED, _NOT_FOUND):
             raise wire.refusal(status, body, f"delete ConfigMap {namespace}/{name}")
@@ -210,19 +246,28 @@ class KubernetesStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._heartbeats.rehearse(node)
+
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""
         await self._heartbeats.forget(node)
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)
+        metadata: dict[str, object] = {"annotations": {TOUCHED: touched_now()}}
+        if expected:
+            metadata["resourceVersion"] = expected
         status, answer = await self._connection.request(
             "PATCH",
             f"{_path(namespace, name)}?{wire.TOUCH_MANAGER}",
-            msgspec.json.encode({"metadata": {"annotations": {TOUCHED: touched_now()}}}),
+            msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
+        if status == _CONFLICT and expected:
+            return
         if status not in (_OK, _NOT_FOUND):
             raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
 

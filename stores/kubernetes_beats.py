@@ -7,22 +7,22 @@ each list etcd is asked for something small.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec.structs import astuple
 
-from contract.errors import StoreRefused, StoreUnavailable
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
 from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
 from contract.refusal import Reason
 from stores import kubernetes_leases as leases
 from stores import kubernetes_wire as wire
+from stores.base import Beat
 from stores.kubernetes_namespaces import create_namespace
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
-    from stores.base import Beat
     from stores.kubernetes_connection import Connection
 
 _OK = 200
@@ -38,9 +38,15 @@ _ETCD = (
     "?fieldSelector=metadata.name%3Dnpu-vigil&limit=1"
 )
 """One object by its name, there or not; who lists heartbeats watches these, so has the right."""
-_ANSWER_SECONDS = 10.0
 _LIST_SECONDS = 30.0
 _ATTEMPTS = 3
+_REHEARSES = "npu-vigil-rehearsal"
+_REHEARSED_SECONDS = 5.0
+
+
+class _Held(NamedTuple):
+    holder: str
+    version: str
 
 
 class Heartbeats:
@@ -48,8 +54,8 @@ class Heartbeats:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._held: dict[str, tuple[str, int]] = {}
-        """By node, what it takes to see that a Lease changed hands: holder and transitions."""
+        self._held: dict[str, _Held] = {}
+        """By node, our last beat that was acknowledged."""
         self._altered: dict[str, tuple[str, Beat]] = {}
         """By node, our last beat and the version of the answer to it that was otherwise."""
         self.refusals = Refusals()
@@ -57,25 +63,34 @@ class Heartbeats:
         """By name of the Lease, the last good heartbeat of each that was listed."""
 
     async def beat(self, beat: Beat) -> None:
-        """See ``Store``. The first beat of a holder also reads, to count changes of hands."""
+        """See ``Store``. The first beat of a holder also reads, to count changes of hands.
+
+        Each one names the version that it follows: one that arrives late undoes none that came
+        after it, of this holder or of another.
+        """
         what = f"renew Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(beat.node)}"
-        path = _path(beat.node)
-        for _ in range(_ATTEMPTS):
-            transitions = await self._transitions(beat, what)
-            status, answer = await self._connection.request(
-                "PATCH",
-                f"{path}?{wire.FIELD_MANAGER}",
-                msgspec.json.encode(leases.fields(beat, transitions)),
-                headers=wire.MERGE_PATCH_HEADERS,
-            )
-            if status == _OK:
-                self._remember(beat, answer, transitions, what)
-                self._check(beat, answer, what)
+        for is_again in (False, *(_ATTEMPTS - 1) * (True,)):
+            held = self._held.get(beat.node)
+            if held is not None and held.holder == beat.holder:
+                status = await self._renew(beat, held.version, None, what)
+            else:
+                body = await self._read(beat.node, "", what)
+                lease = None if body is None else _decoded(body, what)
+                if lease is not None and is_again and self._beat(lease) == beat:
+                    self._remember(beat, lease)  # by an attempt of ours that got no answer
+                    return
+                if lease is None:
+                    status = await self._create(beat, what)
+                else:
+                    is_taken = lease.holder != beat.holder
+                    transitions = lease.transitions + 1 if is_taken else None
+                    version = lease.metadata.resource_version
+                    status = await self._renew(beat, version, transitions, what)
+            if status in (_OK, _CREATED):
                 return
-            if status != _NOT_FOUND:
-                raise wire.refusal(status, answer, what)
-            if await self._create(beat, what):
-                return
+            # Somebody else wrote or deleted it, or it was an earlier attempt of ours.
+            if self._held.pop(beat.node, None) is not None:
+                await self._check_holder(beat, what)
         raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
 
     async def beats(self, node: str | None) -> tuple[Beat, ...]:
@@ -93,6 +108,17 @@ class Heartbeats:
         beat = None if lease is None else self._beat(lease)
         return () if beat is None else (beat,)
 
+    async def rehearse(self, node: str) -> None:
+        """See ``Store.rehearse_beat``. That there is one already is an answer, too."""
+        beat = Beat(node, _REHEARSES, _REHEARSED_SECONDS, 0)
+        status, answer = await self._connection.request(
+            "POST",
+            f"{_LEASES}?dryRun=All&{wire.FIELD_MANAGER}",
+            msgspec.json.encode(leases.whole(beat)),
+        )
+        if status not in (_OK, _CREATED, _CONFLICT):
+            raise wire.refusal(status, answer, f"rehearse a heartbeat of node {node}")
+
     async def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""
         status, answer = await self._connection.request("DELETE", _path(node))
@@ -101,29 +127,38 @@ class Heartbeats:
             raise wire.refusal(status, answer, what)
         self._held.pop(node, None)
 
-    async def _transitions(self, beat: Beat, what: str) -> int | None:
-        """How often the Lease changed hands with this beat; ``None`` if it does not now."""
-        held = self._held.get(beat.node)
-        if held is not None and held[0] == beat.holder:
-            return None
-        lease = await self._read(beat.node, "", what)
-        if lease is None or _decoded(lease, what).holder == beat.holder:
-            return None
-        return _decoded(lease, what).transitions + 1
+    async def _check_holder(self, beat: Beat, what: str) -> None:
+        """Raise ``StoreConflict`` if another holder has it now: who that is decides who goes on."""
+        body = await self._read(beat.node, "", what)
+        if body is not None and _decoded(body, what).holder not in ("", beat.holder):
+            raise StoreConflict(f"cannot {what}: another holder has written it")
 
-    def _remember(self, beat: Beat, answer: bytes, transitions: int | None, what: str) -> None:
-        shown = _decoded(answer, what).transitions
-        held = self._held.get(beat.node)
-        if transitions is None and held is not None and held[1] != shown:
-            # Somebody else held it in between: the next beat takes it back properly.
-            del self._held[beat.node]
-        else:
-            self._held[beat.node] = (beat.holder, shown)
+    async def _renew(self, beat: Beat, version: str, transitions: int | None, what: str) -> int:
+        """Write over ``version``; the status: a conflict or that it is gone is no error."""
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{_path(beat.node)}?{wire.FIELD_MANAGER}",
+            msgspec.json.encode(leases.fields(beat, transitions, version)),
+            headers=wire.MERGE_PATCH_HEADERS,
+            is_urgent=True,
+        )
+        return self._answered(beat, status, answer, what)
 
-    def _check(self, beat: Beat, answer: bytes, what: str) -> None:
+    def _answered(self, beat: Beat, status: int, answer: bytes, what: str) -> int:
+        if status in (_OK, _CREATED):
+            lease = _decoded(answer, what)
+            self._remember(beat, lease)
+            self._check(beat, lease, what)
+        elif status not in (_NOT_FOUND, _CONFLICT):
+            raise wire.refusal(status, answer, what)
+        return status
+
+    def _remember(self, beat: Beat, lease: leases.Lease) -> None:
+        self._held[beat.node] = _Held(beat.holder, lease.metadata.resource_version)
+
+    def _check(self, beat: Beat, lease: leases.Lease, what: str) -> None:
         """Raise ``StoreRefused`` where the API server made something else of our own beat."""
         self._altered.pop(beat.node, None)
-        lease = _decoded(answer, what)
         found = self._beat(lease)
         if found == beat:
             return
@@ -136,24 +171,19 @@ class Heartbeats:
             f"{', '.join(differing)}; an admission webhook or policy changes it"
         )
 
-    async def _create(self, beat: Beat, what: str) -> bool:
-        """Whether the first Lease of this node was created; else it is tried again."""
+    async def _create(self, beat: Beat, what: str) -> int:
+        """Create the first Lease of this node; the status, as of ``_renew``."""
         body = msgspec.json.encode(leases.whole(beat))
         status, answer = await self._connection.request(
-            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body
+            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body, is_urgent=True
         )
-        if status in (_OK, _CREATED):
-            self._held[beat.node] = (beat.holder, 0)
-            self._check(beat, answer, what)
-            return True
         if status == _NOT_FOUND:
             await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
-        elif status != _CONFLICT:
-            raise wire.refusal(status, answer, what)
-        return False
+        return self._answered(beat, status, answer, what)
 
     async def _read(self, node: str, query: str, what: str) -> bytes | None:
-        status, body = await self._connection.request("GET", f"{_path(node)}?{query}")
+        path = f"{_path(node)}?{query}"
+        status, body = await self._connection.request("GET", path, is_urgent=True)
         if status == _NOT_FOUND:
             return None
         if status != _OK:
@@ -161,8 +191,12 @@ class Heartbeats:
         return body
 
     async def _list(self) -> list[leases.Lease]:
-        await self._ask_for_list(_ETCD, _ANSWER_SECONDS)
-        body = await self._ask_for_list(f"{_LEASES}?{_LABELLED}&{_FROM_CACHE}", _LIST_SECONDS)
+        status, body = await self._connection.request("GET", _ETCD)
+        if status == _OK:
+            path = f"{_LEASES}?{_LABELLED}&{_FROM_CACHE}"
+            status, body = await self._connection.list(path, _LIST_SECONDS)
+        if status != _OK:
+            raise wire.refusal(status, body, "list Leases")
         try:
             found, problems = leases.decode_list(body)
         except msgspec.DecodeError as error:
@@ -174,12 +208,6 @@ class Heartbeats:
             places.update(_place(one.metadata.name) for one in found)
             self.refusals.keep(places.__contains__)
         return found
-
-    async def _ask_for_list(self, path: str, seconds: float) -> bytes:
-        status, body = await self._connection.request("GET", path, seconds=seconds)
-        if status != _OK:
-            raise wire.refusal(status, body, "list Leases")
-        return body
 
     def _beat(self, lease: leases.Lease) -> Beat | None:
         """The beat of a Lease, or of one that is refused the last good one."""

@@ -1,4 +1,4 @@
-"""One connection pool to one API server: deadlines, keepalive, error texts.
+"""Requests to one API server: deadlines, keepalive, error texts.
 
 Requests go out as raw bytes over the same ``aiohttp`` that ``kubernetes.aio`` uses, and whose
 credentials are not read by it (``kubernetes_credentials.py``).
@@ -6,25 +6,33 @@ credentials are not read by it (``kubernetes_credentials.py``).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import socket
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 from yarl import URL
 
 from contract.errors import StoreUnavailable
+from stores.kubernetes_attempts import Answer, Attempts, Kind, Response
 from stores.kubernetes_credentials import Credentials
+from stores.kubernetes_pauses import Pauses
+from stores.kubernetes_pool import Pool
 from stores.tls import is_of_tls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
-    from stores.client_configuration import ClientConfiguration, Endpoint
+    from stores.client_configuration import ClientConfiguration
+    from stores.kubernetes_pool import Line
 
 _CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 10.0
+_ACCEPTED_SECONDS = 36.0
+"""An API server gives a write up after 34 s, of which admission webhooks may take 30 s."""
 _LARGE_BODY_BYTES = 1024 * 1024
 _UNAUTHORIZED = 401
 # A quiet watch gets a bookmark about once a minute, where anything of its kind changes.
@@ -39,31 +47,76 @@ _WATCH_TIMEOUT = aiohttp.ClientTimeout(
 )
 
 
+class _Asked(NamedTuple):
+    """A request. ``path`` is already quoted."""
+
+    method: str
+    path: str
+    body: bytes | None
+    timeout: aiohttp.ClientTimeout
+    headers: Mapping[str, str]
+    urgent: str | None = None
+    is_watch: bool = False
+    end: Callable[[], None] | None = None
+    """Ends it while it waits for the begin of its answer."""
+
+
 class Connection:
     """Requests to one API server. ``kubeconfig`` is ``None`` inside a pod."""
 
     def __init__(self, kubeconfig: str | None) -> None:
         self._credentials = Credentials(kubeconfig)
-        self._session: aiohttp.ClientSession | None = None
-        self._endpoint: Endpoint | None = None
-        self._closed = False
+        self._pool = Pool()
+        self._attempts = Attempts(self._pool)
+        self._pauses = Pauses()
 
     async def request(
         self,
         method: str,
         path: str,
         body: bytes | None = None,
-        seconds: float = _ANSWER_SECONDS,
         headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
     ) -> tuple[int, bytes]:
-        """Ask once; the status and the body of the answer. ``path`` is already quoted.
+        """Ask about one object; the status and the body of the answer. See ``ask``."""
+        answer = await self.ask(method, path, body, headers, is_urgent=is_urgent)
+        return answer.response
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
+    ) -> Answer:
+        """Ask about one object, without an answer once more. ``path`` is already quoted.
 
         ``headers`` go over the usual ones, which say that everything is JSON.
-        Raises ``StoreUnavailable`` if there is no answer within ``seconds``.
+        Raises ``StoreUnavailable`` if there is no answer in time: a read has 10 s, a write as long
+        as an API server may take to accept it. While the server asks for a pause only what
+        ``is_urgent`` is asked, every 5 s.
         """
+        kind = Kind.READ if method == "GET" else Kind.WRITE
+        seconds = _ANSWER_SECONDS if kind is Kind.READ else _ACCEPTED_SECONDS
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
-        async with self._ask(method, path, body, timeout, headers or {}) as response:
-            return response.status, await response.read()
+        # To read them may take its time, which is no silence of the server.
+        await self._credentials.current()
+        urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
+        await self._pauses.turn(urgent)
+        asked = _Asked(method, path, body, timeout, headers or {}, urgent)
+        return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new), kind)
+
+    async def list(
+        self, path: str, seconds: float, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Ask for many objects, once: the answer may take its time, up to ``seconds``."""
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
+        await self._pauses.turn(None)
+        response = await self._attempt(_Asked("GET", path, None, timeout, headers or {}))
+        return response.status, response.body
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -71,129 +124,127 @@ class Connection:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open a watch. A peer that is not there any more is noticed within 30 s.
 
+        It breaks, too, when other requests find that connections as old as its own are dead.
         Raises ``StoreUnavailable``, also while the answer is read.
         """
-        async with self._ask("GET", path, None, _WATCH_TIMEOUT, headers or {}) as response:
+        await self._pauses.turn(None)
+        asked = _Asked("GET", path, None, _WATCH_TIMEOUT, headers or {}, is_watch=True)
+        async with self._open(asked) as response:
             _notice_dead_peer(response)
             yield response
 
     async def close(self) -> None:
         """Close all connections."""
-        self._closed = True
         self._credentials.close()
-        if self._session is not None:
-            await self._session.close()
+        self._attempts.close()
+        await self._pool.close()
+
+    async def _attempt(self, asked: _Asked, *, is_new: bool = False) -> Response:
+        async with self._open(asked, is_new=is_new) as response:
+            body = await response.read()
+            return Response(response.status, body)
 
     @contextlib.asynccontextmanager
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        timeout: aiohttp.ClientTimeout,
-        headers: Mapping[str, str],
+    async def _open(
+        self, asked: _Asked, *, is_new: bool = False
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request over a connection that is free, or a new one."""
         used = await self._credentials.current()
+        what = f"({asked.method} {asked.path})"
         host = used.endpoint.server
         try:
-            response = await self._answer(used, method, path, body, timeout, headers)
-            async with response:
-                try:
-                    yield response
-                finally:
-                    _abandon(response)
+            # A watch has no deadline, but what it follows is told at once.
+            async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
+                asked = asked._replace(end=partial(deadline.reschedule, 0.0))
+                line, response = await self._answer(used, asked, is_new=is_new)
+            retry_after = response.headers.get("Retry-After")
+            self._pauses.answered(host, asked.urgent, response.status, retry_after)
+            is_whole = False
+            try:
+                line.end = partial(_abandon, response)
+                async with response:
+                    try:
+                        yield response
+                    finally:
+                        is_whole = response.connection is None
+                        _abandon(response)
+            finally:
+                if is_whole:
+                    self._pool.give_back(line)
+                else:
+                    self._pool.discard(line)
         except TimeoutError as error:
-            raise StoreUnavailable(f"{host} gives no answer in time ({method} {path})") from error
+            raise StoreUnavailable(f"{host} gives no answer in time {what}") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise StoreUnavailable(f"{host} cannot be used ({method} {path}): {error}") from error
+            raise StoreUnavailable(f"{host} cannot be used {what}: {error}") from error
 
     async def _answer(
-        self,
-        used: ClientConfiguration,
-        method: str,
-        path: str,
-        body: bytes | None,
-        timeout: aiohttp.ClientTimeout,
-        headers: Mapping[str, str],
-    ) -> aiohttp.ClientResponse:
+        self, used: ClientConfiguration, asked: _Asked, *, is_new: bool
+    ) -> tuple[Line, aiohttp.ClientResponse]:
         """Ask once; once more with newer credentials, where those in use are refused."""
         try:
-            response = await self._send(used, method, path, body, timeout, headers)
+            line, response = await self._send(used, asked, is_new=is_new)
         except (aiohttp.ClientError, OSError) as error:
             newer = await self._credentials.renewed(used) if is_of_tls(error) else used
             if newer is used:
                 raise
-            return await self._send(newer, method, path, body, timeout, headers)
+            return await self._send(newer, asked)
         if response.status != _UNAUTHORIZED:
-            return response
-        # Read now: the deadline of the answer does not count while credentials are read.
-        await response.read()
-        newer = await self._credentials.renewed(used)
+            return line, response
+        try:
+            # Read now: the deadline of the answer does not count while credentials are read.
+            await response.read()
+            newer = await self._credentials.renewed(used)
+        except BaseException:
+            self._pool.discard(line)
+            raise
         if newer is used:
-            return response
-        return await self._send(newer, method, path, body, timeout, headers)
+            return line, response
+        self._pool.give_back(line)
+        return await self._send(newer, asked)
 
     async def _send(
-        self,
-        configuration: ClientConfiguration,
-        method: str,
-        path: str,
-        body: bytes | None,
-        timeout: aiohttp.ClientTimeout,
-        over: Mapping[str, str],
-    ) -> aiohttp.ClientResponse:
-        endpoint = configuration.endpoint
-        headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        headers.update(over)
-        if configuration.authorization is not None:
-            headers["Authorization"] = configuration.authorization
-        options: dict[str, Any] = {}
-        if endpoint.server_name:
-            options["server_hostname"] = endpoint.server_name
-        if endpoint.proxy_authorization is not None:
-            if endpoint.server.startswith("https:"):
-                options["proxy_headers"] = {"Proxy-Authorization": endpoint.proxy_authorization}
-            else:
-                headers["Proxy-Authorization"] = endpoint.proxy_authorization
-        session = await self._session_of(configuration)
-        if session.closed:
-            raise StoreUnavailable("the connection was closed meanwhile")
-        return await session.request(
-            method,
-            URL(endpoint.server + path, encoded=True),
-            # aiohttp writes a large body piece by piece only if it is a file.
-            data=io.BytesIO(body) if body and len(body) > _LARGE_BODY_BYTES else body,
-            headers=headers,
-            timeout=timeout,
-            proxy=endpoint.proxy,
-            allow_redirects=False,
-            **options,
-        )
+        self, used: ClientConfiguration, asked: _Asked, *, is_new: bool = False
+    ) -> tuple[Line, aiohttp.ClientResponse]:
+        line = self._pool.take(used, is_new=is_new)
+        line.is_watch, line.end = asked.is_watch, asked.end
+        try:
+            return line, await _sent(line, used, asked)
+        except BaseException:
+            self._pool.discard(line)
+            raise
 
-    async def _session_of(self, configuration: ClientConfiguration) -> aiohttp.ClientSession:
-        """Return the session for an endpoint; that before ends, with all that is under way."""
-        if self._closed:
-            raise StoreUnavailable("the store has been closed")
-        if self._session is not None and configuration.endpoint == self._endpoint:
-            return self._session
-        old, self._session = (
-            self._session,
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    ssl=configuration.tls or True, keepalive_timeout=90.0
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=True,
-            ),
-        )
-        self._endpoint = configuration.endpoint
-        made = self._session
-        if old is not None:
-            # Requests under way end with an error and are made again.
-            await old.close()
-        return made
+
+async def _sent(
+    line: Line, configuration: ClientConfiguration, asked: _Asked
+) -> aiohttp.ClientResponse:
+    endpoint = configuration.endpoint
+    headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
+    body = asked.body
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    headers.update(asked.headers)
+    if configuration.authorization is not None:
+        headers["Authorization"] = configuration.authorization
+    options: dict[str, Any] = {}
+    if endpoint.server_name:
+        options["server_hostname"] = endpoint.server_name
+    if endpoint.proxy_authorization is not None:
+        if endpoint.server.startswith("https:"):
+            options["proxy_headers"] = {"Proxy-Authorization": endpoint.proxy_authorization}
+        else:
+            headers["Proxy-Authorization"] = endpoint.proxy_authorization
+    return await line.session.request(
+        asked.method,
+        URL(endpoint.server + asked.path, encoded=True),
+        # aiohttp writes a large body piece by piece only if it is a file.
+        data=io.BytesIO(body) if body and len(body) > _LARGE_BODY_BYTES else body,
+        headers=headers,
+        timeout=asked.timeout,
+        proxy=endpoint.proxy,
+        allow_redirects=False,
+        **options,
+    )
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:

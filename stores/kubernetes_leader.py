@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
 _LEASE = f"{_LEASES}/{LEADER_LEASE}"
 _WHAT = f"Lease {LEADER_NAMESPACE}/{LEADER_LEASE}"
-_ANSWER_SECONDS = 5.0
 _OK = 200
 _CREATED = 201
 _NOT_FOUND = 404
@@ -74,7 +73,7 @@ class KubernetesLeaderLease:
 
     async def read(self) -> Tenure:
         """See ``LeaderLease``."""
-        status, body = await self._connection.request("GET", _LEASE, seconds=_ANSWER_SECONDS)
+        status, body = await self._connection.request("GET", _LEASE, is_urgent=True)
         if status == _NOT_FOUND:
             return NOBODY
         if status != _OK:
@@ -88,7 +87,7 @@ class KubernetesLeaderLease:
         method, path = ("PUT", _LEASE) if tenure.version else ("POST", _LEASES)
         for _ in range(2):
             status, answer = await self._connection.request(
-                method, f"{path}?{wire.FIELD_MANAGER}", body, seconds=_ANSWER_SECONDS
+                method, f"{path}?{wire.FIELD_MANAGER}", body, is_urgent=True
             )
             if status in (_OK, _CREATED):
                 written = self._decoded(answer, what)

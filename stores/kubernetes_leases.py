@@ -104,8 +104,11 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
         return good, problems
 
 
-def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
-    """What a beat sets in its Lease. ``transitions`` only when it goes to this holder now."""
+def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, object]:
+    """What a beat sets in its Lease. ``transitions`` only when it goes to this holder now.
+
+    ``version`` is the one that it follows; a Lease that has another one by then stays as it is.
+    """
     renewed = (_EPOCH + beat.beaten_at_ms * _MILLISECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec: dict[str, object] = {
         "holderIdentity": beat.holder,
@@ -121,7 +124,10 @@ def fields(beat: Beat, transitions: int | None) -> dict[str, object]:
     }
     if beat.blind is not None:
         annotations[_BLIND] = str(beat.blind).lower()
-    return {"metadata": {"labels": dict([LABEL]), "annotations": annotations}, "spec": spec}
+    metadata: dict[str, object] = {"labels": dict([LABEL]), "annotations": annotations}
+    if version:
+        metadata["resourceVersion"] = version
+    return {"metadata": metadata, "spec": spec}
 
 
 def whole(beat: Beat) -> dict[str, object]:

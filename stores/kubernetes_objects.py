@@ -129,10 +129,15 @@ class KubernetesObjects:
             raise StoreUnavailable(f"the answer for node {node} is no Node: {error}") from error
 
     async def set_node(
-        self, node: str, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
+        self,
+        node: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        expected: str | None = None,
     ) -> None:
         """See ``ClusterObjects``. By way of the status, which is all that the right allows."""
-        metadata = {"labels": labels, "annotations": annotations}
+        metadata = {"labels": labels, "annotations": annotations, "resourceVersion": expected}
         status, answer = await self._connection.request(
             "PATCH",
             f"{_path(node)}/status?{wire.FIELD_MANAGER}",

@@ -61,14 +61,21 @@ async def listed(
     what: str,
     *,
     only_metadata: bool = False,
+    is_of_one: bool = False,
 ) -> tuple[list[Item], str]:
-    """All objects and the version of the whole, from which a watch can follow."""
+    """All objects and the version of the whole, from which a watch can follow.
+
+    ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
+    """
     found: list[Item] = []
     asked = {**query, "limit": str(_PAGE)}
     headers = wire.LIST_ONLY_METADATA if only_metadata else None
     while True:
         url = f"{path}?{urlencode(asked)}"
-        status, body = await connection.request("GET", url, seconds=_PAGE_SECONDS, headers=headers)
+        if is_of_one:
+            status, body = await connection.request("GET", url, headers=headers)
+        else:
+            status, body = await connection.list(url, _PAGE_SECONDS, headers)
         if status != _OK:
             raise wire.refusal(status, body, f"list {what}")
         try:

@@ -34,6 +34,11 @@ class ReadOnly:
         return self._store.url
 
     @property
+    def missed_changes(self) -> int | None:
+        """See ``Store``."""
+        return self._store.missed_changes
+
+    @property
     def refusals(self) -> Refusals:
         """What is refused of its heartbeats and messages."""
         return self._store.refusals
@@ -84,12 +89,17 @@ class ReadOnly:
         """Refused."""
         _refuse(f"beat for {beat.node}")
 
+    async def rehearse_beat(self, node: str) -> None:
+        """Refused, although nothing would be kept: it is asked for as a write."""
+        _refuse(f"rehearse a beat for {node}")
+
     async def forget_beat(self, node: str) -> None:
         """Refused."""
         _refuse(f"forget the beat of {node}")
 
-    async def touch(self, namespace: str, name: str) -> None:
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Refused."""
+        del expected
         _refuse(f"touch {namespace}/{name}")
 
 

@@ -18,6 +18,7 @@ from vigil import emulator, simulate
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
+from vigil.forget import forget
 from vigil.replay import replay
 from vigil.scan.verb import scan
 from vigil.validate import validate
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
+app.command("forget")(forget)
 app.command("replay")(replay)
 app.command("scan")(scan)
 app.command("validate")(validate)

@@ -20,6 +20,7 @@ from agent.journal.file import Kind, body_of
 from agent.journal.values import changes_of, decoded, inputs_of
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from stores.backoff import Backoff
+from stores.base import WRITE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.events")
 
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = WRITE_SECONDS
 _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
 _INVENTORY_PATIENCE_SECONDS = 10.0

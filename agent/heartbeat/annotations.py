@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from agent.publishing.beating_node_info import whole_seconds
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
+from stores.base import WRITE_SECONDS
 
 if TYPE_CHECKING:
     from stores.base import ClusterObjects
 
 log = logging.getLogger("agent.heartbeat")
 
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = WRITE_SECONDS
 
 
 class NodeAnnotations:

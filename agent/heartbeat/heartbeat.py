@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 import random
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,9 +24,10 @@ from agent.heartbeat.claim import (
     look,
     not_seen,
 )
-from contract.errors import StoreError, StoreRefused
+from contract.errors import StoreConflict, StoreError, StoreRefused
+from service.stalls import going_on
 from stores.backoff import Backoff
-from stores.base import Beat
+from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +38,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.heartbeat")
 
 _JITTER = 0.1
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = READ_SECONDS
+_LATEST = 5
+_SHARE = 0.6
+"""Of the time that a beat takes: silence counts after three announced intervals."""
 _MARK_SECONDS = 10.0
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
@@ -93,6 +98,8 @@ class Heartbeat:
         self._turns = asyncio.Lock()
         self._is_due = asyncio.Event()
         self._stamp_ms = 0
+        self._took_seconds: deque[float] = deque(maxlen=_LATEST)
+        self._announced = interval_seconds
         self._also = also
 
     @property
@@ -142,7 +149,7 @@ class Heartbeat:
         while True:
             began = _now()
             self._edges.progress()
-            if await self._turn():
+            if await going_on(self._turn(), self._edges.progress):
                 backoff.reset()
                 pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
                 await self._rest(began + pause)
@@ -155,7 +162,11 @@ class Heartbeat:
         Two agents with one node name that both believe that it is theirs would otherwise repair
         each other's documents until both give up (``docs/decisions/005``).
         """
-        await self._turn()
+        if self._turns.locked():
+            # A beat is on its way, so others will see that we are there.
+            await self._look()
+        else:
+            await self._turn()
 
     def hurry(self) -> None:
         """Look and beat now instead of when it is due: the process stood still for a while.
@@ -181,30 +192,55 @@ class Heartbeat:
             return has_time
 
     async def _own_turn(self) -> bool:
+        began = _now()
+        refused = await self._look()
+        if refused is not None:
+            return refused
+        if self._claim.standing is Standing.OURS and not self._is_withheld():
+            self._beat_last = False
+            return await self._beat(began)
+        self._works()
+        return True
+
+    async def _look(self) -> bool | None:
+        """See who beats; ``None``, or where that failed, whether it was refused."""
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 beats = await self._store.beats(self.node)
         except (StoreError, TimeoutError) as error:
             return self._not_seen(error)
         self._seen(beats[0] if beats else None)
-        if self._claim.standing is Standing.OURS and not self._is_withheld():
-            self._beat_last = False
-            return await self._beat()
-        self._works()
-        return True
+        return None
 
-    async def _beat(self) -> bool:
+    async def _beat(self, began: float) -> bool:
         now_ms = self._edges.wall_clock()
+        beat = self._next(now_ms, self._announced_seconds(_now() - began))
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                await self._store.beat(self._next(now_ms, self.interval_seconds))
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._store.beat(beat)
+        except StoreConflict:
+            return False  # another agent beat since we looked
         except (StoreError, TimeoutError) as error:
             return self._failed("no heartbeat can be written", error)
+        self._took_seconds.append(_now() - began)
         self.beats += 1
         self.beaten_at_ms = now_ms
         self._beat_last = True
         self._works()
         return True
+
+    def _announced_seconds(self, looked_seconds: float) -> float:
+        """The interval to announce: a longer one while beats take long, so that nobody who waits
+        for the next one takes this node for dead.
+        """
+        slowest = max((2 * looked_seconds, *self._took_seconds))
+        before, seconds = self._announced, round(_SHARE * slowest, 3)
+        if seconds == before:
+            # Two equal ones in a row would be taken for how often this node beats, and looked at
+            # no more often than that.
+            seconds += 0.001
+        self._announced = seconds = max(self.interval_seconds, seconds)
+        return seconds
 
     def _next(self, now_ms: int, interval_seconds: float) -> Beat:
         # Who observes beats looks for a change, whatever our clock does.
@@ -276,7 +312,7 @@ class Heartbeat:
 
     def _failed(self, what: str, error: StoreError | TimeoutError) -> bool:
         self.failures += 1
-        reason = f"{what}: {str(error) or f'no answer within {_REQUEST_SECONDS:g} s'}"
+        reason = f"{what}: {str(error) or 'no answer in time'}"
         if self.trouble is None:
             log.error("%s; tried until it can", reason)
         self.trouble = reason

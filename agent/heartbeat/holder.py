@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from collectors.boot import boot_id
+from collectors.boot import boot_id, machine_id
 
-_MACHINE_ID = Path("/etc/machine-id")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _DIGEST_BYTES = 6
 
 
 def this_holder(state_dir: Path) -> str:
     """The holder that an agent on this machine with this state directory is."""
-    parts = (_text(_MACHINE_ID), boot_id(), str(state_dir.resolve()))
+    parts = (machine_id(), boot_id(), str(state_dir.resolve()))
     digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
     return f"{os.uname().nodename}_{digest}"
 
@@ -26,10 +28,3 @@ def this_holder(state_dir: Path) -> str:
 def identity(holder: str) -> str:
     """What of a holder is compared."""
     return holder.rpartition("_")[2]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

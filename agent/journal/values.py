@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from agent.policy.state import Acknowledged, Change, ClockSetBack, Configured, State
+from agent.policy.state import Acknowledged, Change, ClockSetBack, Configured, Listed, State
 from agent.policy.stepping import Input
 from contract.errors import ConfigurationError, JournalError
 from contract.fault_configuration import FaultTexts, catalogue_of
@@ -83,7 +83,7 @@ def inputs_of(row: Stored) -> tuple[Input, ...]:
     inputs = decoded(row, _inputs_decoder)
     try:
         for item in inputs:
-            if not isinstance(item, (Acknowledged, ClockSetBack, Configured, Gap)):
+            if not isinstance(item, (Acknowledged, ClockSetBack, Configured, Gap, Listed)):
                 _check_subject(item.subject)
     except ValueError as error:
         raise _refused(row, error) from None

@@ -19,10 +19,10 @@ import msgspec
 
 from agent.node.keys import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
-from contract.errors import StoreError, StoreRefused
+from contract.errors import StoreConflict, StoreError, StoreRefused
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
 from stores.backoff import Backoff
-from stores.base import Interrupted
+from stores.base import WRITE_SECONDS, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.node_object")
 
 _AGAIN_SECONDS = 1.0
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = WRITE_SECONDS
 _REFUSED_SECONDS = 60.0
 _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
@@ -183,8 +183,17 @@ class NodeObjectKeeper:
             try:
                 async with asyncio.timeout(_REQUEST_SECONDS):
                     await self._objects.set_node(
-                        self._node, _of(LABEL, differences), _of(ANNOTATION, differences)
+                        self._node,
+                        _of(LABEL, differences),
+                        _of(ANNOTATION, differences),
+                        # One that arrives late undoes nothing that was written after it.
+                        expected=None if self._seen is None else self._seen.version,
                     )
+            except StoreConflict:
+                # It has changed since, maybe by an attempt of ours that got no answer.
+                self._written.clear()
+                await asyncio.sleep(backoff.next_seconds())
+                continue
             except (StoreError, TimeoutError) as error:
                 self._written.clear()
                 why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreError
+from stores.base import WRITE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ _MISSING_SECONDS = 60.0
 """Until the next look while it is not in force; each pause is twice as long, up to the period."""
 _RECONNECTED_SECONDS = 10.0
 """From an interruption of the store to the look: all that watches comes back in this time."""
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = WRITE_SECONDS
 
 MISSING = (
     "own-node-only is not in force: the API server lets this agent write what belongs to other "

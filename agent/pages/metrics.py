@@ -61,6 +61,12 @@ class _Picture(Collector):
             "Lines of the log that were dropped because nobody read standard error.",
             value=dropped_lines(),
         )
+        if status.missed_changes is not None:
+            yield CounterMetricFamily(
+                "npu_vigil_store_missed_changes",
+                "Changes of documents that a listing found and no event showed.",
+                value=status.missed_changes,
+            )
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)
         yield from _heartbeat(status)
@@ -92,6 +98,8 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 def _chips(status: Status) -> Iterator[Metric]:
     read = sum(chip.was_read for chip in status.chips)
     yield _gauge("npu_vigil_chips", "Chips that were read at least once.", read)
+    unknown = sum(chip.was_read and not chip.answers for chip in status.chips)
+    yield _gauge("npu_vigil_chips_unknown", "Of those, chips that give no answer now.", unknown)
     faults = GaugeMetricFamily(
         "npu_vigil_faults",
         "A fault code that holds now on a chip, a switch port or a part of the server (1).",

@@ -12,6 +12,7 @@ import msgspec
 
 from agent.episodes.teller import TellerStatus
 from agent.events.events import EventsStatus
+from agent.forgetting import answers
 from agent.journal.journal import JournalStatus
 from agent.node.node_object import NodeObjectStatus
 from agent.node.serial_number import SerialNumberStatus
@@ -25,7 +26,7 @@ from contract.observation import chip_subject, storage_subject
 from contract.storage_faults import RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
@@ -54,7 +55,8 @@ class ChipStatus(msgspec.Struct, frozen=True):
     ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
     tool says; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
     it, be the code there or gone. Without ``was_read`` the driver never told anything of its codes:
-    the level is only what others know.
+    the level is only what others know. ``listed``: the driver lists it; ``answers``: its last
+    questions got an answer. One that is not listed is remembered.
     """
 
     chip: int
@@ -66,6 +68,8 @@ class ChipStatus(msgspec.Struct, frozen=True):
     faults: int
     upgrades: tuple[Upgrade, ...]
     blind: tuple[Blind, ...]
+    listed: bool = True
+    answers: bool = True
 
 
 class FaultStatus(msgspec.Struct, frozen=True):
@@ -229,6 +233,8 @@ class Status(msgspec.Struct, frozen=True):
     events; ``fault_service`` is how ClusterD is told of storage faults over gRPC.
     ``kernel_log_gaps`` counts the times records of the kernel's log were lost. ``episodes``: how
     far an aggregator heard what happened to faults, ``None`` where the store carries none.
+    ``missed_changes`` of the store were found by a listing and shown by no event, ``None`` where
+    nothing lists.
     """
 
     node: str
@@ -258,12 +264,16 @@ class Status(msgspec.Struct, frozen=True):
     bmc_failed_readings: float | None = None
     kernel_log_gaps: int = 0
     episodes: TellerStatus | None = None
+    missed_changes: int | None = None
 
 
 def chip_statuses(
-    state: State, device_type: str, readings: Mapping[tuple[Subject, str], float]
+    state: State,
+    device_type: str,
+    readings: Mapping[tuple[Subject, str], float],
+    missing: Container[int] = (),
 ) -> tuple[ChipStatus, ...]:
-    """The chips of ``state`` by physical id."""
+    """The chips of ``state`` by physical id; ``missing`` are not listed by the driver."""
 
     def reading(chip: int, name: str) -> float | None:
         return readings.get((chip_subject(chip), name))
@@ -279,6 +289,8 @@ def chip_statuses(
             faults=len(known.faults),
             upgrades=known.upgrades,
             blind=blind_sources(known),
+            listed=chip not in missing,
+            answers=chip not in missing and answers(known),
         )
         for chip, known in sorted(state.chips.items())
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from agent.policy.state import ChipState, SubjectState
+from agent.policy.state import SETTLE_MS, ChipState, SubjectState
 
 if TYPE_CHECKING:
     from agent.policy.state import Counter, Ended, Fault
@@ -39,6 +39,7 @@ def no_later(known: SubjectState, now_ms: int) -> SubjectState:
             held_back={
                 code: _capped(item, now_ms, "seen_at_ms") for code, item in known.held_back.items()
             },
+            settled_at_ms=min(known.settled_at_ms, now_ms + SETTLE_MS),
         )
     return known if after == known else after
 

@@ -91,21 +91,22 @@ def _of_chip(
     policies = tables.durations
     for fault in faults:
         if fault.once or fault.doubted_at_ms is not None:
-            what, at_ms = ENDS, _end_ms(fault)
-            if at_ms is None:
+            end_ms = None if known.silent else _end_ms(fault)
+            if end_ms is None:
                 continue
+            what, at_ms = ENDS, end_ms if fault.once else max(end_ms, known.settled_at_ms)
         elif fault.code in policies and known.upgrade_of(fault.code, FAULT_DURATION) is None:
             upgrade_ms = durations.upgrade_ms(fault, policies[fault.code])
-            what, at_ms = FAULT_DURATION, max(upgrade_ms, settled_ms)
+            what, at_ms = FAULT_DURATION, max(upgrade_ms, settled_ms, known.settled_at_ms)
         else:
             continue
         if first is None or (at_ms, fault.code, what) < first:
             first = Due(at_ms, fault.code, what)
     for upgrade in upgrades:
-        release_ms = _release_ms(known, upgrade, tables)
+        release_ms = None if known.silent else _release_ms(known, upgrade, tables)
         if release_ms is None:
             continue
-        at_ms = max(release_ms, settled_ms)
+        at_ms = max(release_ms, settled_ms, known.settled_at_ms)
         if first is None or (at_ms, upgrade.code, upgrade.kind) < first:
             first = Due(at_ms, upgrade.code, upgrade.kind)
     return first

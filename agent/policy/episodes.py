@@ -79,7 +79,8 @@ def _absent(
     has_events = not isinstance(known, ChipState) or known.listed is None
     is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code) and has_events
     is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
-    if not left and not is_of_links:
+    is_silent = isinstance(known, ChipState) and known.silent and item.source != CHIP_SOURCE
+    if not left and not is_of_links and not is_silent:
         because = "its source does not list it any more"
         return end(known, item.subject, held, item.seen_at_ms, because, draft)
     doubted_at_ms = held.doubted_at_ms
@@ -243,10 +244,13 @@ def _returned(known: SubjectState, code: str) -> SubjectState:
 
 
 def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
-    """The first moment of an episode. What a poll says of a chip's severity does not count."""
+    """The first moment of an episode. What a poll says of a chip's severity does not count.
+
+    What a document says of one that gave no answer yet does, for a code that no table has.
+    """
     severity = item.severity
     if item.subject.kind == "chip":
-        if item.assertion is Assertion.PRESENT:
+        if item.assertion is Assertion.PRESENT and not _is_remembered(known, item, draft):
             severity = None
         if severity is None:
             severity = draft.tables.severity_of(item.code)
@@ -263,6 +267,11 @@ def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
         raised_at_ms=item.driver_raised_at_ms,
         serial=item.serial,
     )
+
+
+def _is_remembered(known: SubjectState, item: Observation, draft: Draft) -> bool:
+    is_silent = isinstance(known, ChipState) and known.silent
+    return is_silent and item.code not in draft.tables.chip_levels
 
 
 def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:

@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from agent.policy.state import CHIP_SOURCE
 from contract.observation import NODE
 
 if TYPE_CHECKING:
-    from agent.policy.state import State
+    from agent.policy.state import ChipState, State
 
 
 def restarted(state: State, boot_id: str) -> State:
     """``state`` for a process that begins on the boot ``boot_id``.
 
     Who spoke for the node as a whole spoke to another process: a document that may have to be
-    deleted waits until its source has answered this one.
+    deleted waits until its source has answered this one. So did each chip, which is silent until
+    it answers.
     """
     others = {text: known for text, known in state.others.items() if text != str(NODE)}
-    return replace(state, boot_id=boot_id, others=others)
+    chips = {chip: _silent(known) for chip, known in state.chips.items()}
+    return replace(state, boot_id=boot_id, others=others, chips=chips)
+
+
+def _silent(known: ChipState) -> ChipState:
+    blind = {source: why for source, why in known.blind.items() if source != CHIP_SOURCE}
+    return replace(known, silent=known.was_read, blind=blind)

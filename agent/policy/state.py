@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
+from contract.listed_chips import ListedChip
 from contract.observation import Observation, Subject, chip_subject
 
 if TYPE_CHECKING:
@@ -134,14 +135,20 @@ class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChipState(SubjectState, frozen=True, omit_defaults=True):
     """What is known of one chip. ``upgrades`` are in order of their codes and kinds.
 
-    ``held_back`` are occurrences that wait for what may explain them (``associations``). ``word``
-    is the health word of a chip without events, read with the codes ``listed``, and ``None`` when
-    the chip does not give it; where there are events both are ``None``.
+    ``held_back`` are occurrences that wait for what may explain them (``associations``).
+    ``place`` is how the driver listed it last. ``silent``: it gave no answer since the start, so
+    that no time and no other source ends what held before; ``settled_at_ms`` is when time counts
+    again, because by then its own first answers have shown what holds. ``word`` is the health word
+    of a chip without events, read with the codes ``listed``, and ``None`` when the chip does not
+    give it; where there are events both are ``None``.
     """
 
     upgrades: tuple[Upgrade, ...] = ()
     counters: dict[str, Counter] = {}
     held_back: dict[str, Observation] = {}
+    place: ListedChip | None = None
+    silent: bool = False
+    settled_at_ms: int = 0
     word: int | None = None
     listed: tuple[str, ...] | None = None
 
@@ -170,6 +177,16 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
         return CHIP_SOURCE in self.answered
 
 
+class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the chips of the node are, for a document when none of them is listed.
+
+    ``super_pod`` are super-pod id, server index and rack id as they are written.
+    """
+
+    family: str
+    super_pod: tuple[int, int, int] | None = None
+
+
 class State(msgspec.Struct, frozen=True):
     """All chips, by physical id, and all other subjects, by their text (``subject_of``).
 
@@ -179,6 +196,7 @@ class State(msgspec.Struct, frozen=True):
     only their names can be taken out by an operator.
     ``settled_at_ms``: what was believed before a start may be over since long; rules that wait for
     a time decide from then on, when every source had the time to say so.
+    ``machine`` is the digest of the id of the machine that the chips are in, empty where unknown.
     """
 
     node: str
@@ -188,6 +206,8 @@ class State(msgspec.Struct, frozen=True):
     others: dict[str, SubjectState] = {}
     settled_at_ms: int = 0
     named: tuple[int, ...] = ()
+    machine: str = ""
+    server: Server | None = None
 
     def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
         """Everything that is known: chips first, then the others, each as they came."""
@@ -238,6 +258,35 @@ class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
     upgraded_at_ms: int
     at_ms: int
     level: str = ""
+
+
+class Listed(msgspec.Struct, frozen=True, tag="listed", omit_defaults=True):
+    """The driver lists these chips, maybe none, and no other ones.
+
+    ``family`` and ``super_pod`` are those of ``Server``. ``is_first``: it is the first list of a
+    process. What gave no answer before it did so because there was no driver.
+    """
+
+    chips: tuple[ListedChip, ...]
+    family: str
+    at_ms: int
+    super_pod: tuple[int, int, int] | None = None
+    is_first: bool = False
+
+
+class Remembered(msgspec.Struct, frozen=True, tag="remembered"):
+    """A document that is older than the journal has this chip."""
+
+    subject: Subject
+    at_ms: int
+
+
+class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
+    """This chip is not in the node any more."""
+
+    subject: Subject
+    at_ms: int
+    because: str
 
 
 class Released(msgspec.Struct, frozen=True, tag="released"):

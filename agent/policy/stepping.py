@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from agent.policy.adoption import adopt, release
+from agent.policy.chips import forgotten, listed, remembered
 from agent.policy.clock_set_back import no_later
 from agent.policy.deadlines import expire
 from agent.policy.draft import Draft, all_judged_again
@@ -20,6 +21,7 @@ from agent.policy.dues import deadline_ms_of, due_ms_of, next_due
 from agent.policy.episodes import observed, tool_answered, tool_went_blind
 from agent.policy.reconfiguration import configured
 from agent.policy.state import (
+    CHIP_SOURCE,
     LINK_SOURCE,
     SETTLE_MS,
     Acknowledged,
@@ -29,7 +31,10 @@ from agent.policy.state import (
     ChipState,
     ClockSetBack,
     Configured,
+    Forgotten,
+    Listed,
     Released,
+    Remembered,
     State,
     SubjectState,
 )
@@ -49,10 +54,22 @@ if TYPE_CHECKING:
 
     from contract.catalogue import Catalogue
 
-Told: TypeAlias = Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released
+Told: TypeAlias = (
+    Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released | Remembered
+)
 """What is about one subject."""
 
-Input: TypeAlias = Report | Acknowledged | Adopted | Released | Configured | ClockSetBack
+Input: TypeAlias = (
+    Report
+    | Acknowledged
+    | Adopted
+    | Released
+    | Configured
+    | ClockSetBack
+    | Listed
+    | Remembered
+    | Forgotten
+)
 
 
 def step(
@@ -90,6 +107,16 @@ def step(
             if item.named is not None:
                 named = item.named
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
+        if isinstance(item, Listed):
+            subjects = listed(subjects, item, draft)
+            state = draft.state
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
+        if isinstance(item, Forgotten):
+            forgotten(subjects.pop(item.subject, state.of(item.subject)), item, draft)
+            named = tuple(chip for chip in named if chip != item.subject.id)
+            draft.revision += 1
             continue
         if isinstance(item, Gap):
             continue  # an audit repairs what was missed
@@ -183,7 +210,7 @@ def _sooner(
     draft: Draft,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
-    if isinstance(item, SourceAnswered) and item.source == LINK_SOURCE:
+    if isinstance(item, SourceAnswered) and item.source in (LINK_SOURCE, CHIP_SOURCE):
         due = next_due(known, draft.tables, draft.state.settled_at_ms)
         due_ms = None if due is None else due.at_ms
     elif not isinstance(item, Observation | Adopted):
@@ -213,6 +240,8 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
         return release(known, item, draft)
     if isinstance(item, HealthRead):
         return _health_read(known, item, draft)
+    if isinstance(item, Remembered):
+        return remembered(known)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason)
         if known.blind.get(item.source) == blindness:
@@ -220,7 +249,9 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
         if item.source == LINK_SOURCE:
             known = tool_went_blind(known)
         return replace(known, blind=known.blind | {item.source: blindness})
-    if item.source in known.answered and item.source not in known.blind:
+    if item.source == CHIP_SOURCE and isinstance(known, ChipState) and known.silent:
+        known = replace(known, silent=False, settled_at_ms=item.at_ms + SETTLE_MS)
+    elif item.source in known.answered and item.source not in known.blind:
         return known
     if item.source == LINK_SOURCE:
         known = tool_answered(known, item.at_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import operator
 import time
@@ -9,23 +10,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.policy.state import CHIP_SOURCE, Adopted, Released
+from agent.policy.state import CHIP_SOURCE, Adopted, Forgotten, Released, Remembered, Server
 from agent.publishing.publisher import Wanted
-from agent.publishing.render import family_of, render
+from agent.publishing.render import family_of, missing_chips, render
 from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
 from agent.usage import ChipsInUse
 from contract.codes import is_code
 from contract.device_info import UPGRADE_REASON_KEY, decode, encode, verify_published
 from contract.errors import DocumentError
+from contract.families import FAMILIES, SwitchInfo
 from contract.isolation import chip_of, read_names, read_reasons
-from contract.levels import ChipLevel
+from contract.levels import ChipLevel, Severity
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
-from contract.observation import (
-    Assertion,
-    Observation,
-    SourceAnswered,
-    chip_subject,
-)
+from contract.observation import Assertion, Observation, chip_subject
 from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
 from contract.switch_info import decode_switch_info
 from contract.vigil_key import VIGIL_KEY
@@ -43,6 +40,8 @@ log = logging.getLogger("agent.device_info")
 
 REFRESH_SECONDS = 300.0
 """An unchanged document is written again so that its readers see its age (spec 1.7)."""
+_MILD = ChipLevel.NOT_HANDLE_FAULT
+"""A code that no table has is at this level when its severity is a minor one."""
 PATIENCE_SECONDS = 1.5
 """How long the first document waits for chips, switches and pods of which nothing is known yet."""
 
@@ -74,11 +73,20 @@ class DeviceInfoDocument:
         self._made_of: tuple[object, ...] = ()
         self._made: Wanted | None = None
         self._inventory_at = 0.0
+        self.server_before: Server | None = None
+        """What the document that was there at the start says of the server."""
 
     @property
     def inventory(self) -> Inventory | None:
         """What the driver says this node has."""
         return self._inventory
+
+    def missing(self) -> tuple[int, ...]:
+        """Physical ids of the chips that are remembered and not listed; none before a list."""
+        if self._inventory is None:
+            return ()
+        listed = {chip.physical_id for chip in self._inventory.chips}
+        return tuple(sorted(missing_chips(self._state(), listed)))
 
     @property
     def device_type(self) -> str:
@@ -135,13 +143,21 @@ class DeviceInfoDocument:
     def _is_told(self, inventory: Inventory, state: State) -> bool:
         """Whether each chip, the switches and the store of pods answered or are known to be silent,
         so that lists are not in parts; after a moment those that answered are enough."""
-        known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
-        if not any(chip is not None and chip.was_read for chip in known):
+        if not any(chip.was_read for chip in state.chips.values()):
             return False
+        known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
         if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
             return True
         chips = all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known)
         return chips and not self.awaits_usage and is_told(state, family_of(inventory))
+
+    def found(self, existing: Document | None) -> None:
+        """Take what the document that is there at the start says of the server."""
+        if existing is not None:
+            with contextlib.suppress(DocumentError):
+                ports = decode_switch_info(self.name, existing.data)
+                chips = decode(existing.data, self.name)
+                self.server_before = server_of(chips, has_switches=ports is not None)
 
     def take_over(self, existing: Document | None) -> tuple[Input, ...]:
         """What the document that is there remembers of chips and switch ports, for an agent that
@@ -173,6 +189,28 @@ class DeviceInfoDocument:
         found = adopted(existing.data, None, now_ms)
         added = (item for item in found if item.subject.id not in known and _isolates(item))
         return (*self.released(existing, now_ms), *added)
+
+    def compared(self, left: Document, now_ms: int) -> tuple[Input, ...]:
+        """What ``left``, which another program wrote until it was gone, says of missing chips.
+
+        Its list is newer than what is remembered: what it does not have any more is forgotten. A
+        chip that pods use may be in none of its lists.
+        """
+        try:
+            found = decode(left.data, self.name)
+        except DocumentError:
+            return ()
+        there = chips_of(found)
+        used = self.in_use.used | self.in_use.assigned
+        because = "the program that wrote device-info before does not list it"
+        return (
+            *remembered_chips(found),
+            *(
+                Forgotten(chip_subject(chip), now_ms, because)
+                for chip in self.missing()
+                if chip not in there and f"{self.device_type}-{chip}" not in used
+            ),
+        )
 
     def released(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
         """The isolated chips whose names an operator took out of ``foreign``.
@@ -213,22 +251,43 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
     if found.update_time <= 0:
         return ()
     reports: list[Input] = []
-    for name in sorted({*found.free, *found.unhealthy, *found.network_unhealthy}):
-        chip = chip_of(name)
-        if chip is not None:
-            at_ms = found.update_time * 1000
-            reports.append(SourceAnswered(CHIP_SOURCE, chip_subject(chip), at_ms))
+    for known in sorted(chips_of(found)):
+        reports.append(Remembered(chip_subject(known), found.update_time * 1000))
     for fault in found.faults:
         chip = chip_of(fault.npu_name)
         if chip is not None:
             reports += [
                 Observation(
-                    CHIP_SOURCE, chip_subject(chip), code, Assertion.PRESENT, entry.fault_time
+                    CHIP_SOURCE,
+                    chip_subject(chip),
+                    code,
+                    Assertion.PRESENT,
+                    entry.fault_time,
+                    Severity.MINOR if entry.fault_level == _MILD else None,
                 )
                 for code, entry in (fault.fault_time_and_level_map or {}).items()
                 if is_code(code) and entry.fault_time > 0
             ]
     return tuple(reports)
+
+
+def chips_of(found: DeviceInfo) -> set[int]:
+    """The physical ids of all chips that a document names in a list or with a fault."""
+    listed = {*found.free, *found.unhealthy, *found.network_unhealthy}
+    names = listed | {fault.npu_name for fault in found.faults}
+    return {chip for name in names if (chip := chip_of(name)) is not None}
+
+
+def server_of(found: DeviceInfo, *, has_switches: bool) -> Server | None:
+    """What a document says of the server. Of families that look alike in it, it is any one."""
+    families = [
+        family.name
+        for family in FAMILIES.values()
+        if family.device_type == found.device_type
+        and (family.switch_info is not SwitchInfo.NONE) is has_switches
+    ]
+    ids = found.super_pod_id, found.server_index, found.rack_id
+    return Server(families[0], ids) if families else None
 
 
 def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from agent.journal.file import Kind, body_of
 from agent.pages.status import publication_status
-from agent.policy.state import LINK_SOURCE, Acknowledged, Released
+from agent.policy.state import LINK_SOURCE, Acknowledged, Forgotten, Released, Remembered
 from agent.policy.stepping import Input, is_one_off_waiting
 from agent.publishing.beating_node_info import BeatingNodeInfo
 from agent.publishing.device_info import DeviceInfoDocument
@@ -36,7 +36,7 @@ from contract.write_numbers import encode_writes
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
     from typing import NoReturn
 
     from agent.journal.file import Row
@@ -99,6 +99,8 @@ class Desk:
     may_publish: Callable[[], bool]
     look_around: Callable[[], Awaitable[None]]
     has_rival: Callable[[], bool]
+    on_remembered: Callable[[], None]
+    """A document told of chips; what looks at chips is to look again."""
     reconnected: Callable[[], None] = lambda: None
 
 
@@ -145,7 +147,7 @@ class Documents:
                 one,
                 desk.wall_clock,
                 desk.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
-                self._wake_now,
+                partial(self._ownership_changed, one.kind),
                 partial(self._not_decided, one.kind),
             )
             for one in owned_by(node, () if shadowed else owned)
@@ -175,11 +177,13 @@ class Documents:
         self._unread = {"device-info"} if shadowed else set(self.publishers)
         self._all_read = asyncio.Event()
         known = self._state()
-        self._has_journal = bool(known.chips or known.others)
+        self._has_journal = bool(known.chips or known.others or known.server)
         self._sources_began = False
         if not self._has_journal:
             self._unread |= self.storage.keys()
         self._told_revision: int | None = None
+        self._left: Document | None = None
+        """What the other program wrote last to which device-info is left."""
 
     def _state(self) -> State:
         return self._desk.verdicts.state
@@ -209,6 +213,16 @@ class Documents:
         """Whether another program writes the document of ``kind``."""
         ownership = self.ownership.get(kind)
         return ownership is not None and not ownership.is_ours
+
+    def _ownership_changed(self, kind: str) -> None:
+        if kind == "device-info" and not self._is_left(kind) and self._left is not None:
+            left, self._left = self._left, None
+            now_ms = self._desk.wall_clock()
+            inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
+            if inputs:
+                self._desk.verdicts.take(inputs, now_ms)
+                self._desk.on_remembered()
+        self._wake_now()
 
     def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
         self.publishers[kind].waits_for_store(error)
@@ -375,8 +389,14 @@ class Documents:
         reports: tuple[Input, ...] = ()
         if document is self._node_info:
             self._node_info.found(existing)
-        if not self._has_journal and not self._sources_began:
+        if document is self.device_info:
+            self.device_info.found(existing)
+            if self.device_info.inventory is None and self._state().server is None:
+                self._desk.on_remembered()
+        if not self._has_journal:
             reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
+            if self._sources_began:
+                reports = self._of_silent_chips(reports)
         if document is self.device_info:
             isolation = self.device_info.take_over_isolation(
                 existing, now_ms, has_journal=self._has_journal
@@ -387,11 +407,25 @@ class Documents:
             reports = (*isolation, *reports)
         if reports:
             self._desk.verdicts.take(reports, now_ms)
+            if any(isinstance(report, Remembered) for report in reports):
+                self._desk.on_remembered()
         if document is self.device_info and existing is not None and self._is_left(kind):
             self._written(existing, may_be_edited=False)
         self._unread.discard(kind)
         if not self._unread:
             self._all_read.set()
+
+    def _of_silent_chips(self, reports: Sequence[Input]) -> tuple[Input, ...]:
+        """What is about chips that gave no answer yet: nobody believes anything of them."""
+        chips = self._state().chips
+        heard = {chip for chip, known in chips.items() if known.was_read and not known.silent}
+        return tuple(
+            report
+            for report in reports
+            if isinstance(report, Remembered | Observation | Forgotten)
+            and report.subject.kind == "chip"
+            and report.subject.id not in heard
+        )
 
     def _others_wrote(
         self, kind: str, made: Made, before: Document | None, shown: Document | None
@@ -417,6 +451,8 @@ class Documents:
         made = self.device_info
         if made.stamp_of(foreign) is None:
             return
+        if self._is_left("device-info"):
+            self._left = foreign
         if may_be_edited:
             self._foreign(made, foreign)
         now_ms, revision = self._desk.wall_clock(), self._state().revision
@@ -483,6 +519,6 @@ def _by_now(remembered: Input, now_ms: int) -> Input:
     match remembered:
         case Observation():
             return replace(remembered, seen_at_ms=min(remembered.seen_at_ms, now_ms))
-        case SourceAnswered():
+        case SourceAnswered() | Remembered():
             return replace(remembered, at_ms=min(remembered.at_ms, now_ms))
     return remembered

@@ -24,6 +24,7 @@ from contract.names import (
     node_info_name,
 )
 from stores.backoff import Backoff
+from stores.base import READ_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -37,7 +38,7 @@ OURS = "npu-vigil"
 VENDOR_PROGRAMS = frozenset({"device-plugin", "noded"})
 """The names under which the real programs write: those of their executables."""
 _GRACE_SECONDS = 60
-_REQUEST_SECONDS = 5.0
+_REQUEST_SECONDS = READ_SECONDS
 _PROGRESS_SECONDS = 10.0
 _TICK_SECONDS = 0.001
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.policy.health import is_healthy, is_network_healthy
-from agent.policy.state import ChipState, State
+from agent.policy.state import CHIP_SOURCE, ChipState, State
 from agent.publishing.switch_info import switch_info_text
 from contract.codes import is_network
 from contract.device_info import (
@@ -26,7 +26,7 @@ from contract.levels import ChipLevel, most_serious
 from contract.policies import AUTOFILL_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from contract.families import Family
     from dcmi_shim.types import Inventory, SuperPod
@@ -61,7 +61,8 @@ def render(
 
     ``used`` are the names of devices that pods have, ``assigned`` of those that a scheduler chose
     for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
-    answered and has no fault is in no list; a blind one keeps its last state. With
+    answered and has no fault is in no list; a blind one keeps its last state. One that was there
+    before and gave no answer since the start keeps its faults, and is not free. With
     ``cards_together`` both dies of a Duo card are unhealthy when one is, since they are reset as
     one (2.8, EX-41).
     """
@@ -71,14 +72,17 @@ def render(
     unhealthy: list[str] = []
     network_unhealthy: list[str] = []
     faults: list[DeviceFault] = []
-    listed = sorted(inventory.chips, key=lambda chip: chip.logic_id)
-    ill_cards = _ill_cards(state, inventory, in_use) if cards_together else frozenset()
-    for chip in listed:
-        known = state.chips.get(chip.physical_id, _NEVER_SEEN)
-        name = family.device_name(chip.physical_id)
+    order = [(chip.logic_id, chip.physical_id) for chip in inventory.chips]
+    missing = missing_chips(state, {chip for _, chip in order})
+    order += ((logic_id, chip) for chip, logic_id in missing.items())
+    order.sort()
+    with_ill_die = _ill_cards(state, inventory, in_use) if cards_together else frozenset()
+    for _, chip in order:
+        known = state.chips.get(chip, _NEVER_SEEN)
+        name = family.device_name(chip)
         network, own, bare = _entries(name, known, name in in_use)
         level = _level_of(own, bare)
-        goes_along = chip.card_id in ill_cards and known.was_read
+        goes_along = chip in with_ill_die and known.was_read
         if goes_along and own is None and bare is None:
             bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.NORMAL_NPU)
         faults += [entry for entry in (network, bare, own) if entry is not None]
@@ -86,9 +90,17 @@ def render(
             network_unhealthy.append(name)
         if goes_along or not is_healthy(level, name in in_use):
             unhealthy.append(name)
-        elif known.was_read and name not in used and level is not ChipLevel.PRE_SEPARATE_NPU:
+        elif (
+            known.was_read
+            and name not in used
+            and level is not ChipLevel.PRE_SEPARATE_NPU
+            and chip not in missing
+            and not (known.silent and CHIP_SOURCE in known.blind)
+        ):
             free.append(name)
     super_pod_id, server_index, rack_id = super_pod_ids(inventory.super_pod, family)
+    if not inventory.chips and state.server is not None and state.server.super_pod is not None:
+        super_pod_id, server_index, rack_id = state.server.super_pod
     return DeviceInfo(
         device_type=family.device_type,
         free=tuple(sorted(free)),
@@ -100,14 +112,14 @@ def render(
         super_pod_id=super_pod_id,
         server_index=server_index,
         rack_id=rack_id,
-        manually_separated=_isolated(state, [chip.physical_id for chip in listed], family),
+        manually_separated=_isolated(state, [chip for _, chip in order], family),
         upgrade_reasons=_reasons(state, family),
         switch_info=switch_info_text(state, family, update_time),
     )
 
 
 def _ill_cards(state: State, inventory: Inventory, in_use: frozenset[str]) -> frozenset[int]:
-    """The cards of a Duo of which a die is unhealthy by itself."""
+    """The chips on cards of a Duo of which a die is unhealthy by itself."""
     family = family_of(inventory)
     if family.name != DUO_FAMILY:
         return frozenset()
@@ -118,11 +130,23 @@ def _ill_cards(state: State, inventory: Inventory, in_use: frozenset[str]) -> fr
         _, own, bare = _entries(name, known, name in in_use)
         if not is_healthy(_level_of(own, bare), name in in_use):
             ill.add(chip.card_id)
-    return frozenset(ill)
+    return frozenset(chip.physical_id for chip in inventory.chips if chip.card_id in ill)
 
 
 def _level_of(*entries: DeviceFault | None) -> ChipLevel:
     return most_serious(ChipLevel(entry.fault_level) for entry in entries if entry is not None)
+
+
+def missing_chips(state: State, listed: Container[int]) -> dict[int, int]:
+    """The physical ids of the chips that were read once and are not ``listed``, with logic ids.
+
+    Of a chip that only a document has, no logic id is known; it is taken for the physical one.
+    """
+    return {
+        chip: chip if known.place is None else known.place.logic_id
+        for chip, known in state.chips.items()
+        if chip not in listed and known.was_read
+    }
 
 
 def _entries(

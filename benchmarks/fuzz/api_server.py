@@ -48,6 +48,10 @@ class Answers:
         """Every answer is the list."""
         return 200, self._listed
 
+    async def list(self, *_: object, **__: object) -> tuple[int, bytes]:
+        """See ``request``."""
+        return 200, self._listed
+
     @contextlib.asynccontextmanager
     async def stream(self, *_: object, **__: object) -> AsyncIterator[Answers]:
         """A watch that ends behind its frames."""

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "call.h"
 #include "faults.h"
@@ -112,6 +113,23 @@ DCMI_EXPORT int vigil_emulator_drop(struct emulator *emulator, int chip, uint32_
     if (error != 0)
         return error;
     state->chips[chip].drop = drop;
+    state_unlock(&emulator->attachment);
+    return 0;
+}
+
+DCMI_EXPORT int vigil_emulator_replace(struct emulator *emulator, int chip)
+{
+    struct state *state;
+    int error = lock_chip(emulator, chip, &state);
+    if (error != 0)
+        return error;
+    int dies = profiles[state->profile].dies;
+    for (int die = chip / dies * dies; die < (chip / dies + 1) * dies; die++) {
+        struct chip_state *on = &state->chips[die];
+        memset(on->faults, 0, sizeof on->faults);
+        on->drop = DROP_NONE;
+        on->replaced++;
+    }
     state_unlock(&emulator->attachment);
     return 0;
 }

@@ -23,6 +23,8 @@ int vigil_emulator_occur(struct emulator *emulator, int chip, uint32_t code, uin
 int vigil_emulator_recover(struct emulator *emulator, int chip, uint32_t code);
 int vigil_emulator_once(struct emulator *emulator, int chip, uint32_t code, uint32_t severity);
 int vigil_emulator_drop(struct emulator *emulator, int chip, uint32_t drop);
+/* Another card, without faults, is in the place of the one that CHIP is on. */
+int vigil_emulator_replace(struct emulator *emulator, int chip);
 
 /* CHIP -1: every chip. A negative value leaves that part of the hook as it is. */
 int vigil_emulator_hook(struct emulator *emulator, unsigned function, int chip, int hang,

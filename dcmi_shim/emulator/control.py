@@ -144,6 +144,10 @@ class Emulator:
         """A dropped card is back."""
         self._change("drop", chip, _HEALTHY_AGAIN)
 
+    def replace(self, chip: int) -> None:
+        """Put another card without faults in the place of the one with ``chip``; no event."""
+        self._change("replace", chip)
+
     def hang(self, function: str, chip: int | None = None) -> None:
         """Calls of ``function`` do not return until ``clear``, ``reset`` or ``start``."""
         self._hook(function, chip, hang=1)
@@ -310,6 +314,7 @@ def _load(emulator_dir: Path) -> ctypes.CDLL:
         "recover": [handle, integer, number],
         "once": [handle, integer, number, number],
         "drop": [handle, integer, number],
+        "replace": [handle, integer],
         "hook": [handle, unsigned, integer, integer, integer, integer],
         "clear": [handle, unsigned, integer],
         "switch": [handle, unsigned, number, number, short, short, short, short, number],

@@ -172,7 +172,8 @@ DCMI_EXPORT int dcmi_get_card_elabel_v2(int card_id, struct dcmi_elabel_info *in
 {
     BEGIN(dcmi_get_card_elabel_v2, CARD(card_id), info != NULL);
     char serial[32];
-    snprintf(serial, sizeof serial, "2102315AAA10R%07d", 1000 + call.card);
+    unsigned replaced = (unsigned)call.state->chips[call.chip].replaced % 1000u;
+    snprintf(serial, sizeof serial, "2102315AAA10R%07u", 1000u + 100u * replaced + (unsigned)call.card);
     copy(info->product_name, sizeof info->product_name, call.profile->product_name);
     copy(info->model, sizeof info->model, call.profile->chip_name);
     copy(info->manufacturer, sizeof info->manufacturer, "Huawei");
@@ -182,10 +183,10 @@ DCMI_EXPORT int dcmi_get_card_elabel_v2(int card_id, struct dcmi_elabel_info *in
 }
 
 /* Five words that stay the same for one die of one chip, and differ between all of them. */
-static void die_words(unsigned chip, int die_type, struct dcmi_die_id *die)
+static void die_words(unsigned chip, uint64_t replaced, int die_type, struct dcmi_die_id *die)
 {
     static const unsigned sample[5] = {0x185011D4, 0x21104518, 0xA0C4ED94, 0x14CC040A, 0x56102003};
-    unsigned seed = chip + 64u * (unsigned)(UNIQUE_DIE - die_type);
+    unsigned seed = chip + 64u * (unsigned)(UNIQUE_DIE - die_type) + 256u * (unsigned)replaced;
     for (unsigned word = 0; word < 5; word++)
         die->soc_die[word] = sample[word] ^ seed * (0x9E3779B1u + 2 * word);
 }
@@ -197,7 +198,7 @@ DCMI_EXPORT int dcmi_get_device_die_v2(int card_id, int device_id, int die_type,
           die != NULL && die_type >= ORDINARY_DIE && die_type <= DUAL_DIE);
     if (die_type == DUAL_DIE && !call.profile->second_generation)
         return call_finish(&call, DCMI_NOT_SUPPORTED);
-    die_words(call.chip, die_type, die);
+    die_words(call.chip, call.state->chips[call.chip].replaced, die_type, die);
     return call_finish(&call, DCMI_OK);
 }
 

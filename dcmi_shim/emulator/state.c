@@ -17,7 +17,7 @@
 #include "profile.h"
 
 #define STATE_MAGIC 0x314d454c47495644ULL
-#define STATE_LAYOUT 3u
+#define STATE_LAYOUT 4u
 /* Lock bytes far behind the content: one for the state, one a subscriber, one a tool. */
 #define LOCK_BASE ((off_t)1 << 40)
 

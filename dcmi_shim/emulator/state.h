@@ -108,6 +108,7 @@ struct chip_state {
     uint32_t drop;
     uint32_t spod_status;
     int64_t reset_ns;       /* 0: never reset */
+    uint64_t replaced;      /* how many cards came before in this place */
     struct fault faults[MAX_FAULTS];
 };
 

@@ -8,6 +8,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _SOURCES = Path(__file__).parent / "driver"
 _A3_BOARD = 0xB1
@@ -79,8 +83,7 @@ class Hardware:
         shutil.copy(library, self.library)
         self.control = root / "control"
         self.control.mkdir()
-        lines = (f"{one.card} {one.device} {one.logic} {one.physical}\n" for one in chips)
-        self.write("chips", "".join(lines))
+        self.list_chips(chips)
         self.write("events", "")
         self.write("alarms", "")
         self.write("switch-faults", "")
@@ -103,6 +106,15 @@ class Hardware:
         draft = self.control / f".{name}"
         draft.write_text(text)
         draft.replace(self.control / name)
+
+    def list_chips(self, chips: Iterable[Chip]) -> None:
+        """From now on the driver lists ``chips``, which may have other ids than before."""
+        lines = (f"{one.card} {one.device} {one.logic} {one.physical}\n" for one in chips)
+        self.write("chips", "".join(lines))
+
+    def name_die(self, chip: int, number: int) -> None:
+        """The chip with this physical id has the die ``number``."""
+        self.write(f"die.{chip}", f"{number:x} 1 2 3 4\n")
 
     def event(
         self,

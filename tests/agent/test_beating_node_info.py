@@ -194,6 +194,7 @@ class Life:
             may_publish=lambda: True,
             look_around=lambda: asyncio.sleep(0),
             has_rival=lambda: False,
+            on_remembered=lambda: None,
         )
         beating = None
         if generation is not None:

@@ -73,6 +73,7 @@ class Life:
             may_publish=lambda: True,
             look_around=lambda: asyncio.sleep(0),
             has_rival=lambda: False,
+            on_remembered=lambda: None,
         )
         self.documents = Documents(NODE, ["device-info"], desk)
         self.documents.device_info.identify(inventory())

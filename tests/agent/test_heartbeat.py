@@ -165,7 +165,7 @@ async def test_a_store_that_hangs_is_no_stall(
     bench.store.hangs = True
     async with running(bench):
         await bench.until(lambda: bench.marks > 3, "it goes on")
-        assert bench.heartbeat.trouble == "heartbeats cannot be read: no answer within 0.1 s"
+        assert bench.heartbeat.trouble == "heartbeats cannot be read: no answer in time"
 
 
 async def test_a_rival_that_has_to_give_way_is_said_once(

@@ -145,6 +145,32 @@ async def test_clock_that_is_set_takes_nothing_over(monkeypatch: pytest.MonkeyPa
         assert not ownership.is_ours
 
 
+@pytest.mark.parametrize(
+    ("name", "age_seconds", "was"),
+    [
+        (None, 0, False),
+        ("npu-vigil", 0, False),
+        ("device-plugin", 0, True),
+        ("device-plugin", 86_400, True),
+    ],
+)
+async def test_it_is_known_whether_another_program_wrote_it_before(
+    name: str | None, age_seconds: float, was: bool
+) -> None:
+    """It may write it again, and wipe what it does not know."""
+    writers = Writers()
+    if name is not None:
+        writers.wrote(name, age_seconds)
+    async with owning(writers) as ownership:
+        assert ownership.was_others is was
+        writers.wrote("device-plugin")
+        await ownership.ask_after_change()
+        assert ownership.was_others
+        await asyncio.sleep(400)
+        assert ownership.is_ours
+        assert ownership.was_others
+
+
 @pytest.mark.parametrize(("name", "is_ours"), [("backup-tool", True), ("device-plugin", False)])
 async def test_only_a_real_program_is_given_the_document(name: str, is_ours: bool) -> None:
     writers = Writers()

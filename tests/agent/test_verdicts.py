@@ -14,6 +14,7 @@ from msgspec import structs
 from agent.journal.file import FILE_NAME, Kind, Remembered, Row, read_remembered
 from agent.journal.journal import Journal
 from agent.policy.dues import ONCE_VISIBLE_MS
+from agent.policy.restarts import restarted
 from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, State
 from agent.policy.stepping import next_deadline_ms
 from agent.verdicts import Verdicts, restore
@@ -104,15 +105,16 @@ async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int
         if number % (len(inputs) // lives) == 0:
             life = Life(tmp_path, clock)
             if number:
-                assert but_for_the_start(life.verdicts.state) == but_for_the_start(whole)
+                assert but_for_the_start(life.verdicts.state) == but_for_the_start(
+                    restarted(whole, "boot")
+                )
         await life.take(*batch)
         whole = life.verdicts.state
         clock.now_ms += 10
     assert set(whole.chips[3].faults) == {"80E01801"}
     assert not whole.chips[4].faults
-    assert whole.chips[3].blind
     again = Life(tmp_path, clock).verdicts.state
-    assert but_for_the_start(again) == but_for_the_start(whole)
+    assert but_for_the_start(again) == but_for_the_start(restarted(whole, "boot"))
 
 
 async def test_a_restart_remembers_alarms_but_not_that_the_bmc_answered(tmp_path: Path) -> None:

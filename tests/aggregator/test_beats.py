@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aggregator.beats import Listener
@@ -39,12 +40,17 @@ class World:
     async def beats(self) -> tuple[Beat, ...]:
         return tuple(Beat(node, "host", 1.0, at) for node, at in self.last.items())
 
+    async def rehearse_beat(self, node: str) -> None:
+        assert node in self.last
+
     async def listen(self, seconds: int) -> None:
         for _ in range(seconds):
             self.at += 1
             self.steps += 1
             self.last |= {node: int(self.at * 1000) for node in self.beating}
             await self.listener._list("s:", self)  # type: ignore[arg-type]
+            for _ in range(5):
+                await asyncio.sleep(0)  # for rehearsals, which take no time
 
     def texts(self) -> dict[str, str]:
         found = {bucket: self.memory.text(bucket) for bucket in self.memory.take_changed()}

@@ -57,6 +57,8 @@ class Link:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.is_up = True
+        self.seconds = 0.0
+        """What the server takes to accept a write."""
 
     async def watch(self) -> AsyncIterator[Tenure | Interrupted]:
         yield self.server.tenure
@@ -73,6 +75,7 @@ class Link:
 
     async def write(self, tenure: Tenure) -> Tenure:
         self._demand()
+        await asyncio.sleep(self.seconds)
         return await self.server.put(tenure)
 
     def _demand(self) -> None:
@@ -185,6 +188,40 @@ async def test_a_short_outage_changes_nothing_and_a_long_one_begins_anew() -> No
             await asyncio.sleep(2)
             assert a.leadership.leads
             assert a.leadership.taken_total == taken
+
+
+@pytest.mark.parametrize("seconds", [3.0, 10.0, 30.0])
+async def test_one_leads_on_while_renewals_take_long(seconds: float) -> None:
+    server = Server()
+    async with candidates(server, "a", "b") as (a, b):
+        await asyncio.sleep(5)
+        for one in (a, b):
+            one.link.seconds = seconds
+        led = []
+        for _ in range(3000):
+            await asyncio.sleep(0.1)
+            assert not b.leadership.leads
+            assert server.tenure.duration_seconds <= 120
+            led.append(a.leadership.leads)
+        # Until the first renewal that takes long is accepted nobody can know who leads.
+        assert led.count(False) <= 10 * (seconds + 1)
+        assert all(led[round(10 * (seconds + 10)) :])
+        assert (a.told, a.leadership.taken_total) == (1, 1)
+        a.link.seconds = b.link.seconds = 0
+        await asyncio.sleep(130)
+        assert server.tenure.duration_seconds == DURATION
+
+
+async def test_one_whose_renewals_never_return_is_waited_for_and_no_longer() -> None:
+    server = Server()
+    async with candidates(server, "a", "b") as (a, b):
+        await asyncio.sleep(5)
+        a.link.seconds = 1000.0
+        for _ in range(1000):
+            await asyncio.sleep(0.1)
+            assert not (a.leadership.leads and b.leadership.leads)
+        assert b.leadership.leads
+        assert a.told == 2
 
 
 async def test_who_finds_the_lease_taken_stops_when_it_asks() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from contract.errors import StoreUnavailable
+from stores.kubernetes_attempts import Answer, Response
 from tests.cluster.config_map import config_map_of
 from tests.cluster.selectors import selects
 
@@ -131,6 +132,10 @@ class ApiServer:
                 spec = {"nodeName": content["target"]["name"]}
                 status, answer = self._patch(place, {"spec": spec}, by)
                 return (status, answer) if status != 200 else _status(201, "")
+            case "POST", None, _ if "dryRun" in query:
+                named = Place(place.resource, place.namespace, content["metadata"]["name"])
+                is_there = self._get(named) is not None
+                return _status(409, "it exists") if is_there else (201, content)
             case "POST", None, _:
                 return self._create(place, content, by)
             case "PUT", _, _:
@@ -357,12 +362,33 @@ class Client:
         method: str,
         path: str,
         body: bytes | None = None,
-        seconds: float = 10.0,
         headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
     ) -> tuple[int, bytes]:
         """See ``Connection``."""
+        del is_urgent
         only = _wants_only_metadata(headers)
         return await self._server._request(self, method, path, body, only_metadata=only)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
+    ) -> Answer:
+        """See ``Connection``."""
+        del is_urgent
+        return Answer(Response(*await self.request(method, path, body, headers)), False)
+
+    async def list(
+        self, path: str, seconds: float, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """See ``Connection``."""
+        return await self.request("GET", path, headers=headers)
 
     @contextlib.asynccontextmanager
     async def stream(

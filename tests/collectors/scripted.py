@@ -53,9 +53,20 @@ class ScriptedDriver:
         self.queue: asyncio.Queue[DriverEvent | DriverGap] = asyncio.Queue()
         self.serial = 0
 
+    @property
+    def found(self) -> Inventory | None:
+        if not self.ready.is_set():
+            return None
+        return Inventory(tuple(self.chips), self.family, "910B3", 0x32, None, None, "scripted")
+
     async def inventory(self) -> Inventory:
         await self.ready.wait()
-        return Inventory(tuple(self.chips), self.family, "910B3", 0x32, None, None, "scripted")
+        assert self.found is not None
+        return self.found
+
+    async def listed(self) -> tuple[Chip, ...]:
+        await self.ready.wait()
+        return tuple(self.chips)
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         await self._ask("codes", chip)

@@ -42,6 +42,7 @@ async def collecting(
     driver: ScriptedDriver,
     believed: Mapping[tuple[Subject, str], int] | None = None,
     marks: list[float] | None = None,
+    chips: frozenset[int] = frozenset(),
 ) -> AsyncIterator[Said]:
     said = Said()
     beats: list[float] = [] if marks is None else marks
@@ -53,6 +54,7 @@ async def collecting(
         driver,
         believed=believed,
         progress=lambda: beats.append(loop.time()),
+        chips=chips,
     )
     task = asyncio.create_task(collector.run(around))
     try:
@@ -341,7 +343,41 @@ async def test_what_is_remembered_is_blind_until_the_driver_answers() -> None:
             "chip 0 answered",
             f"chip 1 absent {HBM_CODE}",
             "chip 1 answered",
+            "chip 7 blind: the driver does not list this chip",
         ]
+
+
+async def test_a_chip_that_is_remembered_and_not_listed_is_lost_until_it_is_listed() -> None:
+    driver = ScriptedDriver()
+    chips = driver.chips
+    driver.chips = chips[:1]
+    async with collecting(driver, {(CHIP_1, HBM_CODE): 1}, chips=frozenset({0, 1})) as said:
+        await asyncio.sleep(299)
+        silent = "chip 1 blind: the driver does not list this chip"
+        assert said.words() == ["chip 0 answered", silent]
+        await asyncio.sleep(7)
+        assert said.words()[2:] == ["chip 1 present 40F84E00"]
+        assert {chip for _, _, chip in driver.asked} == {0}, "nobody asks in its place"
+        driver.chips = chips
+        driver.gap("the driver shows other chips than before")
+        await asyncio.sleep(5)
+        assert sorted(said.words()[3:]) == [
+            "chip 1 absent 40F84E00",
+            f"chip 1 absent {HBM_CODE}",
+            "chip 1 answered",
+            "gap: the driver shows other chips than before",
+        ]
+
+
+async def test_while_the_driver_is_replaced_no_chip_that_is_not_listed_is_lost() -> None:
+    driver = ScriptedDriver(0)
+    driver.in_place = False
+    async with collecting(driver, chips=frozenset({0, 1})) as said:
+        await asyncio.sleep(400)
+        assert not any("present" in word for word in said.words())
+        driver.in_place = True
+        await asyncio.sleep(310)
+        assert sum("present 40F84E00" in word for word in said.words()) == 2, "all alike"
 
 
 async def test_a_failing_inventory_ends_the_collector() -> None:
@@ -350,6 +386,6 @@ async def test_a_failing_inventory_ends_the_collector() -> None:
     async def fail() -> None:
         raise DriverError("no supported chip family")
 
-    driver.inventory = fail  # type: ignore[method-assign, assignment]
+    driver.listed = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(DriverError, match="no supported chip family"):
         await ChipFaults().run(surroundings(Said(), virtual_ms, driver))

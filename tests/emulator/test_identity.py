@@ -148,3 +148,25 @@ def test_an_in_band_reset_takes_the_ring_or_the_card_along(server: Server) -> No
         assert stages() == [0] * 8
     else:
         assert stages() == [16, 16, 0, 0, *[16] * 12]
+
+
+def test_another_card_has_other_dies_and_another_serial_number(server: Server) -> None:
+    dies = 2 if server.emulator.status()["profile"] == "a3" else 1
+
+    def names(card: int) -> tuple[bytes, ...]:
+        label, die = ctypes.create_string_buffer(1280), ctypes.create_string_buffer(20)
+        assert _call(server, "dcmi_get_card_elabel_v2", card, label) == 0
+        found = [label.raw[1024:]]
+        for device in range(dies):
+            assert _call(server, "dcmi_get_device_die_v2", card, device, 1, die) == 0
+            found.append(die.raw)
+        return tuple(found)
+
+    before, other = names(2), names(3)
+    server.emulator.occur(2 * dies, "80E01801")
+    server.emulator.replace(2 * dies)
+    assert not set(before) & set(names(2))
+    assert names(3) == other
+    codes, count = (c_uint * 128)(), c_int()
+    assert _call(server, "dcmi_get_device_errorcode_v2", 2, 0, byref(count), codes, 128) == 0
+    assert count.value == 0

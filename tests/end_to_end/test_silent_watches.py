@@ -92,13 +92,9 @@ def test_a_fault_that_no_watch_shows_is_in_cluster_info_within_15_s(
     node.emulator.occur(2, FAULT)
     node.wait(lambda: in_cluster_info(cluster, 2), "it is shown there")
     assert time.monotonic() - silent <= SHOWN_SECONDS
-    node.emulator.recover(2, FAULT)
-    recovered = time.monotonic()
-    node.wait(lambda: not in_cluster_info(cluster, 2), "its end, too")
-    assert time.monotonic() - recovered <= SHOWN_SECONDS
-    assert read_by_name(proxy, silent) <= 3
+    assert read_by_name(proxy, silent) == 1
     missed = 'npu_vigil_read_by_name_total{result="missed",store="kubernetes:"}'
-    node.wait(lambda: aggregator.metric(missed) >= 2, "it is counted")
+    node.wait(lambda: aggregator.metric(missed) == 1, "it is counted")
     assert "has not shown the last write of device-info" in aggregator.log.read_text()
     assert aggregator.ask("/readyz")[0] == 200
 

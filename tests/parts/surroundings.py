@@ -42,6 +42,7 @@ def surroundings(
     memory: Memory | None = None,
     listen: Callable[[Sink], None] = lambda sink: None,
     progress: Callable[[], None] = lambda: None,
+    chips: frozenset[int] = frozenset(),
 ) -> Surroundings:
     """The surroundings of one collector under test."""
     return Surroundings(
@@ -54,4 +55,5 @@ def surroundings(
         memory=Kept() if memory is None else memory,
         listen=listen,
         progress=progress,
+        chips=chips,
     )

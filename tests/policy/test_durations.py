@@ -21,7 +21,7 @@ from contract.levels import ChipLevel, Severity
 from contract.observation import Assertion, SourceAnswered, chip_subject
 from contract.policies import FAULT_DURATION, DurationPolicy
 from stores.base import Document
-from tests.policy.builders import T, after, changes, healthy, inventory, seen
+from tests.policy.builders import T, after, answered, changes, healthy, inventory, seen
 from tests.policy.test_worked_examples import judge
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ class TestAdopted:
         assert document(state).faults == written.faults
         assert document(state).upgrade_reasons == written.upgrade_reasons
         gone = seen(ABSENT, LINK_DOWN, at=T + 300_000)
-        state = after(state, [gone], T + 360_001)
+        state = after(state, [*answered(0, at=T + 300_000), gone], T + 360_001)
         assert document(state).upgrade_reasons == "{}"
 
 

@@ -166,6 +166,9 @@ class RecordedCluster:
         await self._request()
         return tuple(beat for beat in self._beats.values() if node in (None, beat.node))
 
+    async def rehearse_beat(self, node: str) -> None:
+        raise AssertionError("an agent rehearses nothing")
+
     async def forget_beat(self, node: str) -> None:
         await self._request()
         self._beats.pop(node, None)

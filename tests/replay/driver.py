@@ -114,6 +114,23 @@ class RecordedDriver:
     async def inventory(self) -> Inventory:
         return self._inventory
 
+    @property
+    def found(self) -> Inventory:
+        return self._inventory
+
+    @property
+    def library(self) -> str:
+        return self._inventory.library
+
+    async def listed(self) -> tuple[Chip, ...]:
+        return self._inventory.chips
+
+    def wait_for_library(self) -> None:
+        """It is there."""
+
+    def look_for_more(self, more: bool) -> None:
+        """A recording has all chips."""
+
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         await self._call(CODES, chip)
         return tuple(int(code, 16) for code in self._lists[chip.logic_id])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from contract.errors import StoreRefused
+from contract.errors import StoreConflict, StoreRefused
 from stores.base import Interrupted, NodeObject
 
 if TYPE_CHECKING:
@@ -69,10 +69,17 @@ class RecordedObjects:
         return True
 
     async def set_node(
-        self, node: str, labels: dict[str, str], annotations: dict[str, str]
+        self,
+        node: str,
+        labels: dict[str, str],
+        annotations: dict[str, str],
+        *,
+        expected: str | None = None,
     ) -> None:
         await self._request()
         self._check()
+        if expected not in (None, self.node.version):
+            raise StoreConflict("somebody else was faster")
         self.change_node({**labels}, {**annotations})
 
     async def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:

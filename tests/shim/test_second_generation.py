@@ -23,7 +23,10 @@ async def test_an_ascend_950(small_driver: Callable[[str], SmallDriver]) -> None
         driver = state.driver
         inventory = await driver.inventory()
         assert inventory.family == "Ascend910A5"
-        assert inventory.chips == (Chip(4, 0, 0, 0), Chip(5, 1, 1, 0))
+        assert inventory.chips == (
+            Chip(4, 0, 0, 0, "00000000-00000001-00000002-00000003-00000004"),
+            Chip(5, 1, 1, 0, "00000001-00000002-00000003-00000004-00000005"),
+        )
         assert (inventory.chip_name, inventory.driver_version) == ("Ascend950PR", "26.0.0")
         assert (inventory.super_pod, inventory.virtual, inventory.board_id) == (None, (), 0x23)
         assert inventory.main_board == 0x25

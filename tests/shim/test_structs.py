@@ -55,7 +55,7 @@ _OURS: dict[str, Any] = {
     "dcmi_hccs_statistic_info_u64": structs.HccsStatisticU64,
     "dcmi_hccs_bandwidth_info": structs.HccsBandwidth,
     "dcmi_sio_crc_err_statistic_info": structs.SioCrcErrors,
-    "dcmi_elabel_info": structs.ElabelInfo,
+    "dcmi_elabel_info": abi.ElabelInfo,
     "dcmi_hccsping_mesh_operate": structs.HccsPingMeshOperate,
     "dcmi_hccsping_mesh_info": structs.HccsPingMeshInfo,
     "dcmi_multi_utilization_info": structs.MultiUtilization,

@@ -121,8 +121,9 @@ async def test_an_api_server_away_at_the_start_is_waited_for(control_plane: Cont
 
 
 async def test_a_frozen_api_server_is_unavailable_in_time(
-    control_plane: ControlPlane, kubernetes: Store
+    control_plane: ControlPlane, kubernetes: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kubernetes_connection, "_ACCEPTED_SECONDS", 4.0)
     await kubernetes.put(a_document("one", "1"))
     control_plane.pause_apiserver()
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from contract.errors import StoreRefused, StoreUnavailable
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
 from contract.refusal import Reason
 from contract.write_numbers import KINDS, encode_writes
 from stores.address import open_store
@@ -112,15 +112,16 @@ async def test_a_lease_counts_how_often_it_changed_hands(
     assert await after(kubernetes, "host-a", 0) == ("00", 0)
     assert await after(rival, "host-b", 1) == ("01", 1)
     assert await after(rival, "host-b", 2) == ("01", 1)
-    # The first does not know yet that it lost the Lease: its next beat finds out, the one after
-    # takes it properly.
-    await kubernetes.beat(a_beat("host-a", AT_MS + 3000))
-    assert await after(kubernetes, "host-a", 4) == ("01", 1)
-    assert await after(rival, "host-c", 5) == ("05", 2)
+    # The first does not know yet that it lost the Lease: its next beat finds out.
+    with pytest.raises(StoreConflict):
+        await kubernetes.beat(a_beat("host-a", AT_MS + 2500))
+    assert await after(kubernetes, "host-a", 3) == ("03", 2)
+    assert await after(kubernetes, "host-a", 4) == ("03", 2)
+    assert await after(rival, "host-c", 5) == ("05", 3)
     # A restarted agent is the same holder.
     await rival.close()
     rival = open_store("kubernetes:", control_plane.kubeconfig)
-    assert await after(rival, "host-c", 6) == ("05", 2)
+    assert await after(rival, "host-c", 6) == ("05", 3)
     await rival.close()
 
 

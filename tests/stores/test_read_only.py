@@ -20,12 +20,14 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
     "put": lambda store: store.put(DOCUMENT),
     "delete": lambda store: store.delete("space", "name"),
     "beat": lambda store: store.beat(Beat("n", "host", 5, 1)),
+    "rehearse_beat": lambda store: store.rehearse_beat("n"),
     "forget_beat": lambda store: store.forget_beat("n"),
     "touch": lambda store: store.touch("space", "name"),
 }
 READS = {
     "url",
     "refusals",
+    "missed_changes",
     "get",
     "list",
     "watch",

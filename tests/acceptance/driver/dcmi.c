@@ -5,6 +5,8 @@
  *   chips                     one chip a line: card device logic physical
  *   codes.<physical>          one code a line: hex code, listed from, listed until (epoch ms)
  *   health.<physical>         the health word
+ *   die.<physical>            the five words of the die, in hexadecimal; none: not supported
+ *   serial.<card>             the serial number of the card; none: not supported
  *   virtual.<physical>        how many virtual devices the chip is cut into
  *   answer.<function>[.<id>]  return code
  *   wrong.<function>[.<id>]   the number to answer instead of the right one
@@ -299,8 +301,38 @@ OPTIONAL(dcmi_get_device_pcie_info_v2)
 OPTIONAL(dcmi_get_device_resource_info)
 OPTIONAL(dcmi_get_device_utilization_rate)
 OPTIONAL(dcmi_get_product_type)
+OPTIONAL(dcmi_get_card_elabel_v2)
 #define NO_CHIP_INFO_V2
 #define NO_MAINBOARD
+#else
+int dcmi_get_device_die_v2(int card, int device, int type, unsigned int *words)
+{
+    CHIP(card, device);
+    FILE *file = open_file("r", "die.%d", chip.physical);
+    if (!file || type != 1) {
+        if (file)
+            fclose(file);
+        return UNSUPPORTED;
+    }
+    int read = 0;
+    while (read < 5 && fscanf(file, "%x", &words[read]) == 1)
+        read++;
+    fclose(file);
+    return read == 5 ? 0 : INTERNAL;
+}
+
+/* 256 bytes each: product, model, manufacturer, its date, serial number. */
+int dcmi_get_card_elabel_v2(int card, char *label)
+{
+    ENTER(card);
+    FILE *file = open_file("r", "serial.%d", card);
+    if (!file)
+        return UNSUPPORTED;
+    memset(label, 0, 1280);
+    int read = fscanf(file, "%255s", label + 1024);
+    fclose(file);
+    return read == 1 ? 0 : INTERNAL;
+}
 #endif
 
 #ifndef NO_CHIP_INFO_V2

@@ -1,0 +1,110 @@
+"""Which chips a node has, and what becomes of those that are not listed any more.
+
+A chip that was there before is remembered until it is forgotten: a driver that does not list it
+says nothing of its faults (``docs/decisions/018``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from agent.policy import upgrades
+from agent.policy.draft import without
+from agent.policy.ending import end
+from agent.policy.state import CHIP_SOURCE, ChipState, Server
+from contract.levels import ChipLevel
+from contract.listed_chips import compare
+from contract.observation import chip_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent.policy.draft import Draft
+    from agent.policy.state import Forgotten, Listed, SubjectState
+    from contract.listed_chips import Comparison
+    from contract.observation import Subject
+
+
+def compared(subjects: Mapping[Subject, SubjectState], item: Listed) -> Comparison:
+    """What became of the chips of ``subjects`` by what the driver lists now."""
+    remembered = {
+        subject.id: known.place
+        for subject, known in subjects.items()
+        if isinstance(known, ChipState)
+    }
+    return compare(remembered, item.chips)
+
+
+def listed(
+    subjects: Mapping[Subject, SubjectState], item: Listed, draft: Draft
+) -> dict[Subject, SubjectState]:
+    """``subjects`` when the driver lists the chips of ``item``.
+
+    What is known of a chip follows it to another physical id. One that was replaced leaves its
+    isolation by an operator to its successor, and nothing else.
+    """
+    found = compared(subjects, item)
+    now = {chip.physical_id: chip for chip in item.chips}
+    chips: dict[int, ChipState] = {}
+    others: dict[Subject, SubjectState] = {}
+    for subject, known in subjects.items():
+        if not isinstance(known, ChipState):
+            others[subject] = known
+        elif subject.id in found.replaced:
+            because = "its card was replaced by another one"
+            left = _ended(known, subject, item.at_ms, because, draft, with_isolation=False)
+            chips.setdefault(subject.id, ChipState(upgrades=left.upgrades, counters=left.counters))
+        else:
+            chips[found.moved.get(subject.id, subject.id)] = known
+    for chip_id, chip in now.items():
+        known = chips.get(chip_id, _NEW)
+        if item.is_first and known.silent:
+            known = replace(known, blind=without(known.blind, CHIP_SOURCE))
+        chips[chip_id] = replace(known, place=chip)
+    server = Server(item.family, item.super_pod)
+    if server != draft.state.server:
+        draft.state = replace(draft.state, server=server)
+    after = {**{chip_subject(chip_id): one for chip_id, one in chips.items()}, **others}
+    draft.revision += after != subjects
+    return after
+
+
+_NEW = ChipState()
+
+
+def remembered(known: SubjectState) -> SubjectState:
+    """``known`` of a chip that a document has: it answered once, and not this process."""
+    if not isinstance(known, ChipState) or known.was_read:
+        return known
+    answered = tuple(sorted({*known.answered, CHIP_SOURCE}))
+    return replace(known, answered=answered, silent=True)
+
+
+def forgotten(known: SubjectState, item: Forgotten, draft: Draft) -> None:
+    """End whatever holds on a chip that is to be forgotten, its isolation too."""
+    if isinstance(known, ChipState):
+        _ended(known, item.subject, item.at_ms, item.because, draft, with_isolation=True)
+
+
+def _ended(
+    known: ChipState,
+    subject: Subject,
+    at_ms: int,
+    because: str,
+    draft: Draft,
+    *,
+    with_isolation: bool,
+) -> ChipState:
+    for fault in known.faults.values():
+        ended = end(known, subject, fault, at_ms, because, draft)
+        assert isinstance(ended, ChipState)
+        known = ended
+    for upgrade in known.upgrades:
+        if with_isolation or upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU:
+            known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    counted = {upgrade.code for upgrade in known.upgrades}
+    return replace(
+        known, counters={code: one for code, one in known.counters.items() if code in counted}
+    )
