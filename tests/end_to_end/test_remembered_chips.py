@@ -233,10 +233,7 @@ def test_a_card_that_was_taken_out_is_forgotten(node: Node, hardware: Hardware, 
             node.start()
             node.up()
             node.wait(lambda: is_blind(node, 2), "it is blind")
-        for name in ("Ascend910-1", "Ascend910-7", "npu-2"):
-            assert forget(node, name, "--yes").returncode == 1, (
-                f"{name} is in the node, or never was"
-            )
+        assert forget(node, "Ascend910-1", "--yes").returncode == 1, "it answers"
         said = forget(node, "Ascend910-2")
         assert (said.returncode, "nothing was changed" in said.stdout) == (0, True)
         assert has("Ascend910-2", FAULT)(document.last)
@@ -360,10 +357,7 @@ def test_the_list_of_another_program_counts_when_it_is_gone(
         node.close()
 
 
-@pytest.mark.parametrize("trouble", ["fail", "hang"])
-def test_a_driver_that_gives_no_list_says_nothing(
-    make_node: Callable[[str], Node], trouble: str
-) -> None:
+def test_a_driver_that_gives_no_list_says_nothing(make_node: Callable[[str], Node]) -> None:
     node = make_node("910a")
     node.start()
     with following(node) as document:
@@ -372,10 +366,7 @@ def test_a_driver_that_gives_no_list_says_nothing(
         document.until(has("Ascend910-3", FAULT), "the fault")
         node.stop()
         before = len(document.versions)
-        if trouble == "fail":
-            node.emulator.fail("dcmi_get_card_list", -8005)
-        else:
-            node.emulator.hang("dcmi_get_card_list")
+        node.emulator.fail("dcmi_get_card_list", -8005)
         node.start()
         node.up()
         node.wait(lambda: all(is_blind(node, chip) for chip in range(8)), "all are blind")
