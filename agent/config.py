@@ -13,7 +13,15 @@ from pydantic import AfterValidator, Field, model_validator
 
 from collectors.host_mounts import OF_PODS
 from collectors.kernel_messages import DRIVER_PATTERNS
-from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
+from contract.configuration import (
+    Directory,
+    HostName,
+    ListenAddress,
+    Mqtt,
+    Section,
+    StoreAddress,
+    load,
+)
 from contract.names import node_name_problem
 from service.files import read_toml
 
@@ -189,6 +197,8 @@ class PagesSection(Section):
 
     max_connections: int = Field(default=64, ge=16, le=1024)
     """Eight of them are kept for addresses of the host itself."""
+    host_names: tuple[HostName, ...] = ()
+    """Names under which it may be asked over loopback, besides ``localhost`` and addresses."""
 
 
 class Heartbeat(Section):
@@ -213,6 +223,7 @@ class AgentConfiguration(Section):
     store: StoreAddress = "kubernetes:"
     kubeconfig: Path | None = None
     mqtt: Mqtt = Mqtt()
+    directory: Directory = Directory()
     driver_root: Path | None = None
     trust_driver: bool = False
     state_dir: Path = Path("/var/lib/npu-vigil")

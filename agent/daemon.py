@@ -114,6 +114,7 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
         mqtt=configuration.mqtt,
         node=configuration.node_name,
         to_be=None if configuration.shadow else _beat_to_be(configuration),
+        others_may_write=configuration.directory.others_may_write,
     )
     settings = DriverSettings(
         call_seconds=configuration.driver.call_deadline_seconds,
@@ -179,6 +180,7 @@ class Agent:
                 parts.configuration.state_dir,
                 socket_name=SOCKET_NAME,
                 limits=Limits(parts.configuration.pages.max_connections),
+                host_names=parts.configuration.pages.host_names,
             ):
                 return await self._root_tasks(stop)
         finally:

@@ -90,4 +90,5 @@ def picture(parts: Parts) -> status.Status:
         bmc_failed_readings=parts.readings.get((NODE, FAILED_READINGS)),
         kernel_log_gaps=parts.gaps[KERNEL_LOG],
         episodes=None if parts.teller is None else parts.teller.status(),
+        missed_changes=parts.store.missed_changes,
     )

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from aggregator.namespaces import ALL
-from contract.configuration import ListenAddress, Mqtt, Section, StoreAddress, load
+from contract.configuration import (
+    Directory,
+    HostName,
+    ListenAddress,
+    Mqtt,
+    Section,
+    StoreAddress,
+    load,
+)
 from service.files import read_toml
 from stores.document_names import is_namespace
 
@@ -66,6 +74,8 @@ class PagesSection(Section):
 
     max_connections: int = Field(default=256, ge=16, le=1024)
     """Eight of them are kept for addresses of the host itself."""
+    host_names: tuple[HostName, ...] = ()
+    """Names under which it may be asked over loopback, besides ``localhost`` and addresses."""
 
 
 class LeaderSection(Section):
@@ -112,6 +122,7 @@ class AggregatorConfiguration(Section):
     publish: tuple[StoreAddress, ...] = ()
     kubeconfig: Path | None = None
     mqtt: Mqtt = Mqtt()
+    directory: Directory = Directory()
     state_dir: Path = Path("/var/lib/npu-vigil-aggregator")
     listen: ListenAddress | None = None
     grpc: GrpcSection = GrpcSection()

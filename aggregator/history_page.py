@@ -27,9 +27,8 @@ class WrongQuestion(ValueError):
 
 def asked_of(query: dict[str, str]) -> Asked:
     """What a query asks for. Raises ``WrongQuestion``."""
-    for name in query.keys() - _NUMBERS.keys() - {"node"}:
-        known = ", ".join(["node", *_NUMBERS])
-        raise WrongQuestion(f"{name} is no parameter; known are {known}")
+    if query.keys() - _NUMBERS.keys() - {"node"}:
+        raise WrongQuestion(f"that is no parameter; known are {', '.join(['node', *_NUMBERS])}")
     values = {name: _number(name, query[name]) for name in _NUMBERS.keys() & query.keys()}
     return Asked(node=query.get("node") or None, **values)
 

@@ -74,9 +74,9 @@ async def _asked_rightly(
     known = None if resource is None else _PARAMETERS.get(resource.canonical)
     if known is None:
         return await handler(request)
-    for name in sorted(request.query.keys() - known):
+    if request.query.keys() - known:
         these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
-        return pages.json_response({"error": f"{name} is no parameter; {these}"}, 400)
+        return pages.json_response({"error": f"that is no parameter; {these}"}, 400)
     for name in sorted(known):
         if len(request.query.getall(name, ())) > 1:
             return pages.json_response({"error": f"{name} is given more than once"}, 400)
@@ -89,10 +89,9 @@ def _one(
     """The page of one of many."""
 
     async def show(request: web.Request) -> web.Response:
-        name = request.match_info[what]
-        found = answer(name)
+        found = answer(request.match_info[what])
         if found is None:
-            return pages.json_response({"error": f"nobody knows of a {what} {name}"}, 404)
+            return pages.json_response({"error": f"nobody knows of this {what}"}, 404)
         return pages.json_response(found)
 
     return show

@@ -162,7 +162,11 @@ def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
     """
     heard = tuple(heard)
     period = listing_period_ms(heard)
-    silent_at_ms = (pulse.silent_at_ms + 1 for one in heard for pulse in one.pulses.values())
+    silent_at_ms = (
+        _silent_at_ms(pulse, one.rehearsals.get(node) if one.rehearsals else None) + 1
+        for one in heard
+        for node, pulse in one.pulses.items()
+    )
     first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
     pause_ms = period // _EXTRA_LISTINGS
     if any(one.as_they_come for one in heard):
@@ -364,15 +368,23 @@ def _rehearsed(
     """Return ``state`` of who is silent by its beats; a beat may be on its way for longer."""
     if rehearsal is None or rehearsal.took_ms is None:
         return msgspec.structs.replace(state, silent=False)
-    silent_at_ms = state.silent_at_ms
-    if rehearsal.took_ms > _QUICK_MS:
-        patience_ms = 2 * rehearsal.took_ms + min(pulse.interval_ms, _FALLBACK_MS)
-        silent_at_ms = max(silent_at_ms, pulse.counts_from_ms + patience_ms)
-    if rehearsal.refused_at_ms is not None:
-        silent_at_ms = max(silent_at_ms, rehearsal.refused_at_ms + pulse.threshold_ms)
+    silent_at_ms = _silent_at_ms(pulse, rehearsal)
     return msgspec.structs.replace(
         state, silent=listed_at_ms > silent_at_ms, silent_at_ms=silent_at_ms
     )
+
+
+def _silent_at_ms(pulse: Pulse, rehearsal: Rehearsal | None) -> int:
+    """The last moment at which a node is not silent, as far as a rehearsal has shown."""
+    at_ms = pulse.silent_at_ms
+    if rehearsal is None:
+        return at_ms
+    if rehearsal.took_ms is not None and rehearsal.took_ms > _QUICK_MS:
+        patience_ms = 2 * rehearsal.took_ms + min(pulse.interval_ms, _FALLBACK_MS)
+        at_ms = max(at_ms, pulse.counts_from_ms + patience_ms)
+    if rehearsal.refused_at_ms is not None:
+        at_ms = max(at_ms, rehearsal.refused_at_ms + pulse.threshold_ms)
+    return at_ms
 
 
 def _state(pulse: Pulse, listed_at_ms: int) -> _State:

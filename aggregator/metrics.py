@@ -197,6 +197,12 @@ def _stores(status: Status) -> Iterator[Metric]:
         (([s.store], s.interruptions) for s in sources),
     )
     yield counter(
+        "npu_vigil_store_missed_changes",
+        "Changes of documents that a listing found and no event showed.",
+        ["store"],
+        (([s.store], s.missed_changes) for s in sources if s.missed_changes is not None),
+    )
+    yield counter(
         "npu_vigil_rejected_documents",
         "Documents, heartbeats and messages that were refused, by why.",
         ["store", "reason"],

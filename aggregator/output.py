@@ -94,6 +94,9 @@ class Authored(Generic[W]):
         self._replaced: deque[str] = deque(maxlen=16)
         """What our writes replaced; its events are late ones."""
         self._began_ms: int | None = None
+        self._may_have_forgotten = False
+        """Whether the watch was interrupted, and nothing newer than its first list is shown."""
+        self._is_first_list = False
         self._was_immutable = False
         """Whether our last write deleted and created it: its watch shows the deletion, too."""
         self._uncertain: dict[str, str] | None = None
@@ -137,8 +140,25 @@ class Authored(Generic[W]):
         self._replaced.clear()
         self._uncertain = self._touched = self._foreign = None
 
+    def interrupted(self) -> None:
+        """The store's watch says nothing until its next list.
+
+        A store that was away may have forgotten our last writes: what is missing or other in that
+        list is nobody's foreign write.
+        """
+        self._may_have_forgotten, self._is_first_list = True, False
+        self.shows(Shown.UNKNOWN)
+
+    def listed(self, shown: Document | Shown) -> None:
+        """The first list of the store's watch said what is there."""
+        self._is_first_list = False
+        self.shows(shown)
+        self._is_first_list = True
+
     def shows(self, shown: Document | Shown) -> None:
         """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
+        if self._is_first_list:
+            self._may_have_forgotten = self._is_first_list = False
         self.shown = shown
         self._judged = shown is Shown.UNKNOWN
         self._late_since_ms = None
@@ -215,6 +235,8 @@ class Authored(Generic[W]):
                 return
             self.differing = self._differences(value)
         self._repair = True
+        if self._may_have_forgotten and not self.differing:
+            return
         self._foreign = None if isinstance(self.shown, Shown) else self._ours(self.shown)
         self.foreign_total += 1
         # What an operator may change as often as he likes, a webhook may not.

@@ -103,7 +103,7 @@ class Picture:
         stores, faults, tables = self._of.stores, self._of.public_faults, self._of.rank_tables
         return Documents(
             at_ms,
-            tuple(source_statuses(self._of.pipeline, self._of.world)),
+            tuple(source_statuses(self._of.pipeline, self._of.world, stores.values())),
             tuple(document_statuses(self._of.publishers, at_ms)),
             tuple(refused_statuses(stores, faults, tables)),
             tuple(rejected_counts(stores, self._of.pipeline, faults, tables)),

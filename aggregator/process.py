@@ -51,7 +51,13 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
 
     urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
     stores = {
-        url: open_store(url, configuration.kubeconfig, mqtt=configuration.mqtt) for url in urls
+        url: open_store(
+            url,
+            configuration.kubeconfig,
+            mqtt=configuration.mqtt,
+            others_may_write=configuration.directory.others_may_write,
+        )
+        for url in urls
     }
     channels = {
         url: channel
@@ -87,8 +93,13 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         _log.info("public faults are taken from all namespaces; %s names those to trust", setting)
     pages = application(aggregator.readiness.health, aggregator.picture, history, aggregator.stream)
     try:
-        limits = Limits(configuration.pages.max_connections)
-        async with serving(pages, configuration.listen, configuration.state_dir, limits=limits):
+        async with serving(
+            pages,
+            configuration.listen,
+            configuration.state_dir,
+            limits=Limits(configuration.pages.max_connections),
+            host_names=configuration.pages.host_names,
+        ):
             await _until_told(aggregator)
     finally:
         with contextlib.suppress(TimeoutError):

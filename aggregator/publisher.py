@@ -191,22 +191,28 @@ class Publisher:
                 self.interrupted = reason
                 self.reading.failed("watch", reason, self._clock().steady_ms)
                 for output in self.outputs.values():
-                    output.shows(Shown.UNKNOWN)
+                    output.interrupted()
 
     def _list(self, documents: tuple[Document, ...]) -> None:
         there = {document.name: document for document in documents}
         # What is there at first is taken over as a whole, by who waits for it.
         follows = self._first().done()
         for name in self.outputs.keys() | there.keys():
-            self._shows(name, there.get(name, Shown.NOTHING), follows=follows)
+            self._shows(name, there.get(name, Shown.NOTHING), follows=follows, is_list=True)
         if not self._first().done():
             self._first().set_result(documents)
         self._stray(documents)
 
-    def _shows(self, name: str, shown: Document | Shown, *, follows: bool = True) -> None:
+    def _shows(
+        self, name: str, shown: Document | Shown, *, follows: bool = True, is_list: bool = False
+    ) -> None:
         if kind_of(name) is None:
             return
-        self._output(name).shows(shown)
+        output = self._output(name)
+        if is_list:
+            output.listed(shown)
+        else:
+            output.shows(shown)
         if name in self._writings:
             self._writings[name].wake.set()
         elif follows and self._desk is None and isinstance(shown, Document):

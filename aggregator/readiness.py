@@ -78,14 +78,14 @@ class Readiness:
         served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
             not_ready = (*served, *self._failing())
-            return Health(self._stalls.stalled(), not_ready, self._conflicts())
+            return Health(self._stalls.stalled(), not_ready, self._warnings())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
         not_ready = (self.waits_for, *why, *served)
-        return Health(self._stalls.stalled(), not_ready, self._conflicts())
+        return Health(self._stalls.stalled(), not_ready, self._warnings())
 
     def _failing(self) -> Iterator[str]:
         """Say what has failed for long. One document of many that is refused is not enough."""
@@ -110,8 +110,8 @@ class Readiness:
         elected_by = self._leadership.elected_by
         yield f"the election by {elected_by}", self._leadership.failing, False
 
-    def _conflicts(self) -> tuple[str, ...]:
-        """Documents that somebody else writes, and who."""
+    def _warnings(self) -> tuple[str, ...]:
+        """Documents that cannot be written, and those that somebody else writes, and who."""
         written: list[tuple[str, Authored[Any]]] = [
             (publisher.store.url, output)
             for publisher in self._publishers
@@ -120,6 +120,11 @@ class Readiness:
         for url, views in self._succession.views.items():
             written += ((url, output) for output in views.outputs)
         return (
+            *(
+                f"{output.name} is not written to {url}: {output.error}"
+                for url, output in written
+                if output.error is not None
+            ),
             *(
                 f"conflict: {output.conflict_writer.changes(output.name)} in {url}"
                 for url, output in written

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aggregator.publisher import Publisher
     from aggregator.world import World
     from contract.cluster_device import DeviceRecord
+    from stores.base import Store
 
 
 class RejectedStatus(msgspec.Struct, frozen=True):
@@ -92,6 +93,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
     ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
     ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where nobody knows.
+    ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
     """
 
     store: str
@@ -105,6 +107,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     rejected_documents: int
     pods: int | None
     pods_interrupted: str | None
+    missed_changes: int | None
 
 
 class DocumentStatus(msgspec.Struct, frozen=True):
@@ -169,7 +172,8 @@ class MissedWritesStatus(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready.
 
-    ``warnings``: documents that somebody else writes. A leader that writes all others stays ready.
+    ``warnings``: documents that cannot be written, or that somebody else writes. A leader that
+    writes all others stays ready.
     """
 
     stalled: dict[str, float]
@@ -351,9 +355,11 @@ def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -
     return "deleted" if node in pipeline.device.healing else "earlier"
 
 
-def source_statuses(pipeline: Pipeline, world: World) -> Iterator[SourceStatus]:
-    """The stores that are read."""
-    for number, source in enumerate(pipeline.sources):
+def source_statuses(
+    pipeline: Pipeline, world: World, stores: Iterable[Store]
+) -> Iterator[SourceStatus]:
+    """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
+    for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
         pods = world.pods_heard(number)
         yield SourceStatus(
             store=source.url,
@@ -367,6 +373,7 @@ def source_statuses(pipeline: Pipeline, world: World) -> Iterator[SourceStatus]:
             rejected_documents=sum(inbox.rejected_total for inbox in source.inboxes),
             pods=sum(bool(pod.chips) for pod in pods.told.values()) if pods.known else None,
             pods_interrupted=pods.interrupted,
+            missed_changes=store.missed_changes,
         )
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,11 +96,12 @@ class Stream:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """The page. ``node``: only what is about it. ``Last-Event-ID``: what came behind it."""
-        if unknown := request.query.keys() - {"node"}:
-            return _refused(f"{min(unknown)} is no parameter; known is node", 400)
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        )
+        if request.query.keys() - {"node"}:
+            return _refused("that is no parameter; known is node", 400)
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        if request.method == hdrs.METH_HEAD:
+            return web.Response(headers=headers)
+        response = web.StreamResponse(headers=headers)
         # A client that loses its place is to connect again.
         response.force_close()
         client = _Client(request.query.get("node"), request.remote or "")

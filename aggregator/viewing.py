@@ -85,7 +85,7 @@ class _Shown:
         match event:
             case Listed(documents):
                 mine = (one for one in documents if _is_of(view, one.namespace, one.name))
-                self.output.shows(next(mine, Shown.NOTHING))
+                self.output.listed(next(mine, Shown.NOTHING))
             case Changed(document) if _is_of(view, document.namespace, document.name):
                 self.output.shows(document)
             case Deleted(namespace, name) if _is_of(view, namespace, name):
@@ -97,7 +97,7 @@ class _Shown:
                     name = self.output.name
                     _log.warning("%s cannot be seen in %s: %s", name, self._store.url, reason)
                 self._interrupted = reason
-                self.output.shows(Shown.UNKNOWN)
+                self.output.interrupted()
         self.writing.wake.set()
 
 

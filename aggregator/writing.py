@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from aggregator.output import LATE_MS, Authored, Shown, W
 from contract.errors import DocumentError, StoreConflict, StoreError
@@ -18,7 +18,7 @@ from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, Writer
 from stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from aggregator.failing import Failing
     from aggregator.leading import Leadership
@@ -34,6 +34,7 @@ _RECHECK_SECONDS = 60.0
 _TICK_SECONDS = 0.001
 _LONGEST_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
+_LONG_SECONDS = 0.5
 
 
 def compares_versions(store: Store) -> bool:
@@ -180,14 +181,14 @@ class Writing(Generic[W]):
 
     async def _look(self) -> bool:
         """See what is there, where the watch has not said so; whether that could be seen."""
-        output = self.output
+        output, asked_ms = self.output, self._clock().steady_ms
         try:
             output.sees(await self._store.get(output.namespace, output.name))
         except StoreError as error:
             if output.error is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             output.error = str(error)
-            self._fails(error)
+            self._fails(error, asked_ms)
             return False
         return True
 
@@ -210,7 +211,7 @@ class Writing(Generic[W]):
             await self._touch(value)
 
     async def _touch(self, value: W) -> None:
-        output = self.output
+        output, asked_ms = self.output, self._clock().steady_ms
         output.touched(value)
         was = output.touch_error
         try:
@@ -218,12 +219,17 @@ class Writing(Generic[W]):
                 # One that arrives late, or a second attempt, is needed no more. What fences off who
                 # led before must be made, whatever there is.
                 expected = output.version if self._is_conditional and output.fenced else None
-                await self._store.touch(output.namespace, output.name, expected=expected)
+                touch = self._store.touch(output.namespace, output.name, expected=expected)
+                if not output.fenced:
+                    await touch
+                elif not await self._unless_changed(touch):
+                    return
         except StoreError as error:
             if self._touches is not None:
                 self._touches.failed(output.name, self._clock())
             output.touch_error = str(error)
-            self._fails(error)
+            if not isinstance(error, StoreConflict):
+                self._fails(error, asked_ms)
             if was is None:
                 _log.warning("%s is not touched, trying again: %s", output.name, error)
             if not output.fenced:
@@ -234,6 +240,20 @@ class Writing(Generic[W]):
         output.touch_error = None
         output.touches_total += 1
         self._desk.failing.succeeded()
+
+    async def _unless_changed(self, touch: Coroutine[Any, Any, None]) -> bool:
+        """Wait for a touch; whether it was made: one that takes long gives way to a change."""
+        touching = asyncio.create_task(touch)
+        try:
+            while True:
+                await asyncio.wait((touching,), timeout=_LONG_SECONDS)
+                if touching.done():
+                    touching.result()
+                    return True
+                if self.output.must_write(self._value(), self._clock()):
+                    return False
+        finally:
+            touching.cancel()
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -259,7 +279,7 @@ class Writing(Generic[W]):
             self._refused_in_a_row = 0
             output.tried(self._clock())
             output.failed(str(error), value)
-            self._fails(error)
+            self._fails(error, began_ms)
             if was is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             return None
@@ -270,9 +290,9 @@ class Writing(Generic[W]):
             _log.info("%s is published again", output.name)
         return self._clock().steady_ms - began_ms
 
-    def _fails(self, error: Exception) -> None:
-        name, now_ms = self.output.name, self._clock().steady_ms
-        self._desk.failing.failed(name, f"{name}: {error}", now_ms)
+    def _fails(self, error: Exception, asked_ms: int) -> None:
+        name = self.output.name
+        self._desk.failing.failed(name, f"{name}: {error}", asked_ms)
 
     async def _put(self, value: W) -> str:
         output = self.output
@@ -285,7 +305,7 @@ class Writing(Generic[W]):
 
     async def _refused(self, error: StoreConflict) -> None:
         """Somebody else wrote since: see what, but first whether we still lead."""
-        output = self.output
+        output, asked_ms = self.output, self._clock().steady_ms
         output.refused_total += 1
         self._refused_in_a_row += 1
         _log.debug("%s: %s", output.name, error)
@@ -296,7 +316,7 @@ class Writing(Generic[W]):
             document = await self._store.get(output.namespace, output.name)
         except StoreError as trouble:
             output.error = str(trouble)
-            self._fails(trouble)
+            self._fails(trouble, asked_ms)
             return
         output.sees(document)
         if document is not None and not output.fenced:

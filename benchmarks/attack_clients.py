@@ -17,7 +17,7 @@ import time
 
 ADDRESSES = tuple(f"127.0.0.{number}" for number in range(2, 12))
 """None of them counts as the host's own when it connects to 127.0.0.1."""
-UNFINISHED = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Long: "
+UNFINISHED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Long: "
 _SPARE = 64
 _STEP_SECONDS = 0.02
 

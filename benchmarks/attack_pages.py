@@ -217,7 +217,9 @@ async def ask(place: tuple[str, int], address: str, path: str) -> float:
     async with asyncio.timeout(_ANSWER_SECONDS):
         reader, writer = await asyncio.open_connection(*place, local_addr=(address, 0))
         try:
-            writer.write(b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path.encode())
+            writer.write(
+                b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path.encode()
+            )
             answer = await reader.read()
             if not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")):
                 raise ConnectionError(f"{path} answered {answer[:20]!r}")
@@ -346,7 +348,7 @@ async def looped(subject: Subject) -> AsyncIterator[list[str]]:
         reader, writer = await asyncio.open_connection(*subject.place)
         try:
             while True:
-                writer.write(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode())
+                writer.write(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
                 await reader.readexactly(int(length))
@@ -376,7 +378,7 @@ async def silent_streams(subject: Subject) -> AsyncIterator[list[str]]:
         try:
             reader, writer = await asyncio.open_connection(*subject.place, local_addr=(address, 0))
             opened.append(writer)
-            writer.write(b"GET /api/v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with asyncio.timeout(_ANSWER_SECONDS):
                 statuses.append((await reader.readline()).split()[1].decode())
         except (OSError, TimeoutError, IndexError) as error:

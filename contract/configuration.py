@@ -9,6 +9,7 @@ the file and ``VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS`` in the environment.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -51,6 +52,12 @@ def _listen(text: str) -> str:
     return text
 
 
+def _host_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", text):
+        raise ValueError("is no host name; give it without a port, as in npu.example.com")
+    return text
+
+
 def _store(text: str) -> str:
     if text != "kubernetes:" and not text.startswith(("directory:", "mqtt://", "mqtts://")):
         raise ValueError(
@@ -62,6 +69,9 @@ def _store(text: str) -> str:
 
 ListenAddress: TypeAlias = Annotated[str, AfterValidator(_listen)]
 """Where a daemon serves its pages: ``HOST:PORT``."""
+
+HostName: TypeAlias = Annotated[str, AfterValidator(_host_name)]
+"""A name by which hosts are asked for pages."""
 
 StoreAddress: TypeAlias = Annotated[str, AfterValidator(_store)]
 """Where documents live."""
@@ -92,6 +102,13 @@ class Mqtt(Section):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+class Directory(Section):
+    """How a directory is used, for stores ``directory:PATH``."""
+
+    others_may_write: bool = False
+    """Take it as root although other users may write there."""
 
 
 M = TypeVar("M", bound=Section)

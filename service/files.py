@@ -31,5 +31,8 @@ def replace(path: Path, content: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
-    draft.write_bytes(content)
+    # What is there was left by a killed process, or is a link.
+    draft.unlink(missing_ok=True)
+    with draft.open("xb") as file:
+        file.write(content)
     draft.replace(path)

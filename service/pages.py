@@ -14,16 +14,19 @@ import msgspec
 from aiohttp import web
 
 from service.http.address import Address
-from service.http.connection import free_place
+from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.counts import Counts
 from service.http.exposition import Exposition
+from service.http.host_names import is_of_this_host
 from service.http.limits import SOCKET_LIMITS, Limits
 from service.http.listener import BACKLOG
 from service.http.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
+
+    from aiohttp.typedefs import Handler, Middleware
 
 log = logging.getLogger("service.pages")
 
@@ -101,15 +104,18 @@ async def serving(
     *,
     socket_name: str | None = None,
     limits: Limits = Limits(),  # noqa: B008
+    host_names: Collection[str] = (),
 ) -> AsyncIterator[None]:
     """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
 
     The address is logged and noted in ``state_dir``. One that cannot be had is a warning and a
     metric, and is tried again every 5 s. ``socket_name`` is a socket in ``state_dir`` for whoever
-    may write there; without it the daemon works, and a warning is logged.
+    may write there; without it the daemon works, and a warning is logged. ``host_names`` are names
+    under which it may be asked over loopback, besides ``localhost`` and addresses.
     """
     counts = pages[_COUNTS]
     pages.on_response_prepare.append(_sends)
+    pages.middlewares.insert(0, _only_for(frozenset(name.lower() for name in host_names)))
     runner = web.AppRunner(
         pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True
     )
@@ -132,9 +138,29 @@ async def serving(
         await runner.cleanup()
 
 
-async def _sends(request: web.Request, _: web.StreamResponse) -> None:
+async def _sends(request: web.Request, response: web.StreamResponse) -> None:
     """A page that begins to send is computed, or is sent for as long as its client listens."""
     free_place(request)
+    response.headers.update(SENT_WITH_ALL)
+
+
+def _only_for(names: Collection[str]) -> Middleware:
+    """Refuse what a browser asks for a web page of somebody else."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        sockname = request.get_extra_info("sockname")
+        here = sockname[0] if isinstance(sockname, tuple) else ""
+        # Only programs leave the name out.
+        if all(is_of_this_host(host, here, names) for host in request.headers.getall("Host", ())):
+            return await handler(request)
+        why = (
+            "over loopback this daemon is asked by an address, as localhost, or by a name of "
+            "pages.host_names"
+        )
+        return json_response({"error": why}, 421)
+
+    return check
 
 
 def _make_way(path: Path) -> None:

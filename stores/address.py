@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, Problem
+from stores.mqtt_password import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,19 +28,21 @@ def open_store(
     mqtt: Mqtt | None = None,
     node: str | None = None,
     to_be: Beat | None = None,
+    others_may_write: bool = False,
 ) -> Store:
     """Open the store at ``url``: ``kubernetes:``, ``directory:PATH`` or ``mqtt[s]://HOST:PORT``.
 
     ``kubernetes:`` uses ``kubeconfig``, else the environment's ``KUBECONFIG``, else the service
     account of the pod it runs in. ``mqtt`` says how a broker is spoken to, ``node`` whose agent
     opens the store: its connection has a last will. ``to_be`` is the beat that this agent will
-    make, so that its will can say whose it was. Nothing is asked of the store yet. Raises
+    make, so that its will can say whose it was. ``others_may_write``: root takes a directory, too,
+    that other users may write. Nothing is asked of the store yet. Raises
     ``ConfigurationError`` with every problem.
     """
     if url == _KUBERNETES:
         return _open_kubernetes(url, kubeconfig)
     if url.startswith(_DIRECTORY):
-        return _open_directory(url)
+        return _open_directory(url, others_may_write)
     if url.startswith(("mqtt://", "mqtts://")):
         return _open_mqtt(url, mqtt, node, to_be)
     raise _wrong(url, "is no store address; use kubernetes:, directory:PATH or mqtt[s]://HOST:PORT")
@@ -71,8 +75,9 @@ def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:
     )
 
 
-def _open_directory(url: str) -> Store:
+def _open_directory(url: str, others_may_write: bool) -> Store:
     from stores.directory import DirectoryStore
+    from stores.directory_owner import shared_problem
 
     path = url.removeprefix(_DIRECTORY)
     if not path or path.startswith("//"):
@@ -80,7 +85,13 @@ def _open_directory(url: str) -> Store:
     place = Path(path).expanduser().absolute()
     if place.exists() and not place.is_dir():
         raise _wrong(url, f"{place} is not a directory")
-    return DirectoryStore(url, place)
+    if not others_may_write:
+        # What cannot be asked now is asked again when it is written to.
+        with contextlib.suppress(OSError):
+            problem = shared_problem(place)
+            if problem is not None:
+                raise _wrong(url, problem)
+    return DirectoryStore(url, place, others_may_write=others_may_write)
 
 
 def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None) -> Store:
@@ -108,9 +119,14 @@ def _unreadable(mqtt: Mqtt) -> Iterator[Problem]:
         if path is None:
             continue
         try:
-            path.read_bytes()
+            if name == "password_file":
+                read_password(path)
+            else:
+                path.read_bytes()
         except OSError as error:
             yield Problem(f"mqtt.{name}", f"cannot read {path.absolute()}: {error.strerror}")
+        except ValueError as error:
+            yield Problem(f"mqtt.{name}", str(error))
 
 
 def _wrong(url: str, what: str) -> ConfigurationError:

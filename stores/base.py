@@ -352,6 +352,14 @@ class Store(Protocol):
         """What is refused of heartbeats and messages; documents are for their readers to judge."""
 
     @property
+    def missed_changes(self) -> int | None:
+        """How many changes a listing found that no event told of; ``None`` where nothing lists."""
+
+    @property
+    def largest_document(self) -> int | None:
+        """How many bytes a document may have in the store; ``None``: none of ours is too large."""
+
+    @property
     def objects(self) -> ClusterObjects | None:
         """Events and Nodes; ``None`` where a store has none."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,13 +18,16 @@ from stores import directory_files as files
 from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
 from stores.directory_beats import Heartbeats
+from stores.directory_listing import Comparison, Lister
 from stores.directory_lock import DirectoryLock
+from stores.directory_owner import Owner
 from stores.document_names import check_names
 from stores.inotify import Inotify
+from stores.one_thread import OneThread
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
     from stores.base import Beat, Writer
@@ -32,17 +35,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LOCK_PATIENCE_SECONDS = 5.0
+_LOCK_STEP_SECONDS = 0.01
+
 _Key: TypeAlias = tuple[str, str]
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class DirectoryStore:
     """Documents as files under ``root``, which must be on a local file system."""
 
-    def __init__(self, url: str, root: Path) -> None:
+    def __init__(self, url: str, root: Path, *, others_may_write: bool = True) -> None:
         self._url = url
         self._root = root
+        self._owner = Owner(root, others_may_write=others_may_write)
         self._complained: dict[_Key, str] = {}
-        self._heartbeats = Heartbeats(root)
+        self._thread = OneThread(str(root))
+        self._lister = Lister(root, self._thread)
+        self._heartbeats = Heartbeats(root, self._owner)
         self._leader_lock = DirectoryLock(root)
 
     @property
@@ -54,6 +65,16 @@ class DirectoryStore:
     def refusals(self) -> Refusals:
         """See ``Store``."""
         return self._heartbeats.refusals
+
+    @property
+    def missed_changes(self) -> int:
+        """See ``Store``."""
+        return self._lister.missed
+
+    @property
+    def largest_document(self) -> None:
+        """See ``Store``. None of ours is too large."""
+        return
 
     @property
     def objects(self) -> None:
@@ -83,22 +104,22 @@ class DirectoryStore:
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         _check(namespace, name)
-        return await asyncio.to_thread(self._read_or_complain, namespace, name)
+        return await self._thread.run(self._read_or_complain, namespace, name)
 
     async def list(self, selection: Selection) -> tuple[Document, ...]:
         """See ``Store``."""
-        found = await asyncio.to_thread(self._scan, selection, {})
+        found = await self._thread.run(self._scan, selection, {})
         return tuple(found.values())
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         """See ``Store``."""
         _check(document.namespace, document.name)
-        return await asyncio.to_thread(self._put, document, expected)
+        return await self._write(self._put, document, expected)
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         _check(namespace, name)
-        await asyncio.to_thread(self._delete, namespace, name, expected)
+        await self._write(self._delete, namespace, name, expected)
 
     def usage(self, node: str) -> None:  # noqa: ARG002
         """See ``Store``. A directory knows nothing of pods."""
@@ -106,24 +127,24 @@ class DirectoryStore:
 
     async def beat(self, beat: Beat) -> None:
         """See ``Store``."""
-        await asyncio.to_thread(self._heartbeats.beat, beat)
+        await self._write(self._heartbeats.beat, beat)
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """See ``Store``."""
-        return await asyncio.to_thread(self._heartbeats.beats, node)
+        return await self._thread.run(self._heartbeats.beats, node)
 
     async def rehearse_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""
-        await asyncio.to_thread(self._heartbeats.forget, node)
+        await self._write(self._heartbeats.forget, node)
 
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         del expected  # nothing arrives late
         _check(namespace, name)
-        await asyncio.to_thread(self._touch, namespace, name)
+        await self._write(self._touch, namespace, name)
 
     async def writer(self, namespace: str, name: str) -> Writer | None:
         """See ``Store``. A file does not tell who wrote it."""
@@ -137,6 +158,21 @@ class DirectoryStore:
 
     async def close(self) -> None:
         """See ``Store``."""
+        self._thread.close()
+
+    async def _write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do what needs a lock, in turn with writers of other processes."""
+        give_up = _now() + _LOCK_PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._thread.run(work, *args, **kwargs)
+            except files.Locked as locked:
+                if _now() >= give_up:
+                    raise StoreUnavailable(
+                        f"{locked.path} has been locked by another process for "
+                        f"{_LOCK_PATIENCE_SECONDS:g} s"
+                    ) from None
+            await asyncio.sleep(_LOCK_STEP_SECONDS)
 
     async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. A missing directory is made at the start, but not when it goes later."""
@@ -148,21 +184,16 @@ class DirectoryStore:
             try:
                 with Inotify() as inotify:
                     if make:
-                        await asyncio.to_thread(self._root.mkdir, parents=True, exist_ok=True)
+                        await self._thread.run(files.make, self._root)
                         make = False
-                    known = await self._scan_watched(inotify, selection, known)
+                    await self._thread.run(self._add_all, inotify, selection)
+                    comparison = Comparison(await self._lister.list(selection), _now())
+                    known = await self._thread.run(self._scan, selection, known)
                     backoff.reset()
                     reason = ""
                     yield Listed(tuple(known.values()))
                     while True:
-                        changed, everything = await inotify.changes()
-                        if everything:
-                            found = await self._scan_watched(inotify, selection, known)
-                            events = _difference(known, found)
-                        else:
-                            keys = self._keys(changed, selection)
-                            events = await asyncio.to_thread(self._updates, keys, selection, known)
-                        for event in events:
+                        for event in await self._changes(inotify, comparison, selection, known):
                             _apply(known, event)
                             yield event
             except (OSError, StoreError) as error:
@@ -171,15 +202,67 @@ class DirectoryStore:
                     yield Interrupted(reason)
             await asyncio.sleep(backoff.next_seconds())
 
-    async def _scan_watched(
-        self, inotify: Inotify, selection: Selection, known: dict[_Key, Document]
-    ) -> dict[_Key, Document]:
-        # First watch, then read: what changes in between is told of, at worst once too often.
+    async def _changes(
+        self,
+        inotify: Inotify,
+        comparison: Comparison,
+        selection: Selection,
+        known: dict[_Key, Document],
+    ) -> tuple[Changed | Deleted, ...]:
+        """Wait for events of the kernel or the next listing; what is other than ``known``."""
+        try:
+            async with asyncio.timeout_at(comparison.wakes_at()):
+                changed, everything = await inotify.changes()
+        except TimeoutError:
+            # Events that came while the loop was held were in time.
+            changed, everything = inotify.taken()
+        keys = self._keys(changed, selection)
+        comparison.shown(keys)
+        if everything:
+            await self._thread.run(self._add_all, inotify, selection)
+            comparison.shown(comparison.listing.stamps)
+            return _difference(known, await self._thread.run(self._scan, selection, known))
+        events = await self._updates(keys, selection, known) if keys else ()
+        missed = comparison.missed(_now())
+        if missed:
+            self._lister.miss(len(missed), missed[0])
+        if _now() < comparison.due:
+            return events
+        for event in events:
+            _apply(known, event)
+        return (*events, *await self._look(inotify, comparison, selection, known))
+
+    async def _look(
+        self,
+        inotify: Inotify,
+        comparison: Comparison,
+        selection: Selection,
+        known: dict[_Key, Document],
+    ) -> tuple[Changed | Deleted, ...]:
+        """List, and tell what no event has told of."""
+        before = comparison.listing
+        listing = await self._lister.list(selection)
+        if listing.identity != before.identity:
+            raise StoreUnavailable(f"{self._root} is another directory than before")
+        if listing.namespaces != before.namespaces:
+            await self._thread.run(self._add_all, inotify, selection)
+        keys = comparison.compare(listing, _now())
+        events = await self._updates(keys, selection, known) if keys else ()
+        comparison.found((_key(event) for event in events), _now())
+        return events
+
+    async def _updates(
+        self, keys: tuple[_Key, ...], selection: Selection, known: dict[_Key, Document]
+    ) -> tuple[Changed | Deleted, ...]:
+        return await self._thread.run(self._read_again, keys, selection, known)
+
+    def _add_all(self, inotify: Inotify, selection: Selection) -> None:
+        """Watch the directory and its namespaces. What is read after that is told of."""
         try:
             inotify.add(self._root)
         except OSError as error:
             raise StoreUnavailable(f"cannot watch {self._root}: {error.strerror}") from error
-        for namespace in await asyncio.to_thread(self._namespaces, selection):
+        for namespace in self._namespaces(selection):
             try:
                 inotify.add(self._root / namespace)
             except (FileNotFoundError, NotADirectoryError):
@@ -187,7 +270,6 @@ class DirectoryStore:
             except OSError as error:
                 where = self._root / namespace
                 raise StoreUnavailable(f"cannot watch {where}: {error.strerror}") from error
-        return await asyncio.to_thread(self._scan, selection, known)
 
     def _namespaces(self, selection: Selection) -> tuple[str, ...]:
         found = files.namespaces(self._root)
@@ -213,7 +295,7 @@ class DirectoryStore:
                         found[namespace, name] = document
         return found
 
-    def _updates(
+    def _read_again(
         self, keys: Iterable[_Key], selection: Selection, known: dict[_Key, Document]
     ) -> tuple[Changed | Deleted, ...]:
         before = {key: known[key] for key in keys if key in known}
@@ -245,15 +327,16 @@ class DirectoryStore:
         complaint = f"{error.digest} {error}"
         if self._complained.get((namespace, name)) != complaint:
             self._complained[namespace, name] = complaint
-            path = files.document_path(self._root, namespace, name)
+            path = self._path(namespace, name)
             _log.warning("%s is left out, it is no document: %s", path, error)
 
     def _put(self, document: Document, expected: str | None) -> str:
         namespace, name = document.namespace, document.name
         content = files.encode(document)
-        with files.locked(self._root, namespace):
+        self._owner.check()
+        with files.locked(self._root, namespace) as directory:
             self._demand(namespace, name, expected)
-            return files.replace(self._root, namespace, name, content)
+            return files.replace(directory, self._path(namespace, name), content)
 
     def _demand(self, namespace: str, name: str, expected: str | None) -> None:
         if expected is None:
@@ -263,25 +346,30 @@ class DirectoryStore:
         if version != expected:
             wanted = f"version {expected}" if expected else "nothing"
             there = f"version {version}" if version else "nothing"
-            path = files.document_path(self._root, namespace, name)
+            path = self._path(namespace, name)
             raise StoreConflict(f"{path}: expected {wanted}, found {there}")
 
     def _touch(self, namespace: str, name: str) -> None:
-        if not files.document_path(self._root, namespace, name).exists():
+        if not self._path(namespace, name).exists():
             return
-        with files.locked(self._root, namespace):
+        self._owner.check()
+        with files.locked(self._root, namespace) as directory:
             document = self._read_or_complain(namespace, name)
             if document is not None:
                 annotations = document.annotations | {TOUCHED: touched_now()}
                 touched = msgspec.structs.replace(document, annotations=annotations)
-                files.replace(self._root, namespace, name, files.encode(touched))
+                files.replace(directory, self._path(namespace, name), files.encode(touched))
 
     def _delete(self, namespace: str, name: str, expected: str | None) -> None:
         if (self._root / namespace).is_dir():
-            with files.locked(self._root, namespace):
-                if files.document_path(self._root, namespace, name).exists():
+            self._owner.check()
+            with files.locked(self._root, namespace) as directory:
+                if self._path(namespace, name).exists():
                     self._demand(namespace, name, expected)
-                files.remove(self._root, namespace, name)
+                files.remove(directory, self._path(namespace, name))
+
+    def _path(self, namespace: str, name: str) -> Path:
+        return files.document_path(self._root, namespace, name)
 
 
 def _check(namespace: str, name: str) -> None:
@@ -290,6 +378,16 @@ def _check(namespace: str, name: str) -> None:
         raise StoreRefused(
             f"no document can be in a namespace {files.BEATS}: heartbeats are there in a directory"
         )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _key(event: Changed | Deleted) -> _Key:
+    if isinstance(event, Changed):
+        return event.document.namespace, event.document.name
+    return event.namespace, event.name
 
 
 def _difference(

@@ -22,6 +22,8 @@ from stores.refusals import Refusals
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stores.directory_owner import Owner
+
 _NAME_LENGTH = 253
 
 
@@ -37,8 +39,9 @@ _decoder = msgspec.json.Decoder(_File)
 class Heartbeats:
     """The heartbeats under ``root``."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, owner: Owner) -> None:
         self._root = root
+        self._owner = owner
         self.refusals = Refusals()
         self._good: dict[str, Beat] = {}
         """The last good heartbeat of each node whose file is there."""
@@ -47,15 +50,17 @@ class Heartbeats:
         """See ``Store``."""
         _check(beat.node)
         content = msgspec.json.encode(beat) + b"\n"
-        with files.locked(self._root, files.BEATS):
-            files.replace(self._root, files.BEATS, beat.node, content)
+        self._owner.check()
+        with files.locked(self._root, files.BEATS) as directory:
+            files.replace(directory, self._path(beat.node), content)
 
     def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""
         _check(node)
         if (self._root / files.BEATS).is_dir():
-            with files.locked(self._root, files.BEATS):
-                files.remove(self._root, files.BEATS, node)
+            self._owner.check()
+            with files.locked(self._root, files.BEATS) as directory:
+                files.remove(directory, self._path(node))
 
     def beats(self, node: str | None) -> tuple[Beat, ...]:
         """See ``Store``."""
@@ -69,7 +74,7 @@ class Heartbeats:
 
     def _read(self, node: str) -> Beat | None:
         """The beat in a file, or of one that is refused the last good one."""
-        path = files.document_path(self._root, files.BEATS, node)
+        path = self._path(node)
         reason = Reason.UNREADABLE
         try:
             content = files.content(path)
@@ -93,7 +98,10 @@ class Heartbeats:
 
     def _drop(self, node: str) -> None:
         self._good.pop(node, None)
-        self.refusals.accept(str(files.document_path(self._root, files.BEATS, node)))
+        self.refusals.accept(str(self._path(node)))
+
+    def _path(self, node: str) -> Path:
+        return files.document_path(self._root, files.BEATS, node)
 
 
 def _some(beat: Beat | None) -> tuple[Beat, ...]:

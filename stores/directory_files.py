@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreRefused, StoreUnavailable
+from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.base import Document
 from stores.document_names import is_name, is_namespace
 
@@ -34,8 +34,12 @@ LEADER_LOCK_NAME = ".aggregator.lock"
 """The lock by which one of several aggregators leads."""
 LOCK_MODE = 0o600
 
+_DIRECTORY_MODE = 0o755
+# A FIFO of that name holds nobody up.
+_LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 _LOCK_NAME = ".lock"
-_LOCK_PATIENCE_SECONDS = 5.0
+_LOCK_TRY_SECONDS = 0.02
 _LOCK_STEP_SECONDS = 0.002
 _LARGEST_BYTES = 16 * 1024 * 1024
 
@@ -52,6 +56,14 @@ class Malformed(Exception):
     def __init__(self, what: str, digest: str) -> None:
         super().__init__(what)
         self.digest = digest
+
+
+class Locked(Exception):
+    """Another writer has the lock of the namespace."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
 
 
 class _File(msgspec.Struct, omit_defaults=True):
@@ -129,33 +141,44 @@ def encode(document: Document) -> bytes:
         raise StoreRefused(f"{place} cannot be written as JSON: {error}") from None
 
 
-def replace(root: Path, namespace: str, name: str, content: bytes) -> str:
+def replace(directory: int, path: Path, content: bytes) -> str:
     """Replace the file at once, for readers: they see the old one or the new one. Needs the lock.
 
-    There is no sync: after a loss of power the file may be the old one or empty, and its writer
-    writes it again at its next start.
+    ``directory`` is the opened one that ``path`` is in. There is no sync: after a loss of power the
+    file may be the old one or empty, and its writer writes it again at its next start.
     """
-    path = document_path(root, namespace, name)
     # A fixed name: under the lock there is one writer, and a killed one leaves nothing that grows.
-    draft = path.with_name(f".{name}.new")
+    draft = f".{path.name.removesuffix(_SUFFIX)}.new"
     try:
-        draft.write_bytes(content)
-        status = draft.stat()
-        os.replace(draft, path)  # noqa: PTH105
+        with os.fdopen(_new_draft(directory, draft), "wb") as file:
+            file.write(content)
+            file.flush()
+            status = os.fstat(file.fileno())
+        os.replace(draft, path.name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError as error:
         with contextlib.suppress(OSError):
-            draft.unlink()
+            os.unlink(draft, dir_fd=directory)
         raise storage_error(error, f"write {path}") from error
     return _version(content, status)
 
 
-def remove(root: Path, namespace: str, name: str) -> None:
-    """Remove the file if there is one. Needs the lock."""
-    path = document_path(root, namespace, name)
+def remove(directory: int, path: Path) -> None:
+    """Remove the file if there is one. Needs the lock. ``directory`` is as for ``replace``."""
     try:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path.name, dir_fd=directory)
     except OSError as error:
         raise storage_error(error, f"delete {path}") from error
+
+
+def _new_draft(directory: int, name: str) -> int:
+    """Make the draft anew. What is there already was left by a killed writer, or is a link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, 0o666, dir_fd=directory)
+    except FileExistsError:
+        os.unlink(name, dir_fd=directory)
+        return os.open(name, flags, 0o666, dir_fd=directory)
 
 
 @functools.lru_cache(maxsize=16)
@@ -165,34 +188,96 @@ def close_locks(root: Path) -> None:
     Earlier releases made them for everybody, and whoever can open one can hold writers back.
     """
     for path in (*root.glob(f"*/{_LOCK_NAME}"), root / LEADER_LOCK_NAME):
-        with contextlib.suppress(OSError):  # none is there, or one of another user
-            if stat.S_IMODE(path.stat().st_mode) != LOCK_MODE:
-                path.chmod(LOCK_MODE)
+        # None is there, or one of another user, or what is refused when it is to be locked.
+        with contextlib.suppress(OSError, StoreError), opened_directory(path.parent) as directory:
+            descriptor = _existing_lock(directory, path)
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) != LOCK_MODE:
+                os.fchmod(descriptor, LOCK_MODE)
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
-def locked(root: Path, namespace: str) -> Iterator[None]:
-    """Keep every other writer of the namespace out, also those of other processes."""
+def locked(root: Path, namespace: str) -> Iterator[int]:
+    """Keep every other writer of the namespace out, also those of other processes.
+
+    Gives the descriptor of its directory, which is made where it is missing. Raises ``Locked``
+    after a moment: no thread is to wait long for another process.
+    """
     path = root / namespace / _LOCK_NAME
     close_locks(root)
+    make(root)
+    with _explained(f"make {path.parent}"), contextlib.suppress(FileExistsError):
+        path.parent.mkdir(mode=_DIRECTORY_MODE)
+    with opened_directory(path.parent) as directory:
+        descriptor = open_lock(directory, path)
+        try:
+            give_up = time.monotonic() + _LOCK_TRY_SECONDS
+            while not _try_lock(descriptor):
+                if time.monotonic() >= give_up:
+                    raise Locked(path)
+                time.sleep(_LOCK_STEP_SECONDS)
+            yield directory
+        finally:
+            os.close(descriptor)
+
+
+def make(root: Path) -> None:
+    """Make the directory of the store where it is missing."""
+    with _explained(f"make {root}"):
+        try:
+            root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise StoreRefused(f"{root} is not a directory") from error
+
+
+@contextlib.contextmanager
+def opened_directory(path: Path, *, follow: bool = False) -> Iterator[int]:
+    """Give the descriptor of a directory within the block. Without ``follow`` it is no link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with _explained(f"open {path}"):
+        if not follow and path.is_symlink():
+            raise StoreRefused(f"{path} is a symbolic link; nothing is written behind it")
+        try:
+            descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
+        except NotADirectoryError as error:
+            raise StoreRefused(f"{path} is not a directory") from error
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, LOCK_MODE)
-    except FileExistsError as error:
-        raise StoreRefused(f"{path.parent} is not a directory") from error
-    except OSError as error:
-        raise storage_error(error, f"open {path}") from error
-    try:
-        give_up = time.monotonic() + _LOCK_PATIENCE_SECONDS
-        while not _try_lock(descriptor):
-            if time.monotonic() >= give_up:
-                raise StoreUnavailable(
-                    f"{path} has been locked by another process for {_LOCK_PATIENCE_SECONDS:.0f} s"
-                )
-            time.sleep(_LOCK_STEP_SECONDS)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def open_lock(directory: int, path: Path) -> int:
+    """Open a lock in ``directory``, and make it where there is none. No link is followed."""
+    flags = _LOCK_FLAGS | os.O_CREAT | os.O_EXCL
+    with _explained(f"open {path}"):
+        try:
+            return os.open(path.name, flags, LOCK_MODE, dir_fd=directory)
+        except FileExistsError:
+            return _existing_lock(directory, path)
+
+
+def _existing_lock(directory: int, path: Path) -> int:
+    try:
+        descriptor = os.open(path.name, _LOCK_FLAGS, dir_fd=directory)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StoreRefused(f"{path} is a symbolic link, and no lock") from None
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(descriptor)
+        raise StoreRefused(f"{path} is no file of one name, and no lock; remove it")
+    return descriptor
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn errors of the system into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, what) from error
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -10,7 +10,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from stores.directory_files import LEADER_LOCK_NAME, LOCK_MODE, close_locks, storage_error
+from stores import directory_files as files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,26 +22,25 @@ class DirectoryLock:
     """See ``LeaderLock``."""
 
     def __init__(self, root: Path) -> None:
-        self._path = root / LEADER_LOCK_NAME
+        self._path = root / files.LEADER_LOCK_NAME
         self._descriptor: int | None = None
 
     def take(self, holder: str) -> bool:
         """See ``LeaderLock``."""
         if self._descriptor is not None:
             return True
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            close_locks(self._path.parent)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, LOCK_MODE)
-        except OSError as error:
-            raise storage_error(error, f"open {self._path}") from error
+        files.make(self._path.parent)
+        files.close_locks(self._path.parent)
+        # The directory of the store itself may be a link of the operator's.
+        with files.opened_directory(self._path.parent, follow=True) as directory:
+            descriptor = files.open_lock(directory, self._path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
             if isinstance(error, BlockingIOError):
                 return False
-            raise storage_error(error, f"lock {self._path}") from error
+            raise files.storage_error(error, f"lock {self._path}") from error
         self._descriptor = descriptor
         with contextlib.suppress(OSError):  # who it is, is for people
             os.ftruncate(descriptor, 0)
@@ -51,7 +50,8 @@ class DirectoryLock:
     def holder(self) -> str:
         """See ``LeaderLock``."""
         try:
-            with self._path.open("rb") as file:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
                 return file.read(_LONGEST_BYTES).decode(errors="replace")
         except OSError:
             return ""

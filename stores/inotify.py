@@ -55,12 +55,16 @@ class Inotify:
         self._directories[watch] = directory
 
     async def changes(self) -> tuple[set[tuple[Path, str]], bool]:
-        """Wait for changes: ``(directory, file name)`` pairs.
+        """Wait for changes and take them."""
+        await self._wait()
+        return self.taken()
+
+    def taken(self) -> tuple[set[tuple[Path, str]], bool]:
+        """Take the changes that the kernel has told of: ``(directory, file name)`` pairs.
 
         The second value says that more happened than names tell: a directory came or went, or the
         kernel's queue was too short. Then everything is to be read again.
         """
-        await self._wait()
         files: set[tuple[Path, str]] = set()
         everything = False
         while True:

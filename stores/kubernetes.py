@@ -70,6 +70,16 @@ class KubernetesStore:
         return self._heartbeats.refusals
 
     @property
+    def missed_changes(self) -> None:
+        """See ``Store``. An API server tells of all changes."""
+        return
+
+    @property
+    def largest_document(self) -> None:
+        """See ``Store``. None of ours is too large."""
+        return
+
+    @property
     def objects(self) -> KubernetesObjects:
         """See ``Store``."""
         return self._objects

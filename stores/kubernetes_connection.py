@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_attempts import Answer, Attempts, Response
+from stores.kubernetes_attempts import Answer, Attempts, Kind, Response
 from stores.kubernetes_credentials import Credentials
 from stores.kubernetes_pauses import Pauses
 from stores.kubernetes_pool import Pool
@@ -58,7 +58,7 @@ class _Asked(NamedTuple):
     urgent: str | None = None
     is_watch: bool = False
     end: Callable[[], None] | None = None
-    """Ends a watch that waits for the begin of its answer."""
+    """Ends it while it waits for the begin of its answer."""
 
 
 class Connection:
@@ -99,14 +99,15 @@ class Connection:
         as an API server may take to accept it. While the server asks for a pause only what
         ``is_urgent`` is asked, every 5 s.
         """
-        seconds = _ANSWER_SECONDS if method == "GET" else _ACCEPTED_SECONDS
+        kind = Kind.READ if method == "GET" else Kind.WRITE
+        seconds = _ANSWER_SECONDS if kind is Kind.READ else _ACCEPTED_SECONDS
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         # To read them may take its time, which is no silence of the server.
         await self._credentials.current()
         urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
         await self._pauses.turn(urgent)
         asked = _Asked(method, path, body, timeout, headers or {}, urgent)
-        return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new))
+        return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new), kind)
 
     async def list(
         self, path: str, seconds: float, headers: Mapping[str, str] | None = None
@@ -154,20 +155,17 @@ class Connection:
         try:
             # A watch has no deadline, but what it follows is told at once.
             async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
-                if asked.is_watch:
-                    asked = asked._replace(end=partial(deadline.reschedule, 0.0))
+                asked = asked._replace(end=partial(deadline.reschedule, 0.0))
                 line, response = await self._answer(used, asked, is_new=is_new)
             retry_after = response.headers.get("Retry-After")
             self._pauses.answered(host, asked.urgent, response.status, retry_after)
             is_whole = False
             try:
-                if asked.is_watch:
-                    line.end_watch = partial(_abandon, response)
+                line.end = partial(_abandon, response)
                 async with response:
                     try:
                         yield response
                     finally:
-                        line.end_watch = None
                         is_whole = response.connection is None
                         _abandon(response)
             finally:
@@ -209,11 +207,10 @@ class Connection:
         self, used: ClientConfiguration, asked: _Asked, *, is_new: bool = False
     ) -> tuple[Line, aiohttp.ClientResponse]:
         line = self._pool.take(used, is_new=is_new)
-        line.end_watch = asked.end
+        line.is_watch, line.end = asked.is_watch, asked.end
         try:
             return line, await _sent(line, used, asked)
         except BaseException:
-            line.end_watch = None
             self._pool.discard(line)
             raise
 

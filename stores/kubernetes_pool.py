@@ -28,8 +28,9 @@ class Line:
     def __init__(self, configuration: ClientConfiguration) -> None:
         self.opened_at = _now()
         self.idle_since = math.inf
-        self.end_watch: Callable[[], None] | None = None
-        """Breaks the watch that it carries: closing a session leaves its reader waiting."""
+        self.is_watch = False
+        self.end: Callable[[], None] | None = None
+        """Breaks what it carries: closing a session leaves its reader waiting."""
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 ssl=configuration.tls or True, keepalive_timeout=_KEPT_SECONDS
@@ -72,6 +73,7 @@ class Pool:
     def give_back(self, line: Line) -> None:
         """Keep a line whose request was answered to its end."""
         self._used.discard(line)
+        line.end = None
         if line.session.closed:
             return  # another endpoint is used by now, or none
         line.idle_since = _now()
@@ -80,6 +82,7 @@ class Pool:
     def discard(self, line: Line) -> None:
         """Close a line whose request was not answered to its end, without waiting for the peer."""
         self._used.discard(line)
+        line.end = None
         self._close(line)
 
     def renew(self, before: float) -> None:
@@ -87,8 +90,8 @@ class Pool:
         self.dead_before = max(self.dead_before, before)
         self.drop_idle(before)
         for line in self._used:
-            if line.end_watch is not None and line.opened_at < before:
-                line.end_watch()
+            if line.is_watch and line.end is not None and line.opened_at < before:
+                line.end()
 
     def drop_idle(self, before: float) -> None:
         """Close the idle connections that were opened before."""
@@ -115,8 +118,8 @@ class Pool:
     def _close(self, line: Line) -> None:
         if line.session.closed:
             return
-        if line.end_watch is not None:
-            line.end_watch()
+        if line.end is not None:
+            line.end()
         task = asyncio.create_task(line.session.close(), name="close a connection")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -17,6 +17,7 @@ from stores.mqtt_beats import Heartbeats, LastWill
 from stores.mqtt_channel import MqttChannel
 from stores.mqtt_connection import Connection
 from stores.mqtt_documents import Documents, encode, selected_topics, version_of
+from stores.mqtt_limits import packet_bytes
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from contract.configuration import Mqtt
     from stores.base import Beat, Document, EventChannel, Selection, WatchEvent, Writer
     from stores.mqtt_address import Address
+    from stores.mqtt_connection import Session
     from stores.refusals import Refusals
+
+
+_PACKET_BYTES = 1024
+"""Of a packet beside its document: the topic above all."""
 
 
 class MqttStore:
@@ -49,6 +55,9 @@ class MqttStore:
         self._writing: dict[str, asyncio.Lock] = {}
         self._says_refusals = mqtt.protocol == "5"
         self._writable: set[str] = set()
+        self._proven = 0
+        """The largest document that was read back; of this session only."""
+        self._proven_in: Session | None = None
 
     @property
     def url(self) -> str:
@@ -59,6 +68,17 @@ class MqttStore:
     def refusals(self) -> Refusals:
         """See ``Store``."""
         return self._heartbeats.refusals
+
+    @property
+    def missed_changes(self) -> None:
+        """See ``Store``. A broker tells of all changes."""
+        return
+
+    @property
+    def largest_document(self) -> int | None:
+        """See ``Store``."""
+        limit = self._connection.sizes.limit
+        return None if limit is None else limit - _PACKET_BYTES
 
     @property
     def objects(self) -> None:
@@ -106,8 +126,8 @@ class MqttStore:
                 await self._demand(topic, expected)
             await self._connection.publish(topic, payload, retain=True)
             version = version_of(payload)
-            if not self._says_refusals and topic not in self._writable:
-                await self._prove(topic, version)
+            if not self._says_refusals:
+                await self._prove(topic, payload, version)
         return version
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
@@ -176,16 +196,32 @@ class MqttStore:
         """Keeps other writes of this process to the same document out."""
         return self._writing.setdefault(topic, asyncio.Lock())
 
-    async def _prove(self, topic: str, version: str) -> None:
-        """With MQTT 3.1.1 a broker acknowledges what its access rules make it throw away, too."""
+    async def _prove(self, topic: str, payload: bytes, version: str) -> None:
+        """With MQTT 3.1.1 a broker acknowledges what it throws away, too.
+
+        That is what its access rules do not let this client write, and what is too large for it. So
+        the first write of a document is read back, and each that is larger than all before.
+        """
+        session = await self._connection.session()
+        if session is not self._proven_in:
+            # It may be another broker by now, or one with other limits.
+            self._proven_in, self._proven = session, 0
+        if topic in self._writable and len(payload) <= self._proven:
+            return
         document = await self._get(topic)
-        if document is None or document.version != version:
-            raise StoreForbidden(
-                f"publication of {topic}: acknowledged and not there: the broker's access rules do "
-                "not let this client write it or read it (MQTT 5 would say so), unless somebody "
-                "else wrote in this moment"
-            )
-        self._writable.add(topic)
+        if document is not None and document.version == version:
+            self._writable.add(topic)
+            self._proven = max(self._proven, len(payload))
+            return
+        if topic in self._writable:
+            size = packet_bytes(topic, payload, qos=1, is_v5=False)
+            self._connection.sizes.refuse(size)
+            self._connection.sizes.check(topic, size)
+        raise StoreForbidden(
+            f"publication of {topic}: acknowledged and not there: the broker's access rules do "
+            "not let this client write it or read it, or it keeps no retained messages, or none of "
+            f"{len(payload)} bytes (MQTT 5 would say so), unless somebody else wrote in this moment"
+        )
 
     async def _demand(self, topic: str, expected: str) -> None:
         current = await self._get(topic)

@@ -19,15 +19,24 @@ from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTT_ERR_SUCCESS
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from contract.errors import StoreRefused, StoreUnavailable
-from stores.mqtt_errors import connect_error, end_reason, publish_error, subscribe_error
+from stores.mqtt_errors import (
+    HUNG_UP,
+    connect_error,
+    end_reason,
+    is_too_large,
+    publish_error,
+    subscribe_error,
+)
+from stores.mqtt_limits import Limits, limits_of, packet_bytes
+from stores.mqtt_password import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Self
 
     from contract.configuration import Mqtt
     from stores.mqtt_address import Address
+    from stores.mqtt_limits import Sizes
 
 _ANSWER_SECONDS = 10.0
 _PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
@@ -47,11 +56,18 @@ class MqttClient(aiomqtt.Client):
         identifier: str,
         will: aiomqtt.Will | None,
         take: Callable[[str, bytes, bool], None],
+        sizes: Sizes,
     ) -> None:
         self._said = _LastError()
         self._address = address
         self._mqtt = mqtt
         self._take = take
+        self._sizes = sizes
+        self._on_their_way: dict[int, int] = {}
+        """The sizes of packets that are not acknowledged."""
+        self.limits = Limits()
+        self.granted_qos = 0
+        """Of the last subscription."""
         self._failure: OSError | None = None
         self._acknowledgements: dict[int, asyncio.Future[Any]] = {}
         is_v5 = mqtt.protocol == "5"
@@ -59,7 +75,7 @@ class MqttClient(aiomqtt.Client):
             address.host,
             address.port,
             username=mqtt.user,
-            password=_password(mqtt.password_file),
+            password=None if mqtt.password_file is None else read_password(mqtt.password_file),
             logger=self._said.logger,
             identifier=identifier,
             protocol=_PROTOCOLS[mqtt.protocol],
@@ -108,14 +124,19 @@ class MqttClient(aiomqtt.Client):
     ) -> asyncio.Future[None]:
         """Hand a message to the connection; done when the broker acknowledged it (QoS 0: sent).
 
-        What is handed over first is sent first, subscriptions too.
+        What is handed over first is sent first, subscriptions too. A packet that the broker would
+        not take is not sent.
         """
+        size = packet_bytes(topic, payload, qos=qos, is_v5=self._mqtt.protocol == "5")
+        self._sizes.check(topic, size)
         try:
             info = self._client.publish(topic, payload, qos, retain)
         except ValueError as error:
             raise StoreRefused(f"{self._address}: {topic} cannot be published: {error}") from None
         if info.rc != MQTT_ERR_SUCCESS:
             raise self._broken()
+        if qos:
+            self._on_their_way[info.mid] = size
         return self._awaited(info.mid)
 
     def subscribe_now(
@@ -140,6 +161,11 @@ class MqttClient(aiomqtt.Client):
         self._client.unsubscribe(topics)
 
     @property
+    def tells_limits(self) -> bool:
+        """Whether the broker says what it does not take (MQTT 5)."""
+        return self._mqtt.protocol == "5"
+
+    @property
     def has_ended(self) -> bool:
         """Whether the connection is no more."""
         return self._disconnected.done()
@@ -149,6 +175,8 @@ class MqttClient(aiomqtt.Client):
         await asyncio.wait({self._disconnected})
         error = self._disconnected.exception()
         reason = self._said.text or end_reason(error)
+        largest = max(self._on_their_way.values(), default=0)
+        self._sizes.broke(largest, was_too_large=is_too_large(getattr(error, "rc", None)))
         for waiting in self._acknowledgements.values():
             if not waiting.done():
                 waiting.set_exception(StoreUnavailable(f"the connection broke: {reason}"))
@@ -186,11 +214,18 @@ class MqttClient(aiomqtt.Client):
     def _on_publish(
         self, _client: Any, _userdata: Any, mid: int, reason_code: Any, _properties: Any
     ) -> None:
-        self._acknowledge(mid, publish_error(self._address, reason_code))
+        size = self._on_their_way.pop(mid, 0)
+        error = publish_error(self._address, reason_code)
+        if is_too_large(reason_code):
+            self._sizes.refuse(size)
+        elif error is None:
+            self._sizes.took(size)
+        self._acknowledge(mid, error)
 
     def _on_subscribe(
         self, _client: Any, _userdata: Any, mid: int, reason_codes: Any, _properties: Any = None
     ) -> None:
+        self.granted_qos = max((one.value for one in reason_codes), default=0)
         self._acknowledge(mid, subscribe_error(self._address, reason_codes))
 
     def _on_unsubscribe(
@@ -198,11 +233,18 @@ class MqttClient(aiomqtt.Client):
     ) -> None:
         pass
 
+    def _on_connect(
+        self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
+    ) -> None:
+        self.limits = limits_of(properties)
+        self._sizes.begin(self.limits)
+        super()._on_connect(client, userdata, flags, reason_code, properties)
+
     def _on_disconnect(
         self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
     ) -> None:
         if not self._connected.done():
-            self._connected.set_exception(aiomqtt.MqttError("the broker hung up"))
+            self._connected.set_exception(aiomqtt.MqttError(HUNG_UP))
             return
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
 
@@ -253,12 +295,6 @@ class _TlsSocket(ssl.SSLSocket):
         except BaseException:
             self.close()
             raise
-
-
-def _password(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    return file.read_text(encoding="utf-8").rstrip("\r\n")
 
 
 def tls_of(mqtt: Mqtt) -> ssl.SSLContext:

@@ -22,7 +22,8 @@ from contract.topics import CLUSTER_ECHO, echo_topic, filters_of
 from stores.backoff import Backoff
 from stores.base import Interrupted
 from stores.mqtt_client import MqttClient
-from stores.mqtt_errors import ended_at_first, first_refused
+from stores.mqtt_errors import ended_at_first, first_refused, hung_up_at_retained
+from stores.mqtt_limits import Sizes, no_qos, unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,6 +40,7 @@ _AT_ONCE = 16
 """Publications that wait for their acknowledgement; paho holds back those beyond 20."""
 
 _LATER_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
 
@@ -131,8 +133,15 @@ class Session:
         connection over a refused right would take the answers to other messages with it.
         """
         self._client = client
+        problem = unusable(self._address, client.limits)
+        if problem is not None:
+            raise problem
         await self._answer(client.subscribe_now(self._echo, 1), f"subscription to {self._echo}")
+        if client.granted_qos < 1:
+            raise no_qos(self._address)
         try:
+            if not client.tells_limits:
+                await self._retain(client)
             first, taken = self._echo_now()
             await self._answer(taken, f"publication of {self._echo}")
             await self._come_back(first, self._echo)
@@ -142,6 +151,16 @@ class Session:
             if not client.has_ended:
                 raise
             raise ended_at_first(self._address, self._echo, self._node) from None
+
+    async def _retain(self, client: MqttClient) -> None:
+        """See whether a message may be retained: an empty one, of which nothing stays."""
+        try:
+            empty = client.publish_now(self._echo, b"", qos=1, retain=True)
+            await self._answer(empty, f"publication of {self._echo}")
+        except StoreUnavailable:
+            if not client.has_ended:
+                raise
+            raise hung_up_at_retained(self._address, self._echo) from None
 
     def take(self, topic: str, payload: bytes, is_retained: bool) -> None:
         """Give a message to whoever wants it."""
@@ -290,6 +309,8 @@ class Connection:
         self._node = node
         self._will = will
         # Not the node's name alone: two agents of one name would throw each other out for ever.
+        self.sizes = Sizes(address)
+        """Which packets the broker takes."""
         self._identifier = f"npu-vigil-{node or 'cluster'}-{uuid.uuid4().hex[:8]}"
         self._task: asyncio.Task[NoReturn] | None = None
         self._session: Session | None = None
@@ -369,12 +390,17 @@ class Connection:
         self._tell()
 
     async def _keep(self) -> NoReturn:
-        backoff = Backoff()
+        backoff = Backoff(last_seconds=_LONGEST_PAUSE_SECONDS)
         while True:
             session = Session(self._address, self._node)
             try:
                 client = MqttClient(
-                    self._address, self._mqtt, self._identifier, self._will(), session.take
+                    self._address,
+                    self._mqtt,
+                    self._identifier,
+                    self._will(),
+                    session.take,
+                    self.sizes,
                 )
                 async with client:
                     began = time.monotonic()

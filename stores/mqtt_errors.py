@@ -10,11 +10,20 @@ import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 
 from contract.errors import StoreError, StoreForbidden, StoreRefused, StoreUnavailable
+from stores.mqtt_limits import no_qos, no_retain
 
 if TYPE_CHECKING:
     from stores.mqtt_address import Address
 
+HUNG_UP = (
+    "the broker hung up; it may not take a last will that is retained (retain_available true) or "
+    "at QoS 1 (max_qos 1), or a packet of this size (max_packet_size)"
+)
+
 _UNSPECIFIED = 0x80
+_TOO_LARGE = 0x95
+_NO_RETAIN = 0x9A
+_NO_QOS = 0x9B
 _NOT_AUTHORIZED = 0x87
 _BAD_PASSWORD = 0x86
 _PROTOCOL = 0x84
@@ -51,6 +60,11 @@ def connect_error(address: Address, error: Exception, said: str) -> StoreError:
     return StoreUnavailable(f"{address}: no connection: {error}")
 
 
+def is_too_large(code: object) -> bool:
+    """Return whether the broker says that a packet was too large for it (MQTT 5)."""
+    return isinstance(code, ReasonCode) and code.value == _TOO_LARGE
+
+
 def publish_error(address: Address, answer: ReasonCode) -> StoreError | None:
     """Why a message was not taken, or ``None`` if it was (also if nobody subscribed)."""
     if answer.value < _FIRST_REFUSAL:
@@ -60,6 +74,8 @@ def publish_error(address: Address, answer: ReasonCode) -> StoreError | None:
             "the broker's access rules do not let this client write there; those that do are in "
             "systemd/mosquitto/rights"
         )
+    if answer.value == _TOO_LARGE:
+        return StoreUnavailable(f"{address}: the broker does not take a packet of this size")
     if answer.value in _PASSING:
         return StoreUnavailable(f"{address}: the broker answers {answer}")
     return StoreRefused(f"{address}: the broker refused: {answer}")
@@ -95,6 +111,14 @@ def ended_at_first(address: Address, topic: str, node: str | None) -> StoreUnava
     )
 
 
+def hung_up_at_retained(address: Address, topic: str) -> StoreUnavailable:
+    """The broker ended the connection at a retained message, without an answer (MQTT 3.1.1)."""
+    return StoreUnavailable(
+        f"{address}: the broker ended the connection at a retained message to {topic}: it stopped, "
+        "or it keeps no retained messages: set retain_available true (mosquitto)"
+    )
+
+
 def _known_as(node: str | None) -> str:
     name = "mqtt.user or the common name in mqtt.certificate_file"
     if node is None:
@@ -122,6 +146,10 @@ def _refused_connection(address: Address, error: aiomqtt.MqttCodeError) -> Store
             f"{address}: the broker does not speak this version of MQTT; set mqtt.protocol to the "
             "other one (5, 3.1.1)"
         )
+    if code == _NO_RETAIN:
+        return no_retain(address)
+    if code == _NO_QOS:
+        return no_qos(address)
     if code == _IDENTIFIER:
         return StoreRefused(f"{address}: the broker refused the client's identifier")
     return StoreUnavailable(f"{address}: the broker refused the connection: {error}")

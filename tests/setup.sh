@@ -1,8 +1,8 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, mosquitto, kube-apiserver, kustomize. A part that is missing is installed
-# (as root, from Debian's packages) or built once (the API server, about 4 minutes; kustomize, 15
-# seconds). Where that may not be done, says the command that does it and ends with 2.
+# promtool, systemd-analyze, mosquitto, bindfs, kube-apiserver, kustomize. A part that is missing is
+# installed (as root, from Debian's packages) or built once (the API server, about 4 minutes;
+# kustomize, 15 seconds). Where that may not be done, says the command that does it and ends with 2.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
 # Where Debian has mosquitto, and not everybody looks.
@@ -30,6 +30,7 @@ if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then 
 command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)
+command -v bindfs >/dev/null || packages+=(bindfs)
 if [ ${#build[@]} -gt 0 ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi
 
 if [ ${#packages[@]} -gt 0 ]; then

@@ -99,6 +99,7 @@ class Heartbeat:
         self._is_due = asyncio.Event()
         self._stamp_ms = 0
         self._took_seconds: deque[float] = deque(maxlen=_LATEST)
+        self._announced = interval_seconds
         self._also = also
 
     @property
@@ -233,7 +234,13 @@ class Heartbeat:
         for the next one takes this node for dead.
         """
         slowest = max((2 * looked_seconds, *self._took_seconds))
-        return max(self.interval_seconds, round(_SHARE * slowest, 3))
+        before, seconds = self._announced, round(_SHARE * slowest, 3)
+        if seconds == before:
+            # Two equal ones in a row would be taken for how often this node beats, and looked at
+            # no more often than that.
+            seconds += 0.001
+        self._announced = seconds = max(self.interval_seconds, seconds)
+        return seconds
 
     def _next(self, now_ms: int, interval_seconds: float) -> Beat:
         # Who observes beats looks for a change, whatever our clock does.

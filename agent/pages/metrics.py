@@ -61,6 +61,12 @@ class _Picture(Collector):
             "Lines of the log that were dropped because nobody read standard error.",
             value=dropped_lines(),
         )
+        if status.missed_changes is not None:
+            yield CounterMetricFamily(
+                "npu_vigil_store_missed_changes",
+                "Changes of documents that a listing found and no event showed.",
+                value=status.missed_changes,
+            )
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)
         yield from _heartbeat(status)

@@ -231,7 +231,8 @@ class Status(msgspec.Struct, frozen=True):
     where nobody asks it. ``shadow`` is what an agent that runs in shadow compared;
     ``fault_service`` is how ClusterD is told of storage faults over gRPC. ``kernel_log_gaps``
     counts the times records of the kernel's log were lost. ``episodes``: how far an aggregator
-    heard what happened to faults, ``None`` where the store carries none.
+    heard what happened to faults, ``None`` where the store carries none. ``missed_changes`` of the
+    store were found by a listing and shown by no event, ``None`` where nothing lists.
     """
 
     node: str
@@ -260,6 +261,7 @@ class Status(msgspec.Struct, frozen=True):
     bmc_failed_readings: float | None = None
     kernel_log_gaps: int = 0
     episodes: TellerStatus | None = None
+    missed_changes: int | None = None
 
 
 def chip_statuses(

@@ -45,6 +45,8 @@ _IDLE_SECONDS = 300.0
 _TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; what is left is not spun away."""
 _MARK_SECONDS = 10.0
+_LONG_SECONDS = 0.5
+"""A write that takes longer is looked after."""
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
@@ -139,6 +141,10 @@ def _same(one: Document | None, other: Document | None) -> bool:
     return not differences(one, other)
 
 
+class _Overtaken(Exception):
+    """There is something to publish that must not wait for a write that says nothing new."""
+
+
 class Publisher:
     """Publishes ``namespace/name`` to ``store``."""
 
@@ -166,6 +172,8 @@ class Publisher:
         self._own_version: str | None = None
         self._left_out: tuple[str, ...] = ()
         self._is_unseen = False
+        self._may_have_forgotten = False
+        """Whether the store was away since what it shows was last judged."""
         self._foreign = ForeignWrites()
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
@@ -334,7 +342,11 @@ class Publisher:
         self._foreign.wrote(_now())
         try:
             async with asyncio.timeout(WRITE_SECONDS):
-                version = await going_on(self._request(write.document), self._edges.progress)
+                version = await going_on(self._made(write), self._edges.progress)
+        except _Overtaken:
+            self._unsure = write
+            self._read_again = True
+            return None
         except (StoreError, TimeoutError) as error:
             self._unsure = write
             self._read_again = True
@@ -349,6 +361,21 @@ class Publisher:
             self._flying = None
         self._accept(write, version)
         return None
+
+    async def _made(self, write: _Write) -> str:
+        """Make a write; one that only refreshes and takes long gives way to a change."""
+        request = asyncio.create_task(self._request(write.document))
+        try:
+            while True:
+                await asyncio.wait((request,), timeout=_LONG_SECONDS)
+                if request.done():
+                    return request.result()
+                wanted = self._edges.wanted()
+                is_changed = wanted is not None and wanted.content != write.content
+                if write.reason == "refresh" and is_changed:
+                    raise _Overtaken
+        finally:
+            request.cancel()
 
     async def _request(self, document: Document | None) -> str:
         """Put ``document`` in the place of what is shown, or delete that; the new version."""
@@ -383,6 +410,7 @@ class Publisher:
     async def _read(self) -> _Pause | None:
         # Before the request: what changes while it is answered has to be read again.
         self._read_again = False
+        is_watched = self.record.watch_trouble is None
         try:
             async with asyncio.timeout(READ_SECONDS):
                 shown = await self._store.get(self.namespace, self.name)
@@ -404,8 +432,26 @@ class Publisher:
             if not _same(before, shown):
                 self._edges.on_others_write(before, shown)
         elif self._acknowledged is not None and self._is_news(shown, before):
-            await self._was_changed(before, shown)
+            if self._is_forgotten(shown):
+                log.warning("%s: the store came back without its last write", self.name)
+            else:
+                await self._was_changed(before, shown)
+        if is_watched:
+            self._may_have_forgotten = False
         return None
+
+    def _is_forgotten(self, shown: Document | None) -> bool:
+        """Whether a store that was away shows nothing, or something older than our last write.
+
+        That is nobody's foreign write, and no operator's release. It is written again.
+        """
+        assert self._acknowledged is not None
+        if not self._may_have_forgotten or self._edges.wanted() is None:
+            return False
+        if shown is None:
+            return True
+        stamp = self._edges.stamp_of(shown)
+        return stamp is not None and stamp < self._acknowledged.stamp
 
     def _is_news(self, shown: Document | None, before: Document | None) -> bool:
         """Whether somebody else changed what is ours since the last look."""
@@ -531,6 +577,7 @@ class Publisher:
     def _watched(self, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
             self.record.watch_fails(event.reason, self._edges.wall_clock())
+            self._may_have_forgotten = True
             return
         if isinstance(event, Listed):
             if self.record.watch_trouble is not None:
@@ -553,6 +600,7 @@ class Publisher:
             ):
                 self._look_again()
         elif self._acknowledged is not None and _same(shown, self._acknowledged.document):
+            self._may_have_forgotten = False
             self._is_unseen = False
             self._shown = shown  # with what others added, which the next write keeps
         elif shown is not None or self._shown is not None:

@@ -11,6 +11,7 @@ from aggregator.grpc.call import Context, leave, refuse, streaming, unary
 from aggregator.grpc.cluster_view import FOUND, ClusterView
 from aggregator.grpc.interfaces import CLUSTER, NORMAL
 from aggregator.grpc.limits import Bucket
+from aggregator.grpc.listening_log import ListeningLog
 from aggregator.grpc.recoveries import Recoveries
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
 from aggregator.grpc.wire_messages import fault_signal
@@ -45,6 +46,7 @@ class FaultService:
         self._cluster = ClusterView(faults, clock)
         self._recoveries = Recoveries(faults)
         self._clock = clock
+        self._listening_log = ListeningLog("faults", clock)
         self._turned = turned
         self._queries = Bucket(_QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING)
 
@@ -95,7 +97,7 @@ class FaultService:
         if not self.subscriptions.is_registered(client, self._clock().steady_ms):
             await refuse(context, f"jobId={client.job} role={client.role} is not registered")
         mailbox = self.subscriptions.subscribe(client)
-        _log.info("job %r, role %r: listens to faults", *client)
+        self._listening_log.begins(client)
         self._turned(client)
         try:
             missed = tuple(self._missed(client))
@@ -106,7 +108,7 @@ class FaultService:
             await leave(context, mailbox.closed)
         finally:
             self.subscriptions.end(client, mailbox)
-            _log.info("job %r, role %r: listens to faults no more", *client)
+            self._listening_log.ends(client, mailbox.closed)
             self._turned(client)
 
     def _missed(self, client: Client) -> Iterator[str]:

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
+from aggregator.grpc.listening_log import ListeningLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
 from contract.wire import config_pb2 as wire
 
@@ -32,6 +33,7 @@ class RankTableService:
         self.sent = 0
         self._tables = tables
         self._clock = clock
+        self._listening_log = ListeningLog("its rank table", clock)
 
     def methods(self, bucket: Bucket) -> dict[str, Any]:
         """By name, as gRPC takes them."""
@@ -62,7 +64,7 @@ class RankTableService:
         if not self.subscriptions.is_registered(client, self._clock().steady_ms):
             await refuse(context, f"jobId={client.job} role={request.role} is not registered")
         mailbox = self.subscriptions.subscribe(client)
-        _log.info("jobID %r: listens to its rank table", client.job)
+        self._listening_log.begins(client)
         try:
             mailbox.put(client.job)
             told: str | None = None
@@ -75,4 +77,4 @@ class RankTableService:
             await leave(context, mailbox.closed)
         finally:
             self.subscriptions.end(client, mailbox)
-            _log.info("jobID %r: listens to its rank table no more", client.job)
+            self._listening_log.ends(client, mailbox.closed)

@@ -20,8 +20,11 @@ _LARGEST_HEAD = 16 << 10
 _HEAD_END = b"\r\n\r\n"
 _BARE_END = b"\n\n"
 _LOOPBACK = frozenset(("127.0.0.1", "::1"))
-_BAD = b"400 Bad Request"
-_TOO_LARGE = b"431 Request Header Fields Too Large"
+_BAD = (b"400 Bad Request", b"this is no HTTP request\n")
+_TOO_LARGE = (b"431 Request Header Fields Too Large", b"the request is too large\n")
+
+SENT_WITH_ALL = {"X-Content-Type-Options": "nosniff"}
+"""Headers of every answer: a browser is to take no answer for a script or a page."""
 
 
 class Connection(asyncio.Protocol):
@@ -144,13 +147,19 @@ class Connection(asyncio.Protocol):
         elif len(self._received) > _LARGEST_HEAD:
             self._refuse(_TOO_LARGE)
 
-    def _refuse(self, status: bytes) -> None:
-        """Answer what is no request, without aiohttp, which would wait for its end."""
+    def _refuse(self, answer: tuple[bytes, bytes]) -> None:
+        """Answer what is no request, without aiohttp, which would wait for its end.
+
+        The status and the text of ``answer`` repeat nothing of it.
+        """
+        status, text = answer
         assert self._transport is not None, "it has just received something"
         self._connections.counts.requests[Result.BAD] += 1
         self._received.clear()
         self._transport.write(
-            b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n" % status
+            b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+            b"X-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n\r\n%b"
+            % (status, len(text), text)
         )
         self._transport.close()
 
@@ -196,9 +205,13 @@ class _Handler(web.RequestHandler):
     ) -> web.StreamResponse:
         if status >= web.HTTPInternalServerError.status_code:
             self._result = Result.FAILED
-            return super().handle_error(request, status, exc, message)
+            response = super().handle_error(request, status, exc, message)
+            response.headers.update(SENT_WITH_ALL)
+            return response
         self._result = Result.BAD
-        response = web.Response(status=status, text=message)
+        # aiohttp's own message repeats the request.
+        response = web.Response(status=status, body=_BAD[1], headers=SENT_WITH_ALL)
+        response.content_type = "text/plain"
         response.force_close()
         return response
 

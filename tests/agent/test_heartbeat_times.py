@@ -34,9 +34,11 @@ class NotingStore:
         self.annotated: list[tuple[float, dict[str, str | None]]] = []
         self.error: StoreError | None = None
         self.node_error: StoreError | None = None
+        self.beat_seconds = 0.0
         self.node_watch: asyncio.Queue[NodeObject | Interrupted] = asyncio.Queue()
 
     async def beat(self, beat: Beat) -> None:
+        await asyncio.sleep(self.beat_seconds)
         if self.error is not None:
             raise self.error
         self.beaten.append((asyncio.get_running_loop().time(), beat))
@@ -130,6 +132,25 @@ async def test_it_beats_at_once_and_then_on_time() -> None:
     assert (beat.node, beat.holder, beat.interval_seconds) == ("node-1", "host-a_1", 5.0)
     assert beat.beaten_at_ms == BEGIN_SECONDS * 1000
     assert [at for at, _ in bench.noting.annotated] == times
+
+
+@pytest.mark.parametrize("seconds", [10.0, 30.0])
+async def test_a_longer_interval_is_announced_while_beats_take_long(seconds: float) -> None:
+    async with running() as bench:
+        await asyncio.sleep(20)
+        bench.noting.beat_seconds = seconds
+        await asyncio.sleep(400)
+        slow = [beat for at, beat in bench.noting.beaten if at > 100]
+        times = [at for at, _ in bench.noting.beaten if at > 100]
+        bench.noting.beat_seconds = 0.0
+        await asyncio.sleep(100)
+    announced = [beat.interval_seconds for beat in slow]
+    # Three of them are waited for.
+    longest = max(later - earlier for earlier, later in pairwise(times))
+    assert 3 * min(announced) > 1.5 * longest
+    assert 3 * max(announced) < 3 * 5 + 2 * seconds
+    assert all(one != following for one, following in pairwise(announced))
+    assert bench.noting.beaten[-1][1].interval_seconds == 5.0
 
 
 async def test_beats_of_one_second_differ_on_the_node() -> None:

@@ -563,6 +563,20 @@ async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
         assert len({document.data["stamp"] for document in bench.store.written}) >= 3
 
 
+async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.refresh_seconds = 0.2
+        bench.store.delay_seconds = 60.0
+        bench.publisher.wake(0)
+        await until(lambda: bench.store.tries == 2, "a refresh is on its way")
+        bench.store.delay_seconds = 0.0
+        bench.refresh_seconds = 300.0
+        bench.say("faulty")
+        assert await bench.shows("faulty") < 3
+        assert bench.record.foreign_writes == 0
+
+
 async def test_what_its_readers_would_refuse_is_not_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -575,3 +589,52 @@ async def test_what_its_readers_would_refuse_is_not_written(
         assert "readers would refuse" in caplog.text
         bench.say("good content")
         assert await bench.shows("good content") < 1
+
+
+async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
+    """The store goes away, and comes back empty or with an older document."""
+    wrote = len(bench.store.written)
+    root.rename(root.with_name(f"away-{wrote}"))
+    await until(lambda: bench.record.watch_trouble is not None, "the store is away")
+    draft = root.with_name("draft")
+    (draft / SPACE).mkdir(parents=True)
+    if older is not None:
+        (draft / SPACE / f"{NAME}.json").write_bytes(older)
+    draft.rename(root)
+    await until(lambda: len(bench.store.written) > wrote, "it is written again", 10)
+
+
+async def test_what_a_store_forgot_is_written_again_and_is_nobodys_deed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    async with running(root) as bench:
+        await bench.shows("healthy")
+        older = (root / SPACE / f"{NAME}.json").read_bytes()
+        await asyncio.sleep(1.1)  # so that the next stamp is a later one
+        bench.say("faulty")
+        await bench.shows("faulty")
+        for number in range(8):
+            await comes_back(bench, root, older if number % 2 else None)
+            assert await bench.shows("faulty") < 5
+        assert bench.record.foreign_writes == 0
+        assert bench.record.conflict_since_ms is None
+        # An operator's release would be in a newer document.
+        assert bench.foreign_seen == []
+        # Whoever writes afterwards is a stranger again.
+        await bench.writes_foreign("mine", int(time.time()) + 3)
+        await bench.noticed(1)
+        await bench.shows("faulty")
+
+
+async def test_a_newer_document_after_a_break_is_a_strangers(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    async with running(root) as bench:
+        await bench.shows("healthy")
+        newer = msgspec.json.encode(
+            {
+                "labels": LABELS,
+                "data": {"stamp": str(int(time.time()) + 4), "content": "a stranger's"},
+            }
+        )
+        await comes_back(bench, root, newer)
+        await bench.noticed(1)
+        assert bench.foreign_seen == ["a stranger's"]

@@ -323,3 +323,33 @@ def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
     assert output.foreign_total == 1
     output.written("22", value, output.version)
     assert output.fenced
+
+
+def test_what_is_missing_or_other_in_the_first_list_after_a_break_is_nobodys_deed() -> None:
+    output, value = written()
+    for number in range(3 * MANY):
+        output.interrupted()
+        assert not output.must_write(value, moment(3 * number))
+        output.listed(Shown.NOTHING if number % 2 else document("older", "3"))
+        # What our writes replaced may be shown late, so that is looked at twice.
+        output.must_write(value, moment(3 * number))
+        assert output.must_write(value, moment(3 * number + 2))
+        version = str(100 + number)
+        output.written(version, value, output.version)
+        output.shows(document("one", version))
+        assert not output.must_write(value, moment(3 * number + 2))
+    assert output.foreign_total == 0
+    assert not output.conflict
+    output.shows(Shown.NOTHING)
+    assert output.must_write(value, moment(60))
+    assert output.foreign_total == 1, "afterwards it is a stranger's again"
+
+
+def test_what_the_first_list_shows_of_ours_makes_later_changes_a_strangers() -> None:
+    output, value = written()
+    output.interrupted()
+    output.listed(document("one", "10"))
+    assert not output.must_write(value, moment(1))
+    output.shows(document("mine", "11"))
+    assert output.must_write(value, moment(2))
+    assert output.foreign_total == 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import Make
 
 _PLACES = 32
-_STREAM = b"GET /api/v1/stream HTTP/1.1\r\nHost: x\r\n\r\n"
+_STREAM = b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_neither_unfinished_requests_nor_silent_streams_keep_others_out(
         for number in range(3 * _PLACES):
             client(f"127.0.0.{2 + number % 10}", b"GET /metrics HTTP/1.1\r\n")
         assert daemon.ask("/readyz")[0] == 200
-        scrape = client("127.0.2.1", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        scrape = client("127.0.2.1", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert scrape.recv(15) == b"HTTP/1.1 200 OK"
         # An exposition is good for a second.
         daemon.process.wait_until(

@@ -126,11 +126,12 @@ async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
         strictly(answer, one.answer)
         status, answer = daemon.ask(f"{path}?nonsense=1")
         assert status == 400, path
-        assert answer["error"].startswith("nonsense is no parameter; ")
+        assert "nonsense" not in answer["error"]
+        assert "no parameter" in answer["error"]
     for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody"):
         status, answer = daemon.ask(path)
         assert status == 404
-        assert answer["error"].startswith("nobody knows of a ")
+        assert answer["error"].startswith("nobody knows of this ")
     assert_jobs(daemon)
     assert_explained(daemon)
     assert_parts(daemon)

@@ -55,6 +55,7 @@ class SlowStore:
         self.documents = documents
         self.puts: list[tuple[float, str, str]] = []
         self.touches: list[tuple[float, str]] = []
+        self.touch_seconds = 0.005
 
     async def watch(self, _: Selection) -> AsyncIterator[WatchEvent]:
         yield Listed(self.documents)
@@ -68,7 +69,7 @@ class SlowStore:
 
     async def touch(self, _: str, name: str, *, expected: str | None = None) -> None:
         self.touches.append((now(), name))
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(self.touch_seconds)
 
 
 class Cluster:
@@ -159,6 +160,20 @@ async def test_a_fault_does_not_wait_behind_touches() -> None:
         assert slowest < 0.15
         assert len(cluster.store.touches) > 150
     assert cluster.most_in_a_second() <= WRITES_PER_SECOND
+
+
+async def test_a_fault_does_not_wait_for_a_touch_that_takes_long() -> None:
+    cluster = Cluster(1, there=True)
+    cluster.store.touch_seconds = 30.0
+    async with cluster.running():
+        for _ in range(1000):
+            await asyncio.sleep(0.1)
+            if cluster.store.touches:
+                break
+        began = now()
+        cluster.change(cluster.names[0])
+        await asyncio.sleep(5)
+        assert [0 <= at - began < 2 for at, *_ in cluster.store.puts][-1:] == [True]
 
 
 async def test_touches_go_on_while_something_changes_all_the_time() -> None:

@@ -63,6 +63,13 @@ def test_a_longer_interval_that_is_announced_counts_once() -> None:
     assert set(verdict_at(70_000, Rehearsal(30_000), interval_seconds=18.0).lost) == {"n0"}
 
 
+def test_the_next_listing_is_when_a_rehearsal_says_that_a_node_is_silent() -> None:
+    pulse = liveness.Pulse("host", 1, INTERVAL_MS, 0, 0)
+    for rehearsals, at_ms in (({}, 26_000), ({"n0": Rehearsal(10_600)}, 26_201)):
+        heard = Heard({"n0": pulse}, 21_000, rehearsals=rehearsals)
+        assert liveness.next_ms([heard], 21_000) == at_ms
+
+
 def test_who_is_lost_stays_so_without_a_rehearsal() -> None:
     lost = verdict_at(20_000, Rehearsal(5))
     heard = Heard({"n0": liveness.Pulse("host", 1, INTERVAL_MS, 0, 0)}, 25_000, rehearsals={})

@@ -127,6 +127,17 @@ async def test_a_slow_client_is_told_and_holds_up_nobody(
     assert (number, kind) == ("run-3000", "change") or int(number.partition("-")[2]) > 2_000
 
 
+async def test_who_asks_for_the_head_only_takes_no_place(
+    stream: Stream, client: TestClient[web.Request, web.Application]
+) -> None:
+    async with asyncio.timeout(10):
+        answer = await client.head(PATH)
+        assert answer.status == 200
+        assert answer.content_type == "text/event-stream"
+        assert await answer.read() == b""
+    assert stream.clients == 0
+
+
 async def test_wrong_questions_are_refused(
     client: TestClient[web.Request, web.Application],
 ) -> None:

@@ -52,7 +52,7 @@ def listening(daemon: Daemon, last: str = "", query: str = "") -> Iterator[Binar
         client.settimeout(_SECONDS)
         client.connect((url.hostname, url.port))
         head = f"Last-Event-ID: {last}\r\n" if last else ""
-        request = f"GET /api/v1/stream{query} HTTP/1.1\r\nHost: x\r\n{head}\r\n"
+        request = f"GET /api/v1/stream{query} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n"
         client.sendall(request.encode())
         with client.makefile("rb") as answer:
             assert answer.readline().split()[1] == b"200"

@@ -23,6 +23,7 @@ from contract.node_info import FaultDevice
 from stores.address import open_store
 from stores.base import Beat
 from stores.directory_beats import Heartbeats
+from stores.directory_owner import Owner
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import node_report
 from tests.aggregator.public_faults.telling import document, one, told
@@ -101,7 +102,7 @@ class Troubled:
 
     def _fall_silent(self) -> None:
         """Another node beats, and then no more."""
-        beats = Heartbeats(self._root)
+        beats = Heartbeats(self._root, Owner(self._root, others_may_write=False))
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 1))
         self.node.wait(lambda: 'heartbeats{state="alive"} 1.0' in self.cluster(), "it beats", 10)
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 2))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.end_to_end.node import Node
 
 FAULT = "80E01801"
-UNFINISHED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+UNFINISHED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
 CLIENTS = 600
 LIMIT = 256
 

@@ -199,6 +199,12 @@ def _relation_fault(plane: ControlPlane, node: Node) -> None:
     node.emulator.link(0, up=False)
     node.emulator.occur(0, "8C1F860B")
     node.wait(lambda: labels().get("fault-type") == "Separate", "the pod has the label", 15)
+    kept = (
+        f"/api/v1/namespaces/{NAMESPACE}/configmaps?labelSelector=npu-vigil/state=relation-faults"
+    )
+    node.wait(lambda: bool(plane.request("GET", kept)["items"]), "the fault is kept")
+    pods.delete(plane, "train-0")
+    node.wait(lambda: not plane.request("GET", kept)["items"], "and not without its job", 30)
 
 
 def _take_the_label_away(plane: ControlPlane, node: Node) -> None:

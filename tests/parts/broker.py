@@ -32,6 +32,8 @@ AGGREGATOR = "aggregator"
 
 _RIGHTS = Path(__file__).parents[2] / "systemd/mosquitto/rights"
 _START_SECONDS = 10.0
+_OF_A_LISTENER = "max_qos"
+"""Settings that mosquitto has for a listener; they are given to that of ``url``."""
 
 
 class Broker:
@@ -111,12 +113,20 @@ class Broker:
         file = self.directory / f"{user}.password"
         if user not in self._passwords:
             self._passwords[user] = f"secret of {user}"
+            file.touch(0o600)
             file.write_text(self._passwords[user] + "\n")
             self._write_passwords()
             if self._running is not None and self._running.status is None:
                 self.stop()
                 self.start()
         return Mqtt.model_validate({"protocol": protocol, "user": user, "password_file": file})
+
+    def configure(self, settings: Sequence[str]) -> None:
+        """Start it again with these settings in place of those before."""
+        self._settings = settings
+        (self.directory / "mosquitto.conf").write_text(self._configuration())
+        self.stop()
+        self.start()
 
     def start(self) -> None:
         """Start it; comes back when it takes connections."""
@@ -174,9 +184,10 @@ class Broker:
                 "log_type error",
                 "log_type warning",
                 "log_type notice",
-                *self._settings,
+                *(one for one in self._settings if not one.startswith(_OF_A_LISTENER)),
                 f"listener {self._port} 127.0.0.1",
                 "allow_anonymous true",
+                *(one for one in self._settings if one.startswith(_OF_A_LISTENER)),
                 f"listener {self._password_port} 127.0.0.1",
                 "allow_anonymous false",
                 f"password_file {where}/passwords",

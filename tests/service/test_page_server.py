@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.http import address
+from service.http.host_names import is_of_this_host
 from service.http.limits import Limits
 from service.pages import application, serving
 
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+HELLO = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 QUICK = Limits(whole_seconds=0.3, idle_seconds=0.6, unsent_seconds=0.3)
 PATIENCE_SECONDS = 30.0
 LARGE = "x" * (16 << 20)
+NO_REQUEST = {400: b"this is no HTTP request\n", 431: b"the request is too large\n"}
 
 
 class Client:
@@ -36,6 +38,8 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.headers = ""
+        """Those of the last answer."""
 
     def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -56,6 +60,7 @@ class Client:
         """Status and body of the next answer."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             head = await self.reader.readuntil(b"\r\n\r\n")
+            self.headers = head.decode()
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
             return int(head.split()[1]), await self.reader.readexactly(int(length))
 
@@ -86,7 +91,7 @@ class Site:
 
     async def metrics(self) -> dict[tuple[str, ...], float]:
         client = await self.client()
-        client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         status, body = await client.answer()
         assert status == 200
         return {
@@ -113,7 +118,8 @@ def some_pages() -> web.Application:
 @contextlib.asynccontextmanager
 async def site(state_dir: Path, limits: Limits) -> AsyncIterator[Site]:
     opened = Site(state_dir)
-    async with serving(some_pages(), "127.0.0.1:0", state_dir, limits=limits):
+    names = ("npu.example.com",)
+    async with serving(some_pages(), "127.0.0.1:0", state_dir, limits=limits, host_names=names):
         try:
             yield opened
         finally:
@@ -135,10 +141,75 @@ async def test_a_connection_serves_request_after_request(tmp_path: Path) -> None
         assert b"200 OK" in await client.reader.readuntil(b"\r\n\r\n")
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"localhost", 200),
+        (b"LocalHost:9820", 200),
+        (b"localhost.:9820", 200),
+        (b"127.0.0.1:9820", 200),
+        (b"192.0.2.7", 200),
+        (b"[::1]:9820", 200),
+        (b"[2001:db8::7]", 200),
+        (b"NPU.Example.com:9820", 200),
+        (b"evil.example.com", 421),
+        (b"npu.example.com.evil.example", 421),
+        (b"127.0.0.1.evil.example:9820", 421),
+        (b"localhost@evil.example", 421),
+        (b"[localhost]", 421),
+        (b"::1", 421),
+        (b"", 421),
+        (b"localhost:port", 421),
+        (b"\xff\xfe", 421),
+        (b"localhost\r\nHost: evil.example.com", 421),
+    ],
+)
+async def test_a_name_that_others_can_point_here_is_answered_with_nothing(
+    host: bytes, status: int, tmp_path: Path
+) -> None:
+    async with site(tmp_path, Limits()) as served:
+        for path in (b"/hello", b"/metrics", b"/missing"):
+            client = await served.client()
+            client.send(b"GET %b HTTP/1.1\r\nHost: %b\r\n\r\n" % (path, host))
+            found, body = await client.answer()
+            if status == 200:
+                assert found == (404 if path == b"/missing" else 200)
+            else:
+                # Two names are no request for aiohttp already.
+                assert found in (400, 421)
+                assert b"hello" not in body
+                assert b"evil" not in body
+            assert "X-Content-Type-Options: nosniff" in client.headers
+
+
+async def test_only_connections_over_loopback_are_asked_for_a_name() -> None:
+    assert is_of_this_host("evil.example.com", "192.0.2.7", ())
+    assert not is_of_this_host("evil.example.com", "127.0.0.9", ())
+    assert not is_of_this_host("evil.example.com", "::1", ())
+
+
+async def test_an_error_does_not_repeat_its_request(tmp_path: Path) -> None:
+    async with site(tmp_path, Limits()) as served:
+        for sent in (
+            b"GET /<script>secret HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"secret /hello HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /hello HTTP/1.1\r\nHost: localhost\r\nsecret\r\n\r\n",
+            b"GET /hello secret HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: secret\r\n\r\n",
+        ):
+            client = await served.client()
+            client.send(sent)
+            status, body = await client.answer()
+            assert status >= 400
+            assert b"secret" not in body
+            assert "secret" not in client.headers
+            assert "nosniff" in client.headers
+
+
 async def test_no_page_waits_for_a_body(tmp_path: Path) -> None:
     async with site(tmp_path, Limits()) as served:
         client = await served.client()
-        client.send(b"POST /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+        client.send(b"POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
         assert (await client.answer())[0] == 405
         assert await client.ended() == b""
 
@@ -182,9 +253,9 @@ async def test_who_lets_wait_is_closed(tmp_path: Path) -> None:
     ("sent", "status"),
     [
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
-        (b"GET /hello HTTP/1.1\nHost: x\n\n", 400),
-        (b"GET /hello\x00 HTTP/9.1\r\n\r\n", 400),
-        (b"GET /hello HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 9000 + b"\r\n\r\n", 400),
+        (b"GET /hello HTTP/1.1\nHost: localhost\n\n", 400),
+        (b"GET /hello\x00 HTTP/9.1\r\nX: secret\r\n\r\n", 400),
+        (b"GET /hello HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 9000 + b"\r\n\r\n", 400),
         (b"GET /hello HTTP/1.1\r\nX: " + b"y" * 20_000, 431),
     ],
 )
@@ -195,7 +266,8 @@ async def test_what_is_no_request_is_counted_and_not_logged(
         client = await served.client()
         caplog.clear()
         client.send(sent)
-        assert (await client.answer())[0] == status
+        assert await client.answer() == (status, NO_REQUEST[status])
+        assert "nosniff" in client.headers
         await client.ended()
         assert (await served.metrics())["npu_vigil_pages_requests_total", "bad"] == 1
     assert caplog.records == []

@@ -187,7 +187,7 @@ async def test_a_lock_that_is_held_too_long_is_unavailable(
     directory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await directory.put(GOOD)
-    monkeypatch.setattr(directory_files, "_LOCK_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("stores.directory._LOCK_PATIENCE_SECONDS", 0.1)
     with (file.parent / ".lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(StoreUnavailable, match="locked by another process"):

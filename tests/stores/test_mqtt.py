@@ -123,6 +123,28 @@ async def test_a_right_password_is_let_in(broker: Broker, protocol: str) -> None
     await opened.close()
 
 
+async def test_a_password_that_everybody_can_read_is_refused(broker: Broker) -> None:
+    mqtt = broker.with_password("node-4")
+    assert mqtt.password_file is not None
+    mqtt.password_file.chmod(0o604)
+    with pytest.raises(ConfigurationError, match=r"password_file: .*read by everybody; chmod"):
+        open_store(broker.password_url, mqtt=mqtt)
+    mqtt.password_file.chmod(0o640)
+    opened = open_store(broker.password_url, mqtt=mqtt, node="node-4")
+    mqtt.password_file.chmod(0o644)
+    with pytest.raises(StoreForbidden, match="read by everybody"):
+        await opened.get("mindx-dl", "one")
+    mqtt.password_file.chmod(0o600)
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                assert await opened.get("mindx-dl", "one") is None
+                break
+            except StoreForbidden:
+                await asyncio.sleep(0.05)
+    await opened.close()
+
+
 async def test_a_broker_that_forgot_everything_is_listed_again(
     broker: Broker, store: Store
 ) -> None:

@@ -27,6 +27,8 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
 READS = {
     "url",
     "refusals",
+    "missed_changes",
+    "largest_document",
     "get",
     "list",
     "watch",

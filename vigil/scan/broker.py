@@ -21,6 +21,7 @@ from stores.mqtt_address import parse_address
 from stores.mqtt_client import MqttClient, tls_of
 from stores.mqtt_connection import Connection, Sink
 from stores.mqtt_documents import Documents
+from stores.mqtt_limits import Sizes, unusable
 from vigil.scan.certificates import end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, look_at_fault_configuration
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
@@ -154,9 +155,19 @@ async def _login(address: Address, configuration: AgentConfiguration) -> Check:
     try:
         async with (
             asyncio.timeout(_LOGIN_SECONDS),
-            MqttClient(address, configuration.mqtt, _identifier(), None, lambda *_: None),
+            MqttClient(
+                address,
+                configuration.mqtt,
+                _identifier(),
+                None,
+                lambda *_: None,
+                Sizes(address),
+            ) as client,
         ):
-            pass
+            lacking = unusable(address, client.limits)
+            if lacking is not None:
+                advice = "docs/stores.md has what a broker needs"
+                return problem(LOGIN, str(lacking), advice, ExitStatus.OUTSIDE)
     except (StoreError, TimeoutError) as error:
         found = str(error) or f"no answer within {_LOGIN_SECONDS:g} s"
         advice = "look at mqtt.user, mqtt.password_file, mqtt.certificate_file, the broker's log"

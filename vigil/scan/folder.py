@@ -15,6 +15,7 @@ from contract.names import (
     node_info_name,
 )
 from stores.directory_files import BEATS, document_path
+from stores.directory_owner import shared_problem
 from vigil.scan.findings import ExitStatus, ok, problem
 from vigil.scan.waiting import in_thread
 
@@ -27,12 +28,13 @@ _FREE_BYTES = 16 << 20
 _OF_A_NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "lustre", "fuse.")
 
 
-async def look_at_directory(url: str, node: str) -> Check:
+async def look_at_directory(url: str, node: str, *, others_may_write: bool) -> Check:
     """Whether the documents of ``node`` can be written in the directory of ``directory:PATH``."""
     place = url.removeprefix("directory:")
     try:
         return await in_thread(
-            lambda: _directory(Path(place).expanduser().absolute(), node), _SECONDS
+            lambda: _directory(Path(place).expanduser().absolute(), node, others_may_write),
+            _SECONDS,
         )
     except TimeoutError:
         advice = "a mounted file system whose server is away? see dmesg and mount"
@@ -44,13 +46,16 @@ async def look_at_directory(url: str, node: str) -> Check:
         return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
 
 
-def _directory(place: Path, node: str) -> Check:
+def _directory(place: Path, node: str, others_may_write: bool) -> Check:
     there = place
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
         advice = f"remove {there}, or name another directory"
         return problem(DIRECTORY, f"{there} is no directory", advice, ExitStatus.OUTSIDE)
+    if place.is_dir() and not others_may_write and (shared := shared_problem(place)):
+        advice = f"chown root and chmod go-w {place}, or name a directory of the agent's own"
+        return problem(DIRECTORY, shared, advice, ExitStatus.CONFIGURATION)
     written = (
         document_path(place, DEVICE_INFO_NAMESPACE, device_info_name(node)),
         document_path(place, NODE_INFO_NAMESPACE, node_info_name(node)),

@@ -89,9 +89,14 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
         from vigil.scan.broker import look_at_broker
 
         return await look_at_broker(configuration)
+    others_may_write = configuration.directory.others_may_write
     if configuration.store.startswith("directory:"):
         checks: tuple[Check, ...] = (
-            await look_at_directory(configuration.store, configuration.node_name),
+            await look_at_directory(
+                configuration.store,
+                configuration.node_name,
+                others_may_write=others_may_write,
+            ),
         )
     else:
         checks = await look_at_cluster(configuration)
@@ -99,7 +104,9 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
     if not is_usable:
         return (*checks, await look_at_fault_configuration(configuration, None))
     try:
-        store = open_store(configuration.store, configuration.kubeconfig)
+        store = open_store(
+            configuration.store, configuration.kubeconfig, others_may_write=others_may_write
+        )
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
         wrong = problem("store", found, "correct --store", ExitStatus.CONFIGURATION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from aggregator.grpc.wire_messages import large_fault_signal
 from aggregator.moment import Moment
 from contract.errors import ListenError
 from tests.aggregator.grpc.test_faults import refused, until_answered
-from tests.aggregator.grpc.upstream import Client
+from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import Message, NodeFaults, World, until
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
@@ -369,3 +370,43 @@ async def test_who_ceases_to_lead_tries_no_more() -> None:
         assert server.status().trouble is None
     await asyncio.sleep(1.2)
     assert server.port is None
+
+
+async def test_clients_that_replace_each_other_are_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="aggregator.grpc")
+    hand, world = Hand(), World()
+    world.jobs = {JOB: Message(JOB)}
+    who = {"jobId": JOB, "role": "twin"}
+    streams: list[Stream] = []
+    async with world.serving(clock=hand) as target, Client(target) as one, Client(target) as other:
+
+        async def take(turns: int) -> list[str]:
+            """Let both clients take the place in turns; return what was logged of them."""
+            caplog.clear()
+            for turn in range(turns):
+                client = (one, other)[turn % 2]
+                # One begins to listen, and the one before ceases.
+                wanted = len(world.turned) + (2 if streams else 1)
+                await client.ask(REGISTER, who)
+                streams.append(client.listen("fault.Fault/SubscribeFaultMsgSignal", who))
+                await until(lambda wanted=wanted: len(world.turned) >= wanted)
+            return [record.getMessage() for record in caplog.records]
+
+        assert len(await take(30)) == 2
+        hand.ms += 30_000
+        assert await take(10) == []
+        hand.ms += 31_000
+        (line,) = await take(10)
+        assert "'twin': clients that are registered alike replaced each other 39 times" in line
+        hand.ms += 120_000
+        (line,) = await take(1)
+        assert "replaced each other 10 times" in line
+        caplog.clear()
+        hand.ms += 120_000
+        streams[-1].cancel()
+        await until(lambda: bool(caplog.records))
+        assert [record.getMessage() for record in caplog.records] == [
+            f"job {JOB!r}, role 'twin': listens to faults no more"
+        ]

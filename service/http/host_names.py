@@ -1,0 +1,53 @@
+"""Under which names a daemon is asked over loopback.
+
+A web page that a browser on this host shows can point a name of its own to 127.0.0.1 after it was
+loaded (DNS rebinding). The browser then takes the daemon for the page's server and lets it read
+every answer. The name is still in ``Host``, which the page cannot choose.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_LOCALHOST = "localhost"
+
+
+def is_of_this_host(host: str, local_address: str, names: Collection[str]) -> bool:
+    """Return whether a request to ``local_address`` with this ``Host`` may be answered.
+
+    Over loopback the name is ``localhost``, an address, or one of ``names``, which are in lower
+    case; elsewhere it is not looked at. RFC 9110, section 7.2 has the syntax.
+    """
+    if not _is_loopback(local_address):
+        return True
+    if host.startswith("["):
+        literal, closed, rest = host[1:].partition("]")
+        return bool(closed) and _is_port(rest) and _is_address(literal, 6)
+    name, colon, port = host.partition(":")
+    name = name.lower().removesuffix(".")
+    if not _is_port(colon + port):
+        return False
+    return name == _LOCALHOST or name in names or _is_address(name, 4)
+
+
+def _is_port(text: str) -> bool:
+    digits = text.removeprefix(":")
+    return not text or (text != digits and digits.isascii() and digits.isdecimal())
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_address(text: str, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == version
+    except ValueError:
+        return False

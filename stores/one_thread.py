@@ -1,0 +1,103 @@
+"""Blocking work that may never return, one piece after the other in a single thread.
+
+A network share whose server is away answers nothing, for hours. The thread that asks is held for so
+long; with one thread that is all it costs. Nobody waits for that thread at the end of a program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+
+from contract.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_SECONDS = 10.0
+"""For one piece of work."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class OneThread:
+    """Does the work on ``what``, as errors name it. The thread begins with the first piece."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._pieces: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._began: float | None = None
+        """Since when the thread is at work on one piece, by the steady clock."""
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what ``work`` returns or raises.
+
+        Raises ``StoreUnavailable`` when a piece takes too long, this one or one before it. What has
+        begun then still goes on, before anything that is handed over later.
+        """
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+
+        def tell(error: BaseException | None, value: T | None) -> None:
+            if result.done():
+                return
+            if error is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(cast("T", value))
+
+        def piece() -> None:
+            if result.cancelled():
+                return
+            error, value = None, None
+            try:
+                value = work(*args, **kwargs)
+            except BaseException as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(tell, error, value)
+
+        self._start()
+        self._pieces.put(piece)
+        try:
+            await self._wait_for(result)
+        finally:
+            result.cancel()
+        return result.result()
+
+    def close(self) -> None:
+        """Let the thread end when everything that was handed over is done."""
+        if self._thread is not None:
+            self._pieces.put(None)
+            self._thread = None
+
+    async def _wait_for(self, result: asyncio.Future[T]) -> None:
+        while not result.done():
+            began = self._began
+            now = time.monotonic()
+            left = PATIENCE_SECONDS if began is None else began + PATIENCE_SECONDS - now
+            if left <= 0:
+                raise StoreUnavailable(
+                    f"{self._what} does not answer within {PATIENCE_SECONDS:g} s: is it on a file "
+                    "system whose server is away?"
+                )
+            await asyncio.wait({result}, timeout=left)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name=f"files of {self._what}", daemon=True
+            )
+            self._thread.start()
+
+    def _work(self) -> None:
+        while (piece := self._pieces.get()) is not None:
+            self._began = time.monotonic()
+            piece()
+            self._began = None

@@ -1,0 +1,71 @@
+"""A broker without persistence that restarts often: its restarts are no foreign writes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.names import CLUSTER_NODE_NAME
+from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.node import Node
+from tests.end_to_end.test_mqtt import an_aggregator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.aggregator.daemon import Daemon
+    from tests.parts.broker import Broker
+
+FAULT = "80E18402"
+_BACK_SECONDS = 6.0
+_RESTARTS = 10
+_APART_SECONDS = 1.5
+DOCUMENTS = ("mindx-dl-deviceinfo-node-1", "cluster-info-device-0", CLUSTER_NODE_NAME)
+
+
+@pytest.fixture
+def place(broker: Broker) -> OnBroker:
+    return OnBroker(broker, "node-1")
+
+
+@pytest.fixture
+def node(tmp_path: Path, built: Path, place: OnBroker) -> Iterator[Node]:
+    node = Node(tmp_path / "node-1", built, place)
+    node.environment |= place.environment
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def aggregator(tmp_path: Path, broker: Broker) -> Iterator[Daemon]:
+    daemon = an_aggregator(tmp_path / "aggregator", broker, "--store", broker.tls_url)
+    yield daemon
+    daemon.stop()
+
+
+def test_ten_restarts_in_a_minute_freeze_nothing(
+    node: Node, aggregator: Daemon, place: OnBroker
+) -> None:
+    node.start()
+    node.healthy()
+    aggregator.start()
+    node.emulator.occur(3, FAULT)
+    node.wait(lambda: FAULT in str(place.read(DOCUMENTS[0])), "the fault is told", 10)
+    node.wait(lambda: FAULT in str(place.read(DOCUMENTS[1])), "it is merged", 10)
+    for _ in range(_RESTARTS):
+        time.sleep(_APART_SECONDS)
+        place.broker.kill()
+        place.broker.start()
+    began = time.monotonic()
+    missing = set(DOCUMENTS)
+    while missing:
+        missing = {name for name in missing if place.read(name) is None}
+        assert time.monotonic() - began < _BACK_SECONDS, f"not back: {missing}"
+    assert FAULT in str(place.read(DOCUMENTS[0]))
+    assert "node-1" in str(place.read(DOCUMENTS[1]))
+    assert "conflict" not in node.logged()
+    assert "conflict" not in aggregator.process.log.read_text()
+    assert node.ask("/metrics")[1].count("npu_vigil_foreign_writer{") == 0
