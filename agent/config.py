@@ -49,6 +49,7 @@ class ChipFaults(Section):
     audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
     health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
     card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
+    list_period_seconds: float = Field(default=1.0, ge=0.5, le=60)
 
 
 class BmcAlarms(Section):
@@ -74,9 +75,10 @@ class Links(Section):
 
 
 class Compatibility(Section):
-    """Where to be as wrong as upstream."""
+    """Where to do as upstream does, and otherwise do not."""
 
     hccn_error: Literal["blind", "down"] = "blind"
+    duo_cards: Literal["apart", "together"] = "apart"
 
 
 class HangDetection(Section):

@@ -216,6 +216,8 @@ class Agent:
                     root("events", parts.events.run())
                 if parts.node_object is not None:
                     root("node labels", parts.node_object.run())
+                if parts.duo_cards is not None:
+                    root("duo cards", parts.duo_cards.run())
                 if parts.own_node_only is not None:
                     root("own-node-only", parts.own_node_only.run())
                 if parts.teller is not None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.blindness import AgentBlindness
+from agent.duo_cards import DuoCards
 from agent.episodes.teller import teller_of
 from agent.events.events import Events, reporter_of
 from agent.fault_configuration import Edges, FaultConfiguration
@@ -153,9 +154,13 @@ class Parts:
             ),
             shadowed=configuration.shadow,
             over_grpc=configuration.storage.clusterd is not None,
+            cards_together=configuration.compatibility.duo_cards == "together",
             told=remembered.public_faults,
             beating=self.old_readers.beating,
         )
+        self.duo_cards = None
+        if configuration.compatibility.duo_cards == "apart":
+            self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
         self.fault_service = self._fault_service_of(configuration.storage)
         self.device_info = self.documents.device_info
         self.listing = Listing(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent.pages import status
 from agent.pages.npu_exporter import Cards
 from collectors.bmc import FAILED_READINGS
+from collectors.chip_faults import LIST_PERIOD
 from contract.host_codes import KERNEL_LOG
 from contract.observation import NODE
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT
@@ -87,6 +88,7 @@ def picture(parts: Parts) -> status.Status:
         serial_number=None if parts.serial_number is None else parts.serial_number.status(),
         shadow=shadow,
         fault_service=None if parts.fault_service is None else parts.fault_service.status(),
+        list_period_seconds=parts.readings.get((NODE, LIST_PERIOD)),
         bmc_failed_readings=parts.readings.get((NODE, FAILED_READINGS)),
         kernel_log_gaps=parts.gaps[KERNEL_LOG],
         episodes=None if parts.teller is None else parts.teller.status(),

@@ -179,9 +179,11 @@ def is_readable(device: Path) -> bool:
 class Subject:
     """One agent on one emulated server."""
 
-    def __init__(self, directory: Path, chips: int, store: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, chips: int, store: Sequence[str], profile: str | None = None
+    ) -> None:
         directory.mkdir()
-        install(directory / "driver", directory / "emulator", _PROFILES[chips])
+        install(directory / "driver", directory / "emulator", profile or _PROFILES[chips])
         self.chips = chips
         self.emulator = Emulator(directory / "emulator")
         self._state_dir = directory / "state"

@@ -1,5 +1,7 @@
 """Chip faults: the driver's events at once, its code lists and health words as audits.
 
+Chips without events are found faulty by their lists alone, which are asked more often then.
+
 The rules are those of ``docs/architecture.md`` ("The collector"); what they decide is in
 ``beliefs``, this module only asks the driver and keeps time.
 """
@@ -7,16 +9,20 @@ The rules are those of ``docs/architecture.md`` ("The collector"); what they dec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from collectors.base import Need
 from collectors.beliefs import ChipBeliefs, Query
+from collectors.chip_word import ChipWord
 from collectors.listed import LAG_SECONDS
 from contract.codes import RESET_FINISHED, code_of
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
+from contract.families import FAMILIES
 from contract.observation import (
+    NODE,
     Assertion,
     Gap,
     Observation,
@@ -38,13 +44,23 @@ _log = logging.getLogger(__name__)
 HEALTH = "health"
 """The reading that a chip's health word is shown as: 0 healthy, 1 minor, 2 major, 3 critical."""
 
+LIST_PERIOD = "list_period_seconds"
+"""The reading that shows how often code lists are asked while no events arrive."""
+
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TOGETHER_SECONDS = 0.02
+_MOST_BUSY = 0.5
+"""Without events: the part of its time for which the driver may be asked."""
 _PATIENCE_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; what is due so soon is due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
+
+
+def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
+    """How often lists are asked without events when a round of them takes ``round_seconds``."""
+    return max(wanted_seconds, round_seconds / _MOST_BUSY)
 
 
 @dataclass
@@ -61,6 +77,10 @@ class _Watched:
     due: dict[Query, float]
     settled_at: float
     """When the list shows all that happened before events arrived (at a start, after a gap)."""
+    listed: frozenset[str] | None = None
+    """What the driver listed last."""
+    word: ChipWord | None = None
+    """Of a chip whose driver has no events: its health word."""
     asked_at: dict[Query, float] = field(
         default_factory=lambda: dict.fromkeys(Query, float("-inf"))
     )
@@ -78,8 +98,10 @@ class _Watched:
 class ChipFaults:
     """The collector of chip faults.
 
-    ``audit_period_seconds`` is that of code lists while events arrive; health words, code lists
-    without events, and whatever failed are asked every ``health_period_seconds``. A chip of which
+    ``audit_period_seconds`` is that of code lists while events arrive, ``list_period_seconds``
+    while none do. Health words, and whatever failed, are asked every ``health_period_seconds``;
+    without events a health word is asked with each change of a list, too. A round without events
+    takes at most half of its period, which grows where a driver is slow. A chip of which
     every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
     replaced on disk, no failure is the chip's. A chip that is remembered (``Surroundings.chips``)
     and not listed is silent until it is listed again.
@@ -97,16 +119,16 @@ class ChipFaults:
         audit_period_seconds: float = 15.0,
         health_period_seconds: float = 5.0,
         card_lost_after_seconds: float = 300.0,
+        list_period_seconds: float = 1.0,
     ) -> None:
         self.period_seconds = health_period_seconds
-        self._audit_period_seconds = audit_period_seconds
-        self._card_lost_after_seconds = card_lost_after_seconds
+        self.audit_period_seconds = audit_period_seconds
+        self.list_period_seconds = list_period_seconds
+        self.card_lost_after_seconds = card_lost_after_seconds
 
     async def run(self, surroundings: Surroundings) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(
-            self, surroundings, self._audit_period_seconds, self._card_lost_after_seconds
-        )
+        watch = _Watch(self, surroundings)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await watch.begin()
@@ -120,17 +142,12 @@ class ChipFaults:
 class _Watch:
     """One run of the collector."""
 
-    def __init__(
-        self,
-        collector: ChipFaults,
-        surroundings: Surroundings,
-        audit_period_seconds: float,
-        card_lost_after_seconds: float,
-    ) -> None:
+    def __init__(self, collector: ChipFaults, surroundings: Surroundings) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
-        self._audit_period_seconds = audit_period_seconds
-        self._card_lost_after_seconds = card_lost_after_seconds
+        self._audit_period_seconds = collector.audit_period_seconds
+        self._list_period_seconds = collector.list_period_seconds
+        self._card_lost_after_seconds = collector.card_lost_after_seconds
         self._around = surroundings
         self._driver = surroundings.driver
         self._loop = asyncio.get_running_loop()
@@ -139,6 +156,8 @@ class _Watch:
         self._remembered: dict[Subject, set[str]] = {
             chip_subject(chip): set() for chip in surroundings.chips
         }
+        self._lists: dict[Chip, tuple[int, ...]] = {}
+        """Code lists that were read in this round and not looked at yet."""
         for subject, code in surroundings.believed:
             self._remembered.setdefault(subject, set()).add(code)
         self._said_silent: set[Subject] = set()
@@ -170,6 +189,7 @@ class _Watch:
 
     def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
+        found = self._driver.found
         watching = {watched.subject: watched for watched in self._chips.values()}
         for chip in listed:
             subject = chip_subject(chip.physical_id)
@@ -179,6 +199,9 @@ class _Watch:
                 self._ask_now([watched])
             watched.chip = chip
             self._chips[chip.logic_id] = watched
+            if found is not None and not FAMILIES[found.family].events and watched.word is None:
+                # The word counts from the next list on.
+                watched.word, watched.listed = ChipWord(self._source, subject), None
 
     def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
         believed = self._remembered.pop(subject, set())
@@ -257,6 +280,8 @@ class _Watch:
         in one round is due again at one time, counted from when the round ``began``, so that the
         next one is one round too.
         """
+        queries = list(queries)
+        self._lists = await self._read_lists(queries)
         for _, watched, query in queries:
             due = watched.next(query)
             if due - self._loop.time() < _DUE_SECONDS:
@@ -266,7 +291,41 @@ class _Watch:
                     await self._ask(watched, watched.chip, query, due, began)
                 self._around.progress()
             if self._changed.is_set():
-                return
+                break
+        self._rest(began)
+
+    async def _read_lists(
+        self, queries: Iterable[tuple[float, _Watched, Query]]
+    ) -> dict[Chip, tuple[int, ...]]:
+        """Without events: the lists that are due, in one message.
+
+        What is not in it is asked chip by chip, which also finds out which one is to blame.
+        """
+        if self._driver.polling_reason is None:
+            return {}
+        end = self._loop.time() + _DUE_SECONDS
+        due = [
+            watched.chip
+            for at, watched, query in queries
+            if query is Query.CODES and at < end and not watched.beliefs.blind
+            if watched.chip is not None
+        ]
+        with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
+            return await self._driver.code_lists(due) if len(due) > 1 else {}
+        return {}
+
+    def _rest(self, began: float) -> None:
+        """Without events: leave the driver alone for as long as the round took that ``began``."""
+        if self._driver.polling_reason is None:
+            self._around.show(NODE, LIST_PERIOD, None)
+            return
+        took = self._loop.time() - began
+        period = real_list_period(self._list_period_seconds, took)
+        self._around.show(NODE, LIST_PERIOD, period)
+        for watched in self._chips.values():
+            for query, due in watched.due.items():
+                if watched.word is None or watched.word.asks_again_at != due:
+                    watched.due[query] = max(due, began + took / _MOST_BUSY)
 
     def _queries(self) -> Iterator[tuple[float, _Watched, Query]]:
         for watched in self._chips.values():
@@ -283,13 +342,20 @@ class _Watch:
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
             if query is Query.CODES:
-                codes = await self._driver.error_codes(chip)
-                listed = [code_of(code) for code in codes]
-                reports = beliefs.codes_answered(listed, asked_at, wall_clock())
+                codes = self._lists.pop(chip, None)
+                if codes is None:
+                    codes = await self._driver.error_codes(chip)
+                listed = frozenset(code_of(code) for code in codes)
                 if self._driver.polling_reason is None:
                     watched.due[query] = began + self._audit_period_seconds
+                else:
+                    watched.due[query] = began + self._list_period_seconds
+                    if listed != watched.listed:
+                        await self._list_changed(watched, chip, listed, asked_at, began)
+                watched.listed = listed
+                reports = beliefs.codes_answered(listed, asked_at, wall_clock())
             else:
-                health = await self._health(chip)
+                health = await self._health(watched, chip, asked_at)
                 if health is None:
                     in_place = await self._driver.is_in_place()
                     why = "the health is unknown"
@@ -325,14 +391,34 @@ class _Watch:
             for query in Query:
                 self._report_together(self._failed(watched, query, why, by_chip=in_place))
 
-    async def _health(self, chip: Chip) -> int | None:
+    async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
         """Ask for the health word and show it; without an answer there is none to show."""
         health = None
         try:
             health = await self._driver.health(chip)
         finally:
             self._around.show(chip_subject(chip.physical_id), HEALTH, health)
+            if watched.word is not None:
+                reports = watched.word.asked(health, at, self._around.wall_clock())
+                self._report_together(reports)
+                again = watched.word.asks_again_at
+                if again is not None:
+                    watched.due[Query.HEALTH] = again
         return health
+
+    async def _list_changed(
+        self,
+        watched: _Watched,
+        chip: Chip,
+        listed: frozenset[str],
+        asked_at: float,
+        began: float,
+    ) -> None:
+        """Read the health word with a list that is another one than before."""
+        if watched.word is not None:
+            watched.word.list_changed(listed, asked_at)
+        if watched.due[Query.HEALTH] != _NEVER:
+            await self._ask(watched, chip, Query.HEALTH, asked_at, began)
 
     def _failed(
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False

@@ -51,6 +51,9 @@ LINK_UP = "link_up"
 
 _log = logging.getLogger(__name__)
 _A5 = "Ascend910A5"
+_UBOE_BOARDS = frozenset({0x23, 0x25, 0x27})
+"""Main boards of an A5 that use its UBoE ports; elsewhere only the driver says that one is down."""
+_UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
 _TOGETHER_SECONDS = 0.02
 _PATIENCE_SECONDS = 1.0
@@ -140,6 +143,11 @@ class _Watch:
         self._remembered: dict[Subject, set[str]] = {}
         for subject, code in surroundings.believed:
             self._remembered.setdefault(subject, set()).add(code)
+        self._has_plane = True
+        self._told: set[int] = {
+            subject.id for subject, code in surroundings.believed if code in _UBOE_DERIVED
+        }
+        """Chips of an A5 whose driver says that a UBoE port is down."""
         self._bus = UnifiedBus(self._source, surroundings.believed)
         self._said_missing: set[Subject] = set()
         self._changed = asyncio.Event()
@@ -179,6 +187,7 @@ class _Watch:
         if family is None or not family.has_network:
             return
         self._family = family.name
+        self._has_plane = family.name != _A5 or inventory.main_board in _UBOE_BOARDS
         now = self._loop.time()
         for place, chip in enumerate(inventory.chips, start=1):
             link = self._links.get(chip.physical_id)
@@ -200,16 +209,25 @@ class _Watch:
                 self._gap = True
                 self._changed.set()
             elif isinstance(report, Observation) and _is_about_links(report):
+                self._note_uboe(report)
                 link = self._links.get(report.subject.id)
                 if link is not None:
                     self._event(link, report)
                     self._changed.set()
 
+    def _note_uboe(self, seen: Observation) -> None:
+        """Remember of which chips the driver says that a UBoE port is down."""
+        if seen.code != UBOE_PORT_DOWN:
+            return
+        if seen.assertion in (Assertion.RECOVER, Assertion.ABSENT):
+            self._told.discard(seen.subject.id)
+        else:
+            self._told.add(seen.subject.id)
+
     def _event(self, link: _Link, seen: Observation) -> None:
         link.beliefs.event(self._loop.time())
         if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
-            derived = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
-            self._report_together(link.beliefs.ended(derived, self._around.wall_clock()))
+            self._report_together(link.beliefs.ended(_UBOE_DERIVED, self._around.wall_clock()))
         self._bus.heard(seen)
         self._tell_of_bus()
 
@@ -287,7 +305,9 @@ class _Watch:
         ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, deadline)
         down = [port for port in ports if not port.up]
         unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
-        bonding = sum(port.kind == "ETH" for port in down)
+        bonding = 0
+        if self._has_plane or chip.physical_id in self._told:
+            bonding = sum(port.kind == "ETH" for port in down)
         return {
             UBOE_PORT_DOWN: bonding > 0,
             UBOE_SUB_HEALTH: bonding == 1,
@@ -297,7 +317,9 @@ class _Watch:
 
     def _all_down(self) -> tuple[str, ...]:
         """What upstream takes from a tool that fails: of an A5's UB ports it takes nothing."""
-        return (LINK_DOWN,) if self._family != _A5 else (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE)
+        if self._family != _A5:
+            return (LINK_DOWN,)
+        return (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE) if self._has_plane else ()
 
     async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
         """Whether a port that is down should be up; one that cannot be asked about should."""

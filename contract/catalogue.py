@@ -27,7 +27,7 @@ from contract.policies import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 L = TypeVar("L", SwitchLevel, NodeLevel, ChipLevel)
@@ -126,6 +126,22 @@ class Catalogue:
         if severity in _UNKNOWN_IS_HARMLESS:
             return Verdict(ChipLevel.NOT_HANDLE_FAULT, because)
         return Verdict(ChipLevel.SEPARATE_NPU, because)
+
+    def judge_by_word(self, code: str, word: int, listed: Iterable[str]) -> Verdict:
+        """The level of a code whose severity nobody says, on a chip with the health word ``word``.
+
+        ``listed`` are all codes of the chip. A code in no table is not to be handled unless the
+        word says that the chip is worse than those in the tables make it.
+        """
+        if code in self.chip_levels or is_network(code):
+            return self.judge(code, None)
+        because = f"{code} is in no level table, and the health word of its chip is {word}"
+        if word <= Severity.MINOR:
+            return Verdict(ChipLevel.NOT_HANDLE_FAULT, because)
+        for other in listed:
+            if other in self.chip_levels and (self.severity_of(other) or 0) >= word:
+                return Verdict(ChipLevel.NOT_HANDLE_FAULT, f"{because}, which {other} explains")
+        return Verdict(ChipLevel.SEPARATE_NPU, f"{because}, which no code in a table explains")
 
     def level_of(self, code: str, severity: Severity | None) -> ChipLevel:
         """The level alone; see ``judge``."""

@@ -23,7 +23,8 @@ class Family(msgspec.Struct, frozen=True):
     """One card family.
 
     ``name`` is the driver's (``Inventory.family``), ``device_type`` begins its devices' names and
-    its resource key, ``fault_type`` is the type under whose key the fault list is written.
+    its resource key, ``fault_type`` is the type under whose key the fault list is written. The
+    drivers of a family that has no ``events`` never tell of a fault by themselves.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Family(msgspec.Struct, frozen=True):
     has_network: bool
     switch_info: SwitchInfo = SwitchInfo.NONE
     fault_type: str = ""
+    events: bool = True
 
     @property
     def resource(self) -> str:
@@ -57,9 +59,9 @@ _FAMILIES = (
     Family("Ascend910B", "Ascend910", True),
     Family("Ascend910A3", "Ascend910", True, SwitchInfo.CLEAN),
     Family("Ascend910A5", "npu", True, SwitchInfo.ZERO),
-    Family("Ascend310P", "Ascend310P", False),
-    Family("Ascend310", "Ascend310", False, fault_type="Ascend310P"),
-    Family("Ascend310B", "Ascend310", False, fault_type="Ascend310P"),
+    Family("Ascend310P", "Ascend310P", False, events=False),
+    Family("Ascend310", "Ascend310", False, fault_type="Ascend310P", events=False),
+    Family("Ascend310B", "Ascend310", False, fault_type="Ascend310P", events=False),
 )
 FAMILIES = {family.name: family for family in _FAMILIES}
 

@@ -109,6 +109,20 @@ class SourceAnswered(msgspec.Struct, frozen=True, tag="answered"):
     at_ms: int
 
 
+class HealthRead(msgspec.Struct, frozen=True, tag="health", omit_defaults=True):
+    """The health word of a chip without events, and the ``codes`` that it listed then.
+
+    ``word`` is 0 healthy, 1 minor, 2 major, 3 critical; ``None``: the chip did not give it when its
+    list had changed. It bounds the severity of codes that no table has.
+    """
+
+    source: str
+    subject: Subject
+    at_ms: int
+    word: int | None = None
+    codes: tuple[str, ...] = ()
+
+
 class Gap(msgspec.Struct, frozen=True, tag="gap"):
     """Something may have been missed here; an audit follows."""
 
@@ -117,4 +131,4 @@ class Gap(msgspec.Struct, frozen=True, tag="gap"):
     reason: str
 
 
-Report: TypeAlias = Observation | SourceBlind | SourceAnswered | Gap
+Report: TypeAlias = Observation | SourceBlind | SourceAnswered | HealthRead | Gap

@@ -209,6 +209,8 @@ SIGNATURES = {
     "dcmiv2_get_dcmi_version": (c_char_p, c_int),
     "dcmiv2_get_device_chip_info": _ON_DEVICE,
     "dcmiv2_get_device_board_info": _ON_DEVICE,
+    "dcmiv2_get_mainboard_id": _ON_DEVICE,
+    "dcmiv2_get_device_hbm_info": _ON_DEVICE,
     "dcmiv2_get_device_pcie_info": _ON_DEVICE,
     "dcmiv2_get_device_die_id": (c_int, c_int, c_void_p),
     "dcmiv2_get_device_info": (c_int, c_int, c_uint, c_void_p, c_void_p),

@@ -22,7 +22,7 @@ from dcmi_shim.keeper import DriverSettings, Keeper
 from dcmi_shim.survey import chip_names, node_facts, survey, virtual_chips
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from dcmi_shim.discovery import FoundLibrary
     from dcmi_shim.enums import Utilization
@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 _HEALTH = "dcmi_get_device_health"
 _NETWORK_HEALTH = "dcmi_get_device_network_health"
 _ERROR_CODES = "dcmi_get_device_errorcode_v2"
+_LISTS = "dcmi_get_device_errorcode_v2 of several chips"
 _ADDRESS = "dcmi_get_device_ip"
 _PROCESSES = "dcmi_get_device_resource_info"
 _UTILIZATION = "dcmi_get_device_utilization_rate"
@@ -142,6 +143,14 @@ class Driver:
         value = await self._on_chip(_ERROR_CODES, chip)
         return msgspec.json.decode(value, type=tuple[int, ...])
 
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
+        """Fault codes of those of ``chips`` that give them at once; see ``error_codes``."""
+        places = [number for chip in chips for number in (chip.card_id, chip.device_id)]
+        value = await self._calls.make(_LISTS, tuple(places))
+        found = msgspec.json.decode(value, type=list[tuple[int, ...] | None])
+        answers = zip(chips, found, strict=False)
+        return {chip: codes for chip, codes in answers if codes is not None}
+
     async def health(self, chip: Chip) -> int | None:
         """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
         value = await self._on_chip(_HEALTH, chip)
@@ -212,8 +221,9 @@ class Driver:
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
                 problems: tuple[str, ...] = (str(error),)
             else:
-                problems = found.problems
-                if found.inventory is not None or not known:
+                problems = (*found.problems, *self._other_family(found.inventory))
+                is_same = problems == found.problems
+                if is_same and (found.inventory is not None or not known):
                     self._take_over(found.inventory, found.listed)
             if problems != self._survey_problems:
                 for problem in problems:
@@ -228,6 +238,17 @@ class Driver:
             except TimeoutError:
                 continue
             self._reopened.clear()
+
+    def _other_family(self, found: Inventory | None) -> tuple[str, ...]:
+        """What is wrong with chips that are said to be of another family than before."""
+        known = self._inventory
+        if found is None or known is None or found.family == known.family:
+            return ()
+        return (
+            f"the driver calls the chips {found.chip_name} ({found.family}) now, and called them "
+            f"{known.chip_name} ({known.family}) before: what was known stays; restart the agent "
+            "if the cards were exchanged",
+        )
 
     async def _virtual(self) -> NoReturn:
         """Notice chips that are cut into virtual devices, or made whole, while they are served."""

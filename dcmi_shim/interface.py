@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from dcmi_shim.enums import Utilization
     from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
@@ -22,11 +22,18 @@ class ChipDriver(Protocol):
     async def inventory(self) -> Inventory:
         """Chips and identity; waits until the driver has answered once."""
 
+    @property
+    def found(self) -> Inventory | None:
+        """What ``inventory`` answers; ``None`` until the driver has answered."""
+
     async def listed(self) -> tuple[Chip, ...]:
         """The chips whose ids the driver says, maybe none; waits until it has listed its cards."""
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Fault codes that the driver lists as active on ``chip``, in its order."""
+
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
+        """Fault codes of those of ``chips`` that give them at once, in one message."""
 
     async def health(self, chip: Chip) -> int | None:
         """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""

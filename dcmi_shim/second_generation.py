@@ -30,6 +30,8 @@ _SAME = {
 _TWINS = {
     "dcmi_get_device_chip_info_v2": "dcmiv2_get_device_chip_info",
     "dcmi_get_device_board_info": "dcmiv2_get_device_board_info",
+    "dcmi_get_mainboard_id": "dcmiv2_get_mainboard_id",
+    "dcmi_get_device_hbm_info": "dcmiv2_get_device_hbm_info",
     "dcmi_get_device_pcie_info_v2": "dcmiv2_get_device_pcie_info",
     "dcmi_get_device_info": "dcmiv2_get_device_info",
     "dcmi_get_device_resource_info": "dcmiv2_get_device_proc_mem_info",

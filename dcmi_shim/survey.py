@@ -17,7 +17,7 @@ from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.types import Chip, ChipNames, Inventory, NodeFacts, SuperPod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _BOARD = "dcmi_get_device_board_info"
 _DIE = "dcmi_get_device_die_v2"
@@ -26,6 +26,7 @@ _PCIE = "dcmi_get_device_pcie_info_v2"
 _SUPER_POD_DATA = 1
 _TOTAL_RESOURCE = 1
 _HBM = "dcmi_get_device_hbm_info"
+_A5 = "Ascend910A5"
 _MAIN_BOARD = "dcmi_get_mainboard_id"
 _NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
 
@@ -78,11 +79,45 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
         raise DriverError(
             f"chip name {name!r} with board id {board:#x} belongs to no supported chip family"
         )
+    families = await _families(ask, chips, is_board_known=board is not None)
+    if len(families) > 1:
+        return Survey(None, (*problems, _several(families)), chips)
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
     virtual = await virtual_chips(ask, chips)
-    inventory = Inventory(chips, family, name, board, version, pod, library, virtual)
+    main_board = None
+    if family == _A5:
+        main_board = await _first(ask, (_MAIN_BOARD,), chips, problems)
+    inventory = Inventory(chips, family, name, board, version, pod, library, virtual, main_board)
     return Survey(inventory, tuple(problems), chips)
+
+
+async def _families(
+    ask: Ask, chips: Sequence[Chip], *, is_board_known: bool
+) -> dict[str, dict[str, list[Chip]]]:
+    """The chips by family and name. One that does not say enough now is in none."""
+    found: dict[str, dict[str, list[Chip]]] = {}
+    for chip in chips:
+        words = await _first(ask, _NAMES, (chip,), [])
+        board = None if words is None else await _first(ask, (_BOARD,), (chip,), [])
+        if words is None or (board is None and is_board_known):
+            continue
+        family = chip_family(words[1], board) or "no supported family"
+        found.setdefault(family, {}).setdefault(words[1], []).append(chip)
+    return found
+
+
+def _several(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
+    """Why a server with chips of several families is refused."""
+    kinds = [
+        f"{family} ({name}: chips {', '.join(str(chip.physical_id) for chip in chips)})"
+        for family, names in families.items()
+        for name, chips in names.items()
+    ]
+    return (
+        f"the chips are of different families: {' and '.join(kinds)}; one document can show one "
+        "family only, so device-info stays as it is"
+    )
 
 
 async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:

@@ -69,7 +69,8 @@ class Inventory(msgspec.Struct, frozen=True):
     ``family`` is one of ``Ascend910``, ``Ascend910B``, ``Ascend910A3``, ``Ascend910A5``,
     ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``spec/dcmi.md`` 1.6). ``super_pod`` is ``None``
     where the driver does not support it. ``virtual`` are the physical ids of the chips that are cut
-    into virtual devices, which this program does not render.
+    into virtual devices, which this program does not render. ``main_board`` is read on an A5 only,
+    whose ports are used or not by it.
     """
 
     chips: tuple[Chip, ...]
@@ -80,6 +81,7 @@ class Inventory(msgspec.Struct, frozen=True):
     super_pod: SuperPod | None
     library: str
     virtual: tuple[int, ...] = ()
+    main_board: int | None = None
 
 
 class DriverEvent(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from contract.names import node_name_problem
 from stores import kubernetes_wire as wire
 from stores.base import NodeChanged, NodeObject, NodesListed
 from stores.kubernetes_own_node_only import is_own_node_only
+from stores.kubernetes_pods import ALIVE
 from stores.kubernetes_watch import Page, watched
 
 if TYPE_CHECKING:
@@ -52,6 +53,32 @@ class _Identified(msgspec.Struct):
 
 
 _identified = msgspec.json.Decoder(_Identified)
+
+
+class _Commanded(msgspec.Struct):
+    command: list[str] = []
+    args: list[str] = []
+
+
+class _CommandedSpec(msgspec.Struct):
+    containers: list[_Commanded] = []
+
+
+class _Named(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class _CommandedPod(msgspec.Struct):
+    metadata: _Named
+    spec: _CommandedSpec = msgspec.field(default_factory=_CommandedSpec)
+
+
+class _CommandedPods(msgspec.Struct):
+    items: list[_CommandedPod] = []
+
+
+_commanded = msgspec.json.Decoder(_CommandedPods)
 
 
 class KubernetesObjects:
@@ -121,6 +148,21 @@ class KubernetesObjects:
         )
         if status != _OK:
             raise wire.refusal(status, answer, f"write labels and annotations of node {node}")
+
+    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
+        """See ``ClusterObjects``. Asked of the API server's cache, as the node's kubelet does."""
+        _check(node)
+        selector = quote(f"{ALIVE}={node}", safe="")
+        path = f"/api/v1/pods?fieldSelector={selector}&resourceVersion=0"
+        status, answer = await self._connection.request("GET", path)
+        if status != _OK:
+            raise wire.refusal(status, answer, f"read the pods of node {node}")
+        pods = _commanded.decode(answer).items
+        return tuple(
+            (f"{pod.metadata.namespace}/{pod.metadata.name}", " ".join((*one.command, *one.args)))
+            for pod in pods
+            for one in pod.spec.containers
+        )
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """See ``ClusterObjects``."""

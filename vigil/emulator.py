@@ -21,7 +21,9 @@ EmulatorDir = Annotated[
 ]
 Profile = Annotated[
     str | None,
-    typer.Option(help="a2 (8 x 910B3, default), a3 (16 dies, switches), 910a, 310p or 310."),
+    typer.Option(
+        help="a2 (8 x 910B3, default), a3 (16 dies, switches), 910a, 310p, 310, duo or a5."
+    ),
 ]
 
 

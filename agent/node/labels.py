@@ -33,8 +33,9 @@ _ACCELERATORS = {
     "Ascend310": "huawei-Ascend310",
     "Ascend310P": "huawei-Ascend310P",
 }
-_CARD_TYPES = {0x68: "300I-A5", 0x6C: "300I-A5-4p"}
-"""By main board, of A5 only."""
+_CARD_TYPES = {0x68: "300I-Atlas350", 0x6C: "300I-Atlas350-4p"}
+_CARD_BOARDS = range(0x1A, 0x1D)
+"""Of an A5 that is a card: what it is called by its main board, and which boards it may have."""
 _SERVER_TYPES = {_A3: "A3", _A5: "npu"}
 _INFERENCE_BOARDS = (0x28, 0x29)
 _DUO = "Atlas 300I Duo"
@@ -134,7 +135,8 @@ def _annotations(
     pod = inventory.super_pod
     if is_a5 and pod is not None and pod.super_pod_type in _RACK_TYPES:
         annotations["rackID"] = str(rack_id)
-    if is_a5 and facts.main_board in _CARD_TYPES:
+    is_card = is_a5 and inventory.board_id in _CARD_BOARDS
+    if is_card and facts.main_board in _CARD_TYPES:
         annotations["cardType"] = _CARD_TYPES[facts.main_board]
     return annotations
 

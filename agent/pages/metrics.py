@@ -177,6 +177,12 @@ def _driver(status: Status) -> Iterator[Metric]:
         "Whether the driver tells of faults by itself; else it is polled.",
         driver.library is not None and driver.polling_reason is None,
     )
+    if status.list_period_seconds is not None:
+        yield _gauge(
+            "npu_vigil_driver_list_period_seconds",
+            "How often the code list of each chip is asked while the driver tells no events.",
+            status.list_period_seconds,
+        )
     yield _gauge(
         "npu_vigil_driver_virtual_chips",
         "Chips that are cut into virtual devices, which are not supported: no device-info then.",

@@ -229,10 +229,12 @@ class Status(msgspec.Struct, frozen=True):
     ``serial_number`` is that of the
     server, and ``bmc_failed_readings`` counts lists of its BMC that could not be used, ``None``
     where nobody asks it. ``shadow`` is what an agent that runs in shadow compared;
-    ``fault_service`` is how ClusterD is told of storage faults over gRPC. ``kernel_log_gaps``
-    counts the times records of the kernel's log were lost. ``episodes``: how far an aggregator
-    heard what happened to faults, ``None`` where the store carries none. ``missed_changes`` of the
-    store were found by a listing and shown by no event, ``None`` where nothing lists.
+    ``list_period_seconds`` is how often chips without events are asked, ``None`` where there are
+    events; ``fault_service`` is how ClusterD is told of storage faults over gRPC.
+    ``kernel_log_gaps`` counts the times records of the kernel's log were lost. ``episodes``: how
+    far an aggregator heard what happened to faults, ``None`` where the store carries none.
+    ``missed_changes`` of the store were found by a listing and shown by no event, ``None`` where
+    nothing lists.
     """
 
     node: str
@@ -258,6 +260,7 @@ class Status(msgspec.Struct, frozen=True):
     serial_number: SerialNumberStatus | None = None
     shadow: ShadowStatus | None = None
     fault_service: FaultServiceStatus | None = None
+    list_period_seconds: float | None = None
     bmc_failed_readings: float | None = None
     kernel_log_gaps: int = 0
     episodes: TellerStatus | None = None

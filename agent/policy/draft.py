@@ -91,7 +91,10 @@ def judge(
 ) -> Verdict:
     """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
     if isinstance(known, ChipState):
-        verdict = tables.judge(code, severity)
+        if severity is None and known.word is not None:
+            verdict = tables.judge_by_word(code, known.word, known.listed or ())
+        else:
+            verdict = tables.judge(code, severity)
         for upgrade in known.upgrades:
             if upgrade.code == code:
                 level = ChipLevel(verdict.level)
@@ -101,6 +104,22 @@ def judge(
     if subject.kind == "switch":
         return tables.judge_switch(code)
     return tables.judge_public(code) if subject.kind == "storage" else tables.judge_node(code)
+
+
+def all_judged_again(
+    known: SubjectState, subject: Subject, at_ms: int, why: str, draft: Draft
+) -> SubjectState:
+    """``known`` with every live fault judged by what holds now; ``why`` that is judged again."""
+    for fault in known.faults.values():
+        verdict = judge(draft.tables, known, subject, fault.code, fault.severity)
+        if (verdict.level, verdict.because) == (fault.level, fault.because):
+            continue
+        after = replace(fault, level=verdict.level, because=verdict.because)
+        known = replace(known, faults=known.faults | {fault.code: after})
+        if after.level != fault.level:
+            because = f"{why}: {after.because}"
+            draft.note(ChangeKind.CHANGED, subject, after, at_ms, because, fault.level, after.level)
+    return known
 
 
 def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: str) -> ChipState:

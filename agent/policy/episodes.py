@@ -67,7 +67,8 @@ def _absent(
     """One witness takes its word back; with the last one the fault ends.
 
     A driver that tells of links but does not list them is not the last one while the tool may find
-    the link down, which takes it a moment; a tool that is blind takes until it answers again.
+    the link down, which takes it a moment; a tool that is blind takes until it answers again. A
+    driver without events knows of a link by its list alone, and such chips have no network.
     """
     if held is None or held.once:
         return known
@@ -75,7 +76,8 @@ def _absent(
     if item.source not in held.said_by and not (waits and item.source == LINK_SOURCE):
         return known
     left = tuple(source for source in held.said_by if source != item.source)
-    is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code)
+    has_events = not isinstance(known, ChipState) or known.listed is None
+    is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code) and has_events
     is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
     is_silent = isinstance(known, ChipState) and known.silent and item.source != CHIP_SOURCE
     if not left and not is_of_links and not is_silent:

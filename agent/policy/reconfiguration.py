@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from agent.policy import frequencies, upgrades
 from agent.policy.adoption import rule_of
-from agent.policy.draft import judge
-from agent.policy.state import ChangeKind, ChipState
+from agent.policy.draft import all_judged_again
+from agent.policy.state import ChipState
 from contract.policies import FAULT_AUTOFILL, FAULT_DURATION
 
 if TYPE_CHECKING:
@@ -27,16 +27,7 @@ def configured(known: SubjectState, subject: Subject, at_ms: int, draft: Draft) 
         for upgrade in known.upgrades:
             known = _judged(known, subject, upgrade, at_ms, draft)
         known = frequencies.configured(known, subject, at_ms, draft)
-    for fault in known.faults.values():
-        verdict = judge(draft.tables, known, subject, fault.code, fault.severity)
-        if (verdict.level, verdict.because) == (fault.level, fault.because):
-            continue
-        after = replace(fault, level=verdict.level, because=verdict.because)
-        known = replace(known, faults=known.faults | {fault.code: after})
-        if after.level != fault.level:
-            because = f"the fault configuration changed: {after.because}"
-            draft.note(ChangeKind.CHANGED, subject, after, at_ms, because, fault.level, after.level)
-    return known
+    return all_judged_again(known, subject, at_ms, "the fault configuration changed", draft)
 
 
 def _judged(

@@ -139,7 +139,9 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
     ``held_back`` are occurrences that wait for what may explain them (``associations``).
     ``place`` is how the driver listed it last. ``silent``: it gave no answer since the start, so
     that no time and no other source ends what held before; ``settled_at_ms`` is when time counts
-    again, because by then its own first answers have shown what holds.
+    again, because by then its own first answers have shown what holds. ``word`` is the health word
+    of a chip without events, read with the codes ``listed``, and ``None`` when the chip does not
+    give it; where there are events both are ``None``.
     """
 
     upgrades: tuple[Upgrade, ...] = ()
@@ -148,6 +150,8 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
     place: ListedChip | None = None
     silent: bool = False
     settled_at_ms: int = 0
+    word: int | None = None
+    listed: tuple[str, ...] | None = None
 
     @property
     def level(self) -> ChipLevel:

@@ -16,7 +16,7 @@ from agent.policy.adoption import adopt, release
 from agent.policy.chips import forgotten, listed, remembered
 from agent.policy.clock_set_back import no_later
 from agent.policy.deadlines import expire
-from agent.policy.draft import Draft
+from agent.policy.draft import Draft, all_judged_again
 from agent.policy.dues import deadline_ms_of, due_ms_of, next_due
 from agent.policy.episodes import observed, tool_answered, tool_went_blind
 from agent.policy.reconfiguration import configured
@@ -39,14 +39,24 @@ from agent.policy.state import (
     SubjectState,
 )
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
-from contract.observation import Gap, Observation, Report, SourceAnswered, SourceBlind, Subject
+from contract.observation import (
+    Gap,
+    HealthRead,
+    Observation,
+    Report,
+    SourceAnswered,
+    SourceBlind,
+    Subject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from contract.catalogue import Catalogue
 
-Told: TypeAlias = Observation | SourceBlind | SourceAnswered | Adopted | Released | Remembered
+Told: TypeAlias = (
+    Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released | Remembered
+)
 """What is about one subject."""
 
 Input: TypeAlias = (
@@ -228,6 +238,8 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
         return adopt(known, item, draft)
     if isinstance(item, Released):
         return release(known, item, draft)
+    if isinstance(item, HealthRead):
+        return _health_read(known, item, draft)
     if isinstance(item, Remembered):
         return remembered(known)
     if isinstance(item, SourceBlind):
@@ -246,3 +258,11 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
     answered = tuple(sorted({*known.answered, item.source}))
     blind = {source: why for source, why in known.blind.items() if source != item.source}
     return replace(known, answered=answered, blind=blind)
+
+
+def _health_read(known: SubjectState, item: HealthRead, draft: Draft) -> SubjectState:
+    """``known`` when the health word of its chip bounds what no table says."""
+    if not isinstance(known, ChipState) or (known.word, known.listed) == (item.word, item.codes):
+        return known
+    known = replace(known, word=item.word, listed=item.codes)
+    return all_judged_again(known, item.subject, item.at_ms, "the health word was read", draft)

@@ -49,7 +49,8 @@ PATIENCE_SECONDS = 1.5
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered.
 
-    ``own_key`` is the text of our own data key, ``None`` where there is to be none.
+    ``own_key`` is the text of our own data key, ``None`` where there is to be none;
+    ``cards_together`` is that of ``render``.
     """
 
     def __init__(
@@ -57,7 +58,10 @@ class DeviceInfoDocument:
         node: str,
         state: Callable[[], State],
         own_key: Callable[[], str | None] = lambda: None,
+        *,
+        cards_together: bool = False,
     ) -> None:
+        self._cards_together = cards_together
         self._own_key = own_key
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
@@ -114,7 +118,14 @@ class DeviceInfoDocument:
         self, state: State, inventory: Inventory, in_use: ChipsInUse, own_key: str | None
     ) -> Wanted:
         family = family_of(inventory)
-        content = render(state, inventory, 0, in_use.used, in_use.assigned)
+        content = render(
+            state,
+            inventory,
+            0,
+            in_use.used,
+            in_use.assigned,
+            cards_together=self._cards_together,
+        )
 
         def stamped(stamp: int) -> Document:
             info = replace(

@@ -122,13 +122,16 @@ class Documents:
         *,
         shadowed: bool = False,
         over_grpc: bool = False,
+        cards_together: bool = False,
         told: Row | None = None,
         beating: Beating | None = None,
     ) -> None:
         self._desk = desk
         own_key = VigilKeyText(self._state, desk.wall_clock, self._wake_now).text
         self._own_key = (lambda: None) if shadowed else own_key
-        self.device_info = DeviceInfoDocument(node, self._state, self._own_key)
+        self.device_info = DeviceInfoDocument(
+            node, self._state, self._own_key, cards_together=cards_together
+        )
         self._node_info = (
             NodeInfoDocument(node, self._state, self._key_in_node_info)
             if beating is None

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from contract.families import Family
     from dcmi_shim.types import Inventory, SuperPod
 
+DUO_FAMILY = "Ascend310P"
+"""The one family with cards of two dies that are reset as one."""
 _RACK_TYPES = frozenset({1, 2})
 _NEVER_SEEN = ChipState()
 
@@ -52,6 +54,8 @@ def render(
     update_time: int,
     used: frozenset[str] = frozenset(),
     assigned: frozenset[str] = frozenset(),
+    *,
+    cards_together: bool = False,
 ) -> DeviceInfo:
     """The document that ``state`` deserves, stamped ``update_time`` (epoch seconds).
 
@@ -59,7 +63,9 @@ def render(
     for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
     answered and has no fault is in no list; a blind one keeps its last state. One that was there
     before and gave no answer since the start keeps its faults, and is not free; but as long as the
-    driver gives none about any chip, nothing is known of them.
+    driver gives none about any chip, nothing is known of them. With
+    ``cards_together`` both dies of a Duo card are unhealthy when one is, since they are reset as
+    one (2.8, EX-41).
     """
     in_use = used | assigned
     family = family_of(inventory)
@@ -71,15 +77,19 @@ def render(
     missing = missing_chips(state, {chip for _, chip in order})
     order += ((logic_id, chip) for chip, logic_id in missing.items())
     order.sort()
+    with_ill_die = _ill_cards(state, inventory, in_use) if cards_together else frozenset()
     for _, chip in order:
         known = state.chips.get(chip, _NEVER_SEEN)
         name = family.device_name(chip)
         network, own, bare = _entries(name, known, name in in_use)
+        level = _level_of(own, bare)
+        goes_along = chip in with_ill_die and known.was_read
+        if goes_along and own is None and bare is None:
+            bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.NORMAL_NPU)
         faults += [entry for entry in (network, bare, own) if entry is not None]
         if network is not None and not is_network_healthy(ChipLevel(network.fault_level)):
             network_unhealthy.append(name)
-        level = most_serious(ChipLevel(e.fault_level) for e in (own, bare) if e is not None)
-        if not is_healthy(level, name in in_use):
+        if goes_along or not is_healthy(level, name in in_use):
             unhealthy.append(name)
         elif (
             known.was_read
@@ -119,6 +129,25 @@ def _gives_no_answer(known: ChipState, state: State, order: Sequence[tuple[int, 
         for _, chip in order
         if (other := state.chips.get(chip)) is not None
     )
+
+
+def _ill_cards(state: State, inventory: Inventory, in_use: frozenset[str]) -> frozenset[int]:
+    """The chips on cards of a Duo of which a die is unhealthy by itself."""
+    family = family_of(inventory)
+    if family.name != DUO_FAMILY:
+        return frozenset()
+    ill = set()
+    for chip in inventory.chips:
+        name = family.device_name(chip.physical_id)
+        known = state.chips.get(chip.physical_id, _NEVER_SEEN)
+        _, own, bare = _entries(name, known, name in in_use)
+        if not is_healthy(_level_of(own, bare), name in in_use):
+            ill.add(chip.card_id)
+    return frozenset(chip.physical_id for chip in inventory.chips if chip.card_id in ill)
+
+
+def _level_of(*entries: DeviceFault | None) -> ChipLevel:
+    return most_serious(ChipLevel(entry.fault_level) for entry in entries if entry is not None)
 
 
 def missing_chips(state: State, listed: Container[int]) -> dict[int, int]:

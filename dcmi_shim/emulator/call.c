@@ -31,9 +31,34 @@ int code_of_error(int error)
     return error == EACCES || error == EPERM ? DCMI_PERMISSION_DENIED : DCMI_INTERNAL_ERROR;
 }
 
+static _Thread_local bool stands_in;
+static _Thread_local enum function stood_for;
+
+void call_stand_in(enum function function)
+{
+    stands_in = true;
+    stood_for = function;
+}
+
 static bool is_of_switches(enum function function)
 {
     return function >= F_lq_dcmi_init;
+}
+
+static bool is_v2(enum function function)
+{
+    return function >= F_dcmiv2_init && !is_of_switches(function);
+}
+
+/* Whether FUNCTION is of the other generation than the chips; those of switches are of none. */
+static bool is_of_others(enum function function, const struct profile *profile)
+{
+    return !is_of_switches(function) && is_v2(function) != profile->second_generation;
+}
+
+static bool is_init(enum function function)
+{
+    return function == F_dcmi_init || function == F_dcmiv2_init || function == F_lq_dcmi_init;
 }
 
 static int code_of_access(enum function function, int error)
@@ -93,7 +118,7 @@ static int resolve(struct call *call, const struct target *target)
         return DCMI_OK;
     }
     if (target->card < 0 || target->card >= profile->cards)
-        return DCMI_INVALID_PARAMETER;
+        return is_v2(call->function) ? DCMI_INVALID_DEVICE : DCMI_INVALID_PARAMETER;
     if (target->kind == ON_DEVICE && (target->device < 0 || target->device >= profile->dies))
         return DCMI_INVALID_DEVICE;
     call->card = target->card;
@@ -154,6 +179,10 @@ static int enter_state(struct call *call, const struct target *target)
         bool has_chip = target->kind == ON_DEVICE || target->kind == ON_INDEX;
         if (code == DCMI_OK && hook.fail != 0)
             code = hook.fail;
+        else if (is_of_others(call->function, call->profile))
+            code = DCMI_NOT_SUPPORTED;
+        else if (!is_init(call->function) && !is_initialised())
+            code = DCMI_NOT_READY;
         else if (code == DCMI_OK && has_chip && call->state->chips[call->chip].drop == DROP_HARD)
             code = DCMI_NOT_READY;
         if (code != DCMI_OK)
@@ -162,15 +191,9 @@ static int enter_state(struct call *call, const struct target *target)
     }
 }
 
-static bool is_v2(enum function function)
-{
-    return function >= F_dcmiv2_init && !is_of_switches(function);
-}
-
 static int begin(struct call *call, struct target target, bool arguments_ok)
 {
-    bool opens = call->function == F_dcmi_init || call->function == F_lq_dcmi_init;
-    if (opens || (is_v2(call->function) && !is_initialised())) {
+    if (is_init(call->function) || (is_v2(call->function) && !is_initialised())) {
         int error = find_state();
         if (error != 0)
             return code_of_access(call->function, error);
@@ -180,15 +203,26 @@ static int begin(struct call *call, struct target target, bool arguments_ok)
         bool is_list = call->function == F_dcmi_get_card_list;
         return is_list ? DCMI_INTERNAL_ERROR : DCMI_NOT_READY;
     }
-    return arguments_ok ? enter_state(call, &target) : DCMI_INVALID_PARAMETER;
+    if (arguments_ok)
+        return enter_state(call, &target);
+    /* Chips of the other generation look at no argument. */
+    struct state *state;
+    if (state_lock(&attachment, &state) != 0)
+        return DCMI_INVALID_PARAMETER;
+    bool is_not_here = is_of_others(call->function, &profiles[state->profile]);
+    state_unlock(&attachment);
+    return is_not_here ? DCMI_NOT_SUPPORTED : DCMI_INVALID_PARAMETER;
 }
 
 int call_begin(struct call *call, enum function function, struct target target, bool arguments_ok)
 {
+    if (stands_in)
+        function = stood_for;
+    stands_in = false;
     call->function = function;
     call->is_concurrent = enter(function);
     int code = begin(call, target, arguments_ok);
-    if (code == DCMI_OK && function == F_dcmi_init)
+    if (code == DCMI_OK && (function == F_dcmi_init || function == F_dcmiv2_init))
         set_initialised();
     if (code != DCMI_OK)
         leave();

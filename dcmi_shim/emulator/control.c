@@ -193,11 +193,12 @@ DCMI_EXPORT int vigil_emulator_link(struct emulator *emulator, int chip, int dow
     if (error != 0)
         return error;
     uint32_t lose_events = state->lose_events;
+    uint32_t code = link_down_code(&profiles[state->profile]);
     state->lose_events += quietly != 0;
     if (down)
-        error = faults_occur(state, (unsigned)chip, LINK_DOWN_CODE, LINK_DOWN_SEVERITY);
+        error = faults_occur(state, (unsigned)chip, code, LINK_DOWN_SEVERITY);
     else
-        faults_recover(state, (unsigned)chip, LINK_DOWN_CODE);
+        faults_recover(state, (unsigned)chip, code);
     if (quietly)
         state->lose_events = lose_events;
     if (error == 0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dcmi_shim.emulator.switch_faults import SwitchFault
 
 CONTROL_LIBRARY = "libvigil_emulator_ctl.so"
-PROFILES = ("a2", "a3", "910a", "310p", "310")
+PROFILES = ("a2", "a3", "910a", "310p", "310", "duo", "a5")
 _STATUS_BYTES = 1 << 20
 _HEALTHY_AGAIN, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
 _EVERY_CHIP = -1

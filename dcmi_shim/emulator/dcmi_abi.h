@@ -72,6 +72,23 @@ struct dcmi_hbm_info {
     unsigned int bandwith_util_rate;
 };
 
+struct dcmi_memory_info_stru {
+    unsigned long long memory_size;
+    unsigned int freq;
+    unsigned int utiliza;
+};
+
+struct dcmi_get_memory_info_stru {
+    unsigned long long memory_size;
+    unsigned long long memory_available;
+    unsigned int freq;
+    unsigned long long hugepagesize;
+    unsigned long long hugepages_total;
+    unsigned long long hugepages_free;
+    unsigned int utiliza;
+    unsigned char reserve[60];
+};
+
 struct dcmi_ip_addr {
     union {
         unsigned char ip4[4];
@@ -293,6 +310,11 @@ SIZE_IS(dcmi_ecc_info, 28);
 SIZE_IS(dcmi_hbm_info, 32);
 AT(dcmi_hbm_info, memory_usage, 16);
 AT(dcmi_hbm_info, temp, 24);
+SIZE_IS(dcmi_memory_info_stru, 16);
+AT(dcmi_memory_info_stru, utiliza, 12);
+SIZE_IS(dcmi_get_memory_info_stru, 112);
+AT(dcmi_get_memory_info_stru, freq, 16);
+AT(dcmi_get_memory_info_stru, utiliza, 48);
 SIZE_IS(dcmi_ip_addr, 20);
 AT(dcmi_ip_addr, ip_type, 16);
 SIZE_IS(dcmi_base_resource, 64);

@@ -4,7 +4,7 @@
 #include "call.h"
 
 enum { MAIN_CHIP = 12, MAIN_HCCS = 16, MAIN_VDEVICE = 52, MAIN_SIO = 56 };
-enum { HCCS_FIRST_LANE = 1, HCCS_LAST_LANE = 7, HBM_MB = 65536, FIRST_VIRTUAL_ID = 100 };
+enum { HCCS_FIRST_LANE = 1, HCCS_LAST_LANE = 7, LEAST_CORES_TO_SHARE = 8, FIRST_VIRTUAL_ID = 100 };
 
 #define COMMAND(main, sub) ((main) << 8 | (sub))
 
@@ -47,23 +47,32 @@ static int no_vdevice(const struct call *call, void *buffer)
     return DCMI_INVALID_PARAMETER;
 }
 
+static unsigned memory_mb(const struct profile *profile)
+{
+    return profile->hbm_mb != 0 ? profile->hbm_mb : profile->memory_mb;
+}
+
 static int vdevice_total(const struct call *call, void *buffer)
 {
+    if (call->profile->aicores < LEAST_CORES_TO_SHARE)
+        return DCMI_NOT_SUPPORTED;
     struct dcmi_soc_total_resource *total = buffer;
     unsigned devices = call->state->chips[call->chip].load.virtual_devices;
     total->vdev_num = at_most(devices, MAX_VIRTUAL);
     for (unsigned index = 0; index < total->vdev_num; index++)
         total->vdev_id[index] = FIRST_VIRTUAL_ID + index;
     total->computing.aic = (float)call->profile->aicores;
-    total->computing.memory_size = HBM_MB;
+    total->computing.memory_size = memory_mb(call->profile);
     return DCMI_OK;
 }
 
 static int vdevice_free(const struct call *call, void *buffer)
 {
+    if (call->profile->aicores < LEAST_CORES_TO_SHARE)
+        return DCMI_NOT_SUPPORTED;
     struct dcmi_soc_free_resource *left = buffer;
     left->computing.aic = (float)call->profile->aicores;
-    left->computing.memory_size = HBM_MB;
+    left->computing.memory_size = memory_mb(call->profile);
     return DCMI_OK;
 }
 

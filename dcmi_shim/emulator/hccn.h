@@ -17,6 +17,9 @@ struct request {
     unsigned udie;
     unsigned port;
     const char *device;
+    bool has_unified_bus;   /* a chip of an A5: two Ethernet ports and one of the unified bus */
+    bool is_uboe_down;      /* the driver says so: of the Ethernet ports one is down */
+    bool is_ub_down;
 };
 
 /* Internal codes; the exit status is the low byte. */

@@ -1,4 +1,5 @@
-/* Answers of the A5 tool (spec/dcmi.md 7.2 and 7.5). Each chip has two Ethernet ports. */
+/* Answers of the A5 tool (spec/dcmi.md 7.2 and 7.5). Each chip has two Ethernet ports; those of an
+ * A5 have one of the unified bus besides. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -7,7 +8,7 @@
 
 static const unsigned ports[] = {4, 5};
 
-enum { PORTS = sizeof ports / sizeof *ports };
+enum { UB_PORT = 7, PORTS = sizeof ports / sizeof *ports };
 
 static void table_of_port(const char *title, const char *value, const struct request *request,
                           const struct link_state *link, unsigned chip)
@@ -32,16 +33,23 @@ static void answer_bandwidth(const struct request *request, const struct link_st
                ports[port], value, value);
 }
 
-static void answer_dev_info(const struct link_state *link)
+static void answer_dev_info(const struct request *request, const struct link_state *link)
 {
     static const char line[] =
         "+---------+---------+---------------------+-----------+-------------+------------+\n";
     printf("%s| UDie ID | Port ID | Speed Ability(Gbps) | Port Type | Link Status | Media Type |\n"
            "%s",
            line, line);
-    for (size_t port = 0; port < PORTS; port++)
+    for (size_t port = 0; port < PORTS; port++) {
+        bool is_down = link->down;
+        if (request->has_unified_bus)
+            is_down = port == 0 && (link->down || request->is_uboe_down);
         printf("| 0       | %-7u | 200                 | ETH       | %-11s | Optical    |\n",
-               ports[port], link->down ? "DOWN" : "UP");
+               ports[port], is_down ? "DOWN" : "UP");
+    }
+    if (request->has_unified_bus)
+        printf("| 1       | %-7u | 200                 | UB        | %-11s | Electrical |\n",
+               UB_PORT, request->is_ub_down ? "DOWN" : "UP");
     printf("%s", line);
 }
 
@@ -85,9 +93,9 @@ int hccn_answer_a5(const struct request *request, const struct link_state *link,
     else if (strcmp(command, "bandwidth") == 0)
         answer_bandwidth(request, link, chip);
     else if (strcmp(command, "dev_info") == 0)
-        answer_dev_info(link);
+        answer_dev_info(request, link);
     else if (strcmp(command, "port_info") == 0)
-        printf("port_enable: on\nport_type: ETH\n");
+        printf("port_enable: on\nport_type: %s\n", request->port == UB_PORT ? "UB" : "ETH");
     else if (strcmp(command, "optical") == 0)
         answer_optical(request, link, chip);
     else if (strcmp(command, "link_stat") == 0)

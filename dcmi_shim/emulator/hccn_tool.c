@@ -151,10 +151,11 @@ static bool is_confirmed(void)
 static int set_link(struct state *state, unsigned chip, bool down)
 {
     int error = 0;
+    uint32_t code = link_down_code(&profiles[state->profile]);
     if (down)
-        error = faults_occur(state, chip, LINK_DOWN_CODE, LINK_DOWN_SEVERITY);
+        error = faults_occur(state, chip, code, LINK_DOWN_SEVERITY);
     else
-        faults_recover(state, chip, LINK_DOWN_CODE);
+        faults_recover(state, chip, code);
     link_set(state, chip, down);
     printf("Cmd executed successfully!\n");
     return error == 0 ? HCCN_OK : HCCN_FAILED;
@@ -173,6 +174,14 @@ static int change(const struct request *request, struct state *state, unsigned c
     if (strcmp(request->command, "optical") == 0 && request->count >= 0)
         return printf("Cmd executed successfully!\n") < 0 ? HCCN_FAILED : HCCN_OK;
     return HCCN_WRONG_COUNT;
+}
+
+static bool is_active(const struct chip_state *chip, uint32_t code)
+{
+    for (unsigned index = 0; index < MAX_FAULTS; index++)
+        if (chip->faults[index].code == code && fault_is_active(&chip->faults[index]))
+            return true;
+    return false;
 }
 
 static bool is_question(const struct request *request)
@@ -208,6 +217,9 @@ int main(int count, char **arguments)
         printf("[devid %u]", chip);
     }
     const struct link_state *link = &run.state->chips[chip].link;
+    request.has_unified_bus = run.profile->second_generation;
+    request.is_uboe_down = is_active(&run.state->chips[chip], UBOE_PORT_DOWN_CODE);
+    request.is_ub_down = is_active(&run.state->chips[chip], UB_PORT_DOWN_CODE);
     return finish(request.a5 ? hccn_answer_a5(&request, link, chip)
                              : hccn_answer(&request, link, chip));
 }

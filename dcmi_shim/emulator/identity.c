@@ -196,7 +196,7 @@ DCMI_EXPORT int dcmi_get_device_die_v2(int card_id, int device_id, int die_type,
 {
     BEGIN(dcmi_get_device_die_v2, DEVICE(card_id, device_id),
           die != NULL && die_type >= ORDINARY_DIE && die_type <= DUAL_DIE);
-    if (die_type == DUAL_DIE)
+    if (die_type == DUAL_DIE && !call.profile->second_generation)
         return call_finish(&call, DCMI_NOT_SUPPORTED);
     die_words(call.chip, call.state->chips[call.chip].replaced, die_type, die);
     return call_finish(&call, DCMI_OK);

@@ -2,11 +2,20 @@
 #ifndef VIGIL_EMULATOR_LINKS_H
 #define VIGIL_EMULATOR_LINKS_H
 
+#include "profile.h"
 #include "state.h"
 
 /* The driver's fault of a link that is down, and its severity: minor. */
 enum { LINK_DOWN_SEVERITY = 1 };
 #define LINK_DOWN_CODE 0x81078603u
+#define UBOE_PORT_DOWN_CODE 0x81078607u
+#define UB_PORT_DOWN_CODE 0x81B18603u
+
+/* What the driver of these chips says of a link that is down. */
+static inline uint32_t link_down_code(const struct profile *profile)
+{
+    return profile->second_generation ? UBOE_PORT_DOWN_CODE : LINK_DOWN_CODE;
+}
 
 /* Every link is up, with one record of that. */
 void links_reset(struct state *state);

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PROFILE_A2 = 0, PROFILE_A3, PROFILE_910A, PROFILE_310P, PROFILE_310, PROFILE_COUNT };
+enum { PROFILE_A2 = 0, PROFILE_A3, PROFILE_910A, PROFILE_310P, PROFILE_310, PROFILE_DUO, PROFILE_A5,
+       PROFILE_COUNT };
 
 struct profile {
     const char *name;
@@ -24,7 +25,10 @@ struct profile {
     bool super_pod;
     bool switches;          /* on-board switches with a library of their own */
     bool resets_whole_node; /* an in-band reset takes every chip of the HCCS ring along */
-    bool hbm;
+    bool second_generation; /* DCMI v2: one number names a chip, and ports are of two kinds */
+    bool card_power;        /* a card measures its power, its dies do not */
+    unsigned hbm_mb;        /* 0: the chip has none */
+    unsigned memory_mb;     /* beside HBM; 0: the driver does not say */
     bool network;           /* a network port a chip, and hccn_tool for it */
     bool events;            /* the driver tells faults when they happen, not only when asked */
     int temperature;        /* of chip 0, in degrees Celsius */

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from contract.levels import Severity
     from dcmi_shim.emulator.control import Emulator
 
-CHIPS = {"a2": 8, "a3": 16, "910a": 8, "310p": 4, "310": 4}
+CHIPS = {"a2": 8, "a3": 16, "910a": 8, "310p": 4, "310": 4, "duo": 8, "a5": 8}
 _WITH_SWITCHES = ("a3",)
 
 
@@ -230,7 +230,7 @@ class Scenario(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    profile: Literal["a2", "a3", "910a", "310p", "310"] = "a2"
+    profile: Literal["a2", "a3", "910a", "310p", "310", "duo", "a5"] = "a2"
     steps: list[Annotated[AnyStep, Field(discriminator="do")]]
 
 

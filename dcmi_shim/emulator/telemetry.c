@@ -4,7 +4,7 @@
 #include "call.h"
 #include "links.h"
 
-enum { HBM_MB = 65536, HBM_USED_MB = 3395, HBM_MHZ = 1600, IDLE_MHZ = 800, CPU_MHZ = 1900 };
+enum { HBM_USED_MB = 3395, MEMORY_USED_MB = 1400, HBM_MHZ = 1600, MEMORY_MHZ = 1600, IDLE_MHZ = 800, CPU_MHZ = 1900 };
 enum { LONGEST_PCIE_PROFILE_MS = 2000, LONGEST_HCCS_PROFILE_MS = 1000 };
 enum { PROCESS_BYTES = 1 << 20 };
 
@@ -26,13 +26,20 @@ DCMI_EXPORT int dcmi_get_device_voltage(int card_id, int device_id, unsigned int
 DCMI_EXPORT int dcmi_get_device_power_info(int card_id, int device_id, int *power)
 {
     BEGIN(dcmi_get_device_power_info, DEVICE(card_id, device_id), power != NULL);
-    if (call.die != 0)
+    if (call.die != 0 || call.profile->card_power)
         return call_finish(&call, DCMI_NOT_SUPPORTED);
     *power = call.profile->power;
     return call_finish(&call, DCMI_OK);
 }
 
-UNSUPPORTED(dcmi_mcu_get_power_info, CARD(card_id), int card_id)
+DCMI_EXPORT int dcmi_mcu_get_power_info(int card_id, int *power)
+{
+    BEGIN(dcmi_mcu_get_power_info, CARD(card_id), power != NULL);
+    if (!call.profile->card_power)
+        return call_finish(&call, DCMI_NOT_SUPPORTED);
+    *power = call.profile->power;
+    return call_finish(&call, DCMI_OK);
+}
 
 DCMI_EXPORT int dcmi_get_device_frequency(int card_id, int device_id, int type, unsigned int *mhz)
 {
@@ -66,9 +73,9 @@ DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int
     const struct load *load = &call.state->chips[call.chip].load;
     switch (type) {
     case 6:
-        if (!call.profile->hbm)
+        if (call.profile->hbm_mb == 0)
             return call_finish(&call, DCMI_NOT_SUPPORTED);
-        *percent = load->hbm != 0 ? load->hbm : HBM_USED_MB * 100 / HBM_MB;
+        *percent = load->hbm != 0 ? load->hbm : HBM_USED_MB * 100 / call.profile->hbm_mb;
         break;
     case 2:
         *percent = load->aicore;
@@ -82,6 +89,10 @@ DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int
         *percent = 0;
         break;
     case 1:
+        if (call.profile->memory_mb == 0)
+            return call_finish(&call, DCMI_NOT_SUPPORTED);
+        *percent = MEMORY_USED_MB * 100 / call.profile->memory_mb;
+        break;
     case 5:
     case 8:
         return call_finish(&call, DCMI_NOT_SUPPORTED);
@@ -111,18 +122,43 @@ DCMI_EXPORT int dcmi_get_device_multi_utilization_rate_period(
 DCMI_EXPORT int dcmi_get_device_hbm_info(int card_id, int device_id, struct dcmi_hbm_info *info)
 {
     BEGIN(dcmi_get_device_hbm_info, DEVICE(card_id, device_id), info != NULL);
-    if (!call.profile->hbm)
+    if (call.profile->hbm_mb == 0)
         return call_finish(&call, DCMI_NOT_SUPPORTED);
     memset(info, 0, sizeof *info);
-    info->memory_size = HBM_MB;
+    info->memory_size = call.profile->hbm_mb;
     info->memory_usage = HBM_USED_MB;
     info->freq = HBM_MHZ;
     info->temp = 38;
     return call_finish(&call, DCMI_OK);
 }
 
-UNSUPPORTED(dcmi_get_memory_info, DEVICE(card_id, device_id), int card_id, int device_id)
-UNSUPPORTED(dcmi_get_device_memory_info_v3, DEVICE(card_id, device_id), int card_id, int device_id)
+DCMI_EXPORT int dcmi_get_memory_info(int card_id, int device_id,
+                                     struct dcmi_memory_info_stru *info)
+{
+    BEGIN(dcmi_get_memory_info, DEVICE(card_id, device_id), info != NULL);
+    unsigned size = call.profile->memory_mb;
+    if (size == 0)
+        return call_finish(&call, DCMI_NOT_SUPPORTED);
+    *info = (struct dcmi_memory_info_stru){
+        .memory_size = size, .freq = MEMORY_MHZ, .utiliza = MEMORY_USED_MB * 100 / size};
+    return call_finish(&call, DCMI_OK);
+}
+
+DCMI_EXPORT int dcmi_get_device_memory_info_v3(int card_id, int device_id,
+                                               struct dcmi_get_memory_info_stru *info)
+{
+    BEGIN(dcmi_get_device_memory_info_v3, DEVICE(card_id, device_id), info != NULL);
+    unsigned size = call.profile->memory_mb;
+    if (size == 0)
+        return call_finish(&call, DCMI_NOT_SUPPORTED);
+    memset(info, 0, sizeof *info);
+    info->memory_size = size;
+    info->memory_available = size - MEMORY_USED_MB;
+    info->freq = MEMORY_MHZ;
+    info->hugepagesize = 2048;
+    info->utiliza = MEMORY_USED_MB * 100 / size;
+    return call_finish(&call, DCMI_OK);
+}
 
 DCMI_EXPORT int dcmi_get_device_ecc_info(int card_id, int device_id, int type,
                                          struct dcmi_ecc_info *info)

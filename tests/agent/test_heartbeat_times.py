@@ -60,6 +60,10 @@ class NotingStore:
             raise self.node_error
         self.annotated.append((asyncio.get_running_loop().time(), dict(annotations)))
 
+    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
+        del node
+        return ()
+
     async def is_own_node_only(self, _: str) -> bool | None:
         return None
 

@@ -51,14 +51,15 @@ def test_families(family: str, name: str, labels: dict[str, str], server_type: s
 
 
 def test_an_a5_has_its_own_words() -> None:
-    a5 = replace(inventory("Ascend910A5", "Ascend950PR"), super_pod=POD)
-    facts = NodeFacts(aicores=30, main_board=0x6C, super_devices={0: 7, 1: None})
+    a5 = replace(inventory("Ascend910A5", "Ascend950PR", 0x1C), super_pod=POD)
+    facts = NodeFacts(aicores=30, memory_mb=131072, main_board=0x6C, super_devices={0: 7, 1: None})
     got = wanted(a5, facts, {1: "10.0.0.1"})
     assert got.server_type is None
     assert got.labels == {
         "node.kubernetes.io/npu.chip.name": "Ascend950PR",
         "servertype": "npu-30",
         "huawei.com/driver.version": "24.1.rc3",
+        "mind-cluster/npu-chip-memory": "128G",
         "accelerator": "huawei-npu",
         "huawei.com/topotree.superpodid": "3",
         "huawei.com/topotree.serverid": "5",
@@ -74,8 +75,27 @@ def test_an_a5_has_its_own_words() -> None:
         "serverIndex": "5",
         "serverType": "npu",
         "rackID": "9",
-        "cardType": "300I-A5-4p",
+        "cardType": "300I-Atlas350-4p",
     }
+
+
+@pytest.mark.parametrize(
+    ("board", "main_board", "card"),
+    [
+        (0x1A, 0x68, "300I-Atlas350"),
+        (0x1C, 0x6C, "300I-Atlas350-4p"),
+        (0x1D, 0x68, None),
+        (0x19, 0x6C, None),
+        (None, 0x68, None),
+        (0x1B, 0x23, None),
+        (0x1B, None, None),
+    ],
+)
+def test_what_a_card_of_an_a5_is_called(
+    board: int | None, main_board: int | None, card: str | None
+) -> None:
+    a5 = replace(inventory("Ascend910A5", "Ascend950PR"), board_id=board)
+    assert wanted(a5, NodeFacts(main_board=main_board), {}).annotations.get("cardType") == card
 
 
 def test_ids_that_the_driver_calls_invalid_make_no_label() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from contract.codes import format_code
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from contract.levels import Severity
-from contract.observation import Observation, SourceAnswered, SourceBlind, chip_subject
+from contract.observation import HealthRead, Observation, SourceAnswered, SourceBlind, chip_subject
 from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ScriptedDriver:
         self.trouble: dict[tuple[str, int], DriverError] = {}
         self.slow_seconds: dict[tuple[str, int], float] = {}
         self.healthless: set[int] = set()
+        self.words: dict[int, int] = {}
         self.network: dict[int, int] = {}
         self.users: dict[int, tuple[int, ...]] = {}
         self.percent: dict[tuple[Utilization, int], int] = {}
@@ -51,9 +53,16 @@ class ScriptedDriver:
         self.queue: asyncio.Queue[DriverEvent | DriverGap] = asyncio.Queue()
         self.serial = 0
 
+    @property
+    def found(self) -> Inventory | None:
+        if not self.ready.is_set():
+            return None
+        return Inventory(tuple(self.chips), self.family, "910B3", 0x32, None, None, "scripted")
+
     async def inventory(self) -> Inventory:
         await self.ready.wait()
-        return Inventory(tuple(self.chips), self.family, "910B3", 0x32, None, None, "scripted")
+        assert self.found is not None
+        return self.found
 
     async def listed(self) -> tuple[Chip, ...]:
         await self.ready.wait()
@@ -69,9 +78,19 @@ class ScriptedDriver:
             if since <= now and ends.get(code, now + 1) > now
         )
 
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
+        found: dict[Chip, tuple[int, ...]] = {}
+        end = asyncio.get_running_loop().time() + 0.1
+        for chip in chips:
+            if asyncio.get_running_loop().time() > end:
+                break
+            with contextlib.suppress(DriverError):
+                found[chip] = await self.error_codes(chip)
+        return found
+
     async def health(self, chip: Chip) -> int | None:
         await self._ask("health", chip)
-        return None if chip.logic_id in self.healthless else 0
+        return None if chip.logic_id in self.healthless else self.words.get(chip.logic_id, 0)
 
     async def network_health(self, chip: Chip) -> int:
         await self._ask("network", chip)
@@ -156,6 +175,8 @@ def word(item: Report) -> str:
         return f"{item.subject} blind: {item.reason}"
     if isinstance(item, SourceAnswered):
         return f"{item.subject} answered"
+    if isinstance(item, HealthRead):
+        return f"{item.subject} health {item.word} with {' '.join(item.codes) or 'no code'}"
     return f"gap: {item.reason}"
 
 

@@ -394,10 +394,13 @@ class Other(ScriptedDriver):
         super().__init__(0)
         self.family = family
         self.chips = list(chips)
+        self.main_board: int | None = 0x23
 
     async def inventory(self) -> Inventory:
         await self.ready.wait()
-        return Inventory(tuple(self.chips), self.family, "", None, None, None, "other")
+        board = self.main_board
+        chips = tuple(self.chips)
+        return Inventory(chips, self.family, "", None, None, None, "other", main_board=board)
 
 
 async def test_a_node_without_a_network_plane_says_nothing(tmp_path: Path) -> None:
@@ -481,6 +484,46 @@ async def test_ports_of_an_a5(tmp_path: Path) -> None:
         await until(lambda: f"present {UBOE_PRE_SEPARATE}" in node.words(8)[10:], 4)
         ports.write_text(PORTS.format(eth="UP", ub="UP"))
         await until(lambda: f"absent {UBOE_PRE_SEPARATE}" in node.words(8)[12:])
+
+
+@pytest.mark.parametrize("board", [0x07, 0x68, None])
+async def test_elsewhere_an_ethernet_port_counts_when_the_driver_says_so(
+    tmp_path: Path, board: int | None
+) -> None:
+    ports, wired = tmp_path / "ports", tmp_path / "wired"
+    ports.write_text(PORTS.format(eth="DOWN", ub="DOWN"))
+    wired.write_text("on")
+    script(tmp_path, A5.format(ports=ports, wired=wired))
+    driver = Other("Ascend910A5", Chip(8, 0, 0, 0))
+    driver.main_board = board
+    ub = [f"present {code}" for code in (UB_PORT_DOWN, UB_SEPARATE)]
+    async with running(tmp_path, Links(period_seconds=0.2), driver=driver) as node:
+        await until(lambda: node.words(8)[1:] == ub)
+        await asyncio.sleep(0.5)
+        assert node.words(8)[1:] == ub, "the port is not used"
+        node.event(8, Assertion.OCCUR, UBOE_PORT_DOWN)
+        uboe = [f"present {code}" for code in (UBOE_PORT_DOWN, UBOE_SUB_HEALTH)]
+        await until(lambda: node.words(8)[3:5] == uboe, 4)
+        node.event(8, Assertion.RECOVER, UBOE_PORT_DOWN)
+        await until(lambda: node.words(8)[-1] == f"absent {UBOE_SUB_HEALTH}", 4)
+        await asyncio.sleep(2.5)
+        assert f"present {UBOE_SUB_HEALTH}" not in node.words(8)[5:]
+
+
+async def test_the_driver_said_it_before_a_restart(tmp_path: Path) -> None:
+    ports, wired = tmp_path / "ports", tmp_path / "wired"
+    ports.write_text(PORTS.format(eth="DOWN", ub="UP"))
+    script(tmp_path, A5.format(ports=ports, wired=wired))
+    driver = Other("Ascend910A5", Chip(8, 0, 0, 0))
+    driver.main_board = 0x07
+    believed = {(chip_subject(8), UBOE_PORT_DOWN): 1, (chip_subject(8), UBOE_SUB_HEALTH): 1}
+    async with running(tmp_path, Links(period_seconds=0.2), believed, driver) as node:
+        await until(lambda: node.words(8) == ["answered"])
+        await asyncio.sleep(0.5)
+        assert node.words(8) == ["answered"]
+        node.event(8, Assertion.ABSENT, UBOE_PORT_DOWN)
+        gone = {f"absent {code}" for code in (UBOE_PORT_DOWN, UBOE_SUB_HEALTH)}
+        await until(lambda: gone <= set(node.words(8)[1:]), 4)
 
 
 async def test_the_unified_bus_of_an_a5_follows_the_drivers_events(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from dcmi_shim.emulator.control import PROFILES
 from stores.address import open_store
 from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
 from vigil.demo.command import Options, play
 from vigil.demo.steps import LoseNext, Occur, Recover, Step
-from vigil.demo.story import STORY
+from vigil.demo.story import STORY, story_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,16 @@ def test_demo_reaches_every_expected_state() -> None:
         for step, told in zip(report["steps"], STORY, strict=True)
         if not told.unchanged
     )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("profile", [one for one in PROFILES if one not in ("a2", "a3")])
+def test_demo_of_each_family(profile: str) -> None:
+    done = _demo("--json", "--speed", "5", "--nodes", "2", "--profile", profile)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["well"]
+    assert [step["title"] for step in report["steps"]] == [step.title for step in story_of(profile)]
 
 
 @pytest.mark.timeout(120)

@@ -153,7 +153,7 @@ WRONG = [
     (("simulate", "tool", "npu-smi", "hang"), "'npu-smi' is unknown"),
     (("simulate", "jump"), "jump"),
     (("simulate", "play", "/none.toml"), "cannot be read"),
-    (("emulator", "start", "--profile", "a5"), "'a5' is unknown"),
+    (("emulator", "start", "--profile", "a9"), "'a9' is unknown"),
 ]
 
 

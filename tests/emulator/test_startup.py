@@ -110,8 +110,8 @@ def test_a_missing_function_that_does_not_exist_is_refused(tmp_path: Path) -> No
     with pytest.raises(ConfigurationError) as caught:
         install(tmp_path, tmp_path / "state", without=["dcmi_get_weather", "init"])
     assert len(caught.value.problems) == 2
-    with pytest.raises(ConfigurationError, match="'a5' is unknown"):
-        install(tmp_path, tmp_path / "state", profile="a5")
+    with pytest.raises(ConfigurationError, match="'a9' is unknown"):
+        install(tmp_path, tmp_path / "state", profile="a9")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract.codes import LINK_DOWN
+from contract.levels import Severity
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAULT, UNKNOWN = "80E01801", "80ABCDEF"
+FAULTS = "huawei.com/Ascend310P-Fault"
 
 
 @pytest.fixture
@@ -62,14 +65,25 @@ def test_polls_must_do_where_there_are_no_events(
     node = make_node(profile)
     free, faults = f"huawei.com/{kind}", "huawei.com/Ascend310P-Fault"
     names = [f"{kind}-{chip}" for chip in range(4)]
-    node.emulator.occur(1, UNKNOWN)
+    node.emulator.occur(1, UNKNOWN, Severity.MAJOR)
     node.start()
     node.wait(lambda: _devices(node).get(free) == ",".join([names[0], *names[2:]]), "the others")
-    # As serious as if an event had told of it; upstream takes it for severity 0 (K08).
+    # As serious as the health word; upstream takes it for severity 0 (K08).
     assert _levels(node, faults) == {names[1]: {UNKNOWN: "SeparateNPU"}}
+    node.emulator.occur(3, UNKNOWN, Severity.MINOR)
+    node.wait(lambda: names[3] in _levels(node, faults), "a minor one", 3)
+    assert _levels(node, faults)[names[3]] == {UNKNOWN: "NotHandleFault"}
+    assert names[3] in _devices(node)[free]
+    node.emulator.recover(3, UNKNOWN)
+    node.wait(lambda: names[3] not in _levels(node, faults), "and it is gone", 3)
     assert "-8255" in node.status()["driver"]["polling_reason"]
     node.emulator.occur(2, FAULT)
     node.wait(lambda: FAULT in _levels(node, faults).get(names[2], {}), "a poll finds it", 3)
+    # A code of a network that these chips have not ends when the list does not have it any more.
+    node.emulator.occur(0, LINK_DOWN)
+    node.wait(lambda: LINK_DOWN in _levels(node, faults).get(names[0], {}), "it is listed", 3)
+    node.emulator.recover(0, LINK_DOWN)
+    node.wait(lambda: names[0] not in _levels(node, faults), "and not any more", 4)
     node.emulator.recover(1, UNKNOWN)
     node.wait(lambda: names[1] not in _levels(node, faults), "and that it is gone", 3)
     devices = _devices(node)
@@ -77,6 +91,35 @@ def test_polls_must_do_where_there_are_no_events(
     status = node.status()
     assert not any(chip["blind"] for chip in status["chips"]), "no network is no blindness"
     assert status["blind"] == [] or {one["source"] for one in status["blind"]} == {"bmc"}
+
+
+@pytest.mark.alone
+def test_a_list_is_polled_every_second_and_that_is_shown(make_node: Callable[[str], Node]) -> None:
+    node = make_node("310p")
+    del node.environment["VIGIL_CHIP_FAULTS_HEALTH_PERIOD_SECONDS"]
+    node.start()
+    names = [f"Ascend310P-{chip}" for chip in range(4)]
+    node.wait(lambda: _devices(node).get("huawei.com/Ascend310P") == ",".join(names), "all free")
+    assert "npu_vigil_driver_list_period_seconds 1.0" in node.ask("/metrics")[1]
+    node.emulator.occur(2, FAULT)
+    took = node.wait(lambda: names[2] in _levels(node, FAULTS), "a poll finds it", 3)
+    assert took <= 1.2
+
+
+def test_a_health_word_that_is_not_given_isolates_what_no_table_has(
+    make_node: Callable[[str], Node],
+) -> None:
+    node = make_node("310p")
+    name, free = "Ascend310P-2", "huawei.com/Ascend310P"
+    node.start()
+    node.wait(lambda: name in _devices(node).get(free, ""), "it is free")
+    node.emulator.hang("dcmi_get_device_health", 2)
+    node.emulator.occur(2, UNKNOWN, Severity.MINOR)
+    node.wait(lambda: name in _levels(node, FAULTS), "the list is read", 5)
+    node.wait(lambda: _levels(node, FAULTS)[name] == {UNKNOWN: "SeparateNPU"}, "no word", 6)
+    node.emulator.clear("dcmi_get_device_health", 2)
+    node.wait(lambda: _levels(node, FAULTS)[name] == {UNKNOWN: "NotHandleFault"}, "a word", 20)
+    assert name in _devices(node)[free]
 
 
 def test_a_hang_where_there_is_neither_hbm_nor_network(make_node: Callable[[str], Node]) -> None:

@@ -409,7 +409,7 @@ def _kept() -> tuple[set[str], set[str]]:
     labels = {SERVER_TYPE}
     annotations = {SERIAL_NUMBER, HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION}
     for family in FAMILIES:
-        for board in (0, 0x28):
+        for board in (0, 0x1A, 0x28):
             for main_board in (0, 0x68):
                 chips = replace(inventory(family, family, board), super_pod=POD)
                 facts = NodeFacts(1, 1024, main_board, ("Atlas 300I Duo",))

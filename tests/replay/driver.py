@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.codes import LINK_DOWN, RESET_FINISHED
@@ -21,7 +22,7 @@ from dcmi_shim.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from dcmi_shim.enums import Utilization
 
@@ -133,6 +134,16 @@ class RecordedDriver:
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         await self._call(CODES, chip)
         return tuple(int(code, 16) for code in self._lists[chip.logic_id])
+
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
+        found: dict[Chip, tuple[int, ...]] = {}
+        end = asyncio.get_running_loop().time() + 0.1
+        for chip in chips:
+            if asyncio.get_running_loop().time() > end:
+                break
+            with contextlib.suppress(DriverCallError, DriverCallStuck):
+                found[chip] = await self.error_codes(chip)
+        return found
 
     async def health(self, chip: Chip) -> int | None:
         await self._call(HEALTH, chip)

@@ -57,6 +57,10 @@ class RecordedObjects:
         self._check()
         return self.node
 
+    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
+        del node
+        return ()
+
     async def is_own_node_only(self, node: str) -> bool | None:
         """It is in force; ``own_node_only_looks`` counts the questions."""
         del node

@@ -29,6 +29,9 @@ async def test_an_ascend_950(small_driver: Callable[[str], SmallDriver]) -> None
         )
         assert (inventory.chip_name, inventory.driver_version) == ("Ascend950PR", "26.0.0")
         assert (inventory.super_pod, inventory.virtual, inventory.board_id) == (None, (), 0x23)
+        assert inventory.main_board == 0x25
+        facts, _ = await driver.facts()
+        assert (facts.memory_mb, facts.main_board) == (131072, 0x25)
         assert driver.trouble is None
         good, bad = inventory.chips
         library.tell("fault-1")

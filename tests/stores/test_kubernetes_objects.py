@@ -18,6 +18,7 @@ from stores.base import (
     NodeObject,
     NodesListed,
 )
+from tests.parts.pods import make as make_pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -257,3 +258,27 @@ async def _with_patience(events: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         async with asyncio.timeout(10):
             found = await anext(events)
         yield found
+
+
+@pytest.mark.apiserver
+async def test_the_commands_of_a_nodes_pods(
+    control_plane: ControlPlane, objects: ClusterObjects, node: str
+) -> None:
+    spec = {
+        "nodeName": node,
+        "containers": [
+            {
+                "name": "plugin",
+                "image": "x",
+                "command": ["sh", "-c"],
+                "args": ["plugin -hotReset=0"],
+            },
+            {"name": "other", "image": "x"},
+        ],
+    }
+    pods = "/api/v1/namespaces/kube-system/pods"
+    control_plane.request("POST", pods, {"metadata": {"name": "plugin-1"}, "spec": spec})
+    make_pod(control_plane, "elsewhere", "another-node")
+    name = "kube-system/plugin-1"
+    assert await objects.commands(node) == ((name, "sh -c plugin -hotReset=0"), (name, ""))
+    assert await objects.commands("node-without-pods") == ()

@@ -18,7 +18,7 @@ from vigil.demo.fleet import Fleet
 from vigil.demo.operator import Operator
 from vigil.demo.reader import Reader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
-from vigil.demo.story import STORY
+from vigil.demo.story import STORY, story_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -39,17 +39,25 @@ class Options:
     keep: bool
     store: str | None
     kubeconfig: Path | None
+    profile: str | None = None
 
 
 async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
-    """Play ``story`` and show it; whether every expected state was reached."""
+    """Play ``story`` and show it; whether every expected state was reached.
+
+    Servers of one profile have a shorter story of their own.
+    """
+    if options.profile is not None:
+        story = story_of(options.profile)
     url = options.store or f"directory:{options.directory / 'store'}"
     kubeconfig = options.kubeconfig if url.startswith("kubernetes:") else None
     async with AsyncExitStack() as stack:
         store = open_store(url, kubeconfig=kubeconfig)
         stack.push_async_callback(store.close)
         operator = Operator(store, options.speed)
-        fleet = Fleet(options.directory, options.nodes, url, kubeconfig, options.speed)
+        fleet = Fleet(
+            options.directory, options.nodes, url, kubeconfig, options.speed, options.profile
+        )
         operator.write_rules(fleet.fault_config)
         await check_store_is_ours(store, [node.name for node in fleet.nodes])
         stack.push_async_callback(remove_documents, store, [node.name for node in fleet.nodes])

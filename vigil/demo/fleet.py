@@ -16,6 +16,7 @@ from contract.customization import CUSTOMIZATION_KEY
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers
+from dcmi_shim.emulator.scenario import CHIPS
 from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
 from vigil.demo.host import Host
 from vigil.demo.steps import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 CODE_QUERY = "dcmi_get_device_errorcode_v2"
 
-_CHIPS = {"a2": 8, "a3": 16}
 _STOP_SECONDS = 5.0
 
 _AGENT_CONFIGURATION = """\
@@ -84,7 +84,7 @@ enabled = false
 
 @dataclass
 class Node:
-    """One emulated node: its name, hardware (``a2`` or ``a3``), driver, and agent process.
+    """One emulated node: its name, hardware (a profile), driver, and agent process.
 
     ``open`` is for a server that was installed.
     """
@@ -119,7 +119,7 @@ class Node:
     @property
     def chips(self) -> range:
         """Physical ids of its chips."""
-        return range(_CHIPS[self.profile])
+        return range(CHIPS[self.profile])
 
     @property
     def log(self) -> Path:
@@ -128,10 +128,19 @@ class Node:
 
 
 class Fleet:
-    """All processes of one demo. Nothing is left behind by ``close``."""
+    """All processes of one demo. Nothing is left behind by ``close``.
+
+    Every node is a server of ``profile``; without one they are of two families.
+    """
 
     def __init__(
-        self, directory: Path, nodes: int, store: str, kubeconfig: Path | None, speed: float
+        self,
+        directory: Path,
+        nodes: int,
+        store: str,
+        kubeconfig: Path | None,
+        speed: float,
+        profile: str | None = None,
     ) -> None:
         self.directory = directory
         self._store = store
@@ -151,7 +160,7 @@ class Fleet:
             Node(
                 f"vigil-demo-{number + 1}",
                 self._made(f"node-{number + 1}"),
-                "a3" if number == A3_ROLE % nodes else "a2",
+                profile or ("a3" if number == A3_ROLE % nodes else "a2"),
             )
             for number in range(nodes)
         )

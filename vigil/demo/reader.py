@@ -93,9 +93,11 @@ def _ids(names: str) -> frozenset[int]:
 
 def _chips_view(device_list: dict[str, str]) -> ChipsView:
     key = min(device_list, key=len)
+    # On a 310 it is under the key of another family.
+    (fault_list,) = (text for name, text in device_list.items() if name.endswith("-Fault"))
     faults: dict[int, dict[str, str]] = {}
     isolated = set()
-    for fault in json.loads(device_list[f"{key}-Fault"]):
+    for fault in json.loads(fault_list):
         chip = int(fault["npu_name"].rpartition("-")[2])
         if fault["fault_level"] == _ISOLATED:
             isolated.add(chip)
@@ -171,8 +173,10 @@ def _node_health(entry: dict[str, Any]) -> _Health:
 
 def _switch_health(entry: dict[str, Any]) -> _Health:
     levels = entry["FaultTimeAndLevelMap"] or {}
+    # That of an A5 is always empty: it has no switch of which anything could be said.
     return _Health(
-        entry["NodeStatus"], {key: fault["fault_level"] for key, fault in levels.items()}
+        entry["NodeStatus"] or _HEALTHY,
+        {key: fault["fault_level"] for key, fault in levels.items()},
     )
 
 

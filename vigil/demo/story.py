@@ -313,3 +313,83 @@ STORY: tuple[Step, ...] = (
         expect={(0, 3): {}, (0, 7): {}, (1, 5): {}, (2, 4): {}},
     ),
 )
+
+
+_UNLISTED = "80ABCDEF"
+_UB_PORT, _UB_SEPARATE = "81B18603", "020001002"
+_WITH_LINKS = ("a2", "a3", "910a")
+
+
+def story_of(profile: str) -> tuple[Step, ...]:
+    """A short story for servers of one profile: what each family can show."""
+    steps = [
+        Step(
+            "the nodes start",
+            "every chip is healthy and offered to the scheduler",
+            pause_seconds=0.0,
+        ),
+        Step(
+            "HBM multi-bit ECC error on chip 1 of node 1",
+            "critical: the chip leaves the free list, found by an event or by the next poll",
+            actions=(Occur(0, 1, "80E01801"),),
+            expect={(0, 1): {"80E01801": "RestartBusiness"}},
+        ),
+        Step(
+            "a minor error that no table has on chip 2 of node 1",
+            "as serious as the driver says, by its event or by the chip's health word",
+            actions=(Occur(0, 2, _UNLISTED),),
+            expect={(0, 2): {_UNLISTED: "NotHandleFault"}},
+        ),
+        Step(
+            "the card of chip 3 of node 2 drops off the bus",
+            "the driver does not find the chip: restart it when it is idle",
+            actions=(Drop(1, 3),),
+            expect={(1, 3): {"40F84E00": "RestartNPU"}},
+        ),
+        Step(
+            "the card is back",
+            "the chip answers and is free again",
+            actions=(Return(1, 3),),
+            expect={(1, 3): {}},
+        ),
+    ]
+    if profile in _WITH_LINKS:
+        steps.append(
+            Step(
+                "the network link of chip 2 of node 2 goes down",
+                "links come back by themselves more often than not: noted, not acted upon yet",
+                actions=(Link(1, 2, up=False),),
+                expect={(1, 2): {_LINK: "NotHandleFault"}},
+                soon={(1, 2): {_LINK: "PreSeparateNPU"}},
+            )
+        )
+    if profile == "a5":
+        steps += [
+            Step(
+                "a port of the unified bus of chip 2 of node 2 goes down",
+                "one chip alone: no new job gets it",
+                actions=(Occur(1, 2, _UB_PORT),),
+                expect={(1, 2): {_UB_PORT: "NotHandleFault", _UB_SEPARATE: "SeparateNPU"}},
+            ),
+            Step(
+                "the port is up again",
+                "the chip is free again",
+                actions=(Recover(1, 2, _UB_PORT),),
+                expect={(1, 2): {}},
+            ),
+        ]
+    steps += [
+        Step(
+            "the agent of node 1 is killed, chip 1 recovers, it starts again",
+            "the recovery is found",
+            actions=(KillAgent(0), Recover(0, 1, "80E01801"), StartAgent(0)),
+            expect={(0, 1): {}},
+        ),
+        Step(
+            "the minor error recovers",
+            "node 1 has no fault any more",
+            actions=(Recover(0, 2, _UNLISTED),),
+            expect={(0, 2): {}},
+        ),
+    ]
+    return tuple(steps)

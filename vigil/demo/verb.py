@@ -33,6 +33,13 @@ def demo(
     store: Annotated[
         str | None, typer.Option(envvar="VIGIL_STORE", help="kubernetes: or directory:PATH.")
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            envvar="VIGIL_PROFILE",
+            help="Only servers of this kind: a2, a3, 910a, 310p, 310, duo or a5.",
+        ),
+    ] = None,
     kubeconfig: Annotated[
         Path | None,
         typer.Option(envvar=["VIGIL_KUBECONFIG", "KUBECONFIG"], help="For --store kubernetes:."),
@@ -43,8 +50,11 @@ def demo(
     import signal
     import tempfile
 
+    from dcmi_shim.emulator.control import check_profile
     from vigil.demo.command import Options, play
 
+    if profile is not None:
+        check_profile(profile)
     with tempfile.TemporaryDirectory(prefix="vigil-demo-") as directory:
         options = Options(
             directory=Path(directory),
@@ -54,6 +64,7 @@ def demo(
             keep=keep,
             store=store,
             kubeconfig=kubeconfig,
+            profile=profile,
         )
 
         async def until_told() -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.chip_faults import real_list_period
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
 from contract.families import FAMILIES
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
@@ -33,7 +34,6 @@ _ANSWER_SECONDS = 12.0
 """Behind the deadline of loading and initialising it, which is 10 s."""
 _CALLS_SECONDS = 30.0
 _MANAGER = Path("/dev/davinci_manager")
-_WITHOUT_EVENTS = "Ascend310"
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,9 @@ async def look_at_driver(configuration: AgentConfiguration) -> Hardware:
             checks.append(_silent(driver, ended))
             checks += (not_applicable(name, "no answer") for name in (CALLS, EVENTS))
             return Hardware(tuple(checks), None)
-        checks += (
-            _identity(driver, inventory),
-            await _calls(driver, inventory),
-            _events(driver, inventory),
-        )
+        calls, list_seconds = await _calls(driver, inventory)
+        period = real_list_period(configuration.chip_faults.list_period_seconds, list_seconds)
+        checks += (_identity(driver, inventory), calls, _events(driver, inventory, period))
         return Hardware(tuple(checks), inventory)
 
 
@@ -176,8 +174,9 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
     return ok(DRIVER, found, facts=facts)
 
 
-async def _calls(driver: Driver, inventory: Inventory) -> Check:
-    """Health and fault codes of each chip, once."""
+async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
+    """Health and fault codes of each chip, once, and how long the lists took."""
+    list_seconds = 0.0
     failed: dict[str, str] = {}
     stuck: list[str] = []
     codes: dict[str, list[str]] = {}
@@ -195,7 +194,10 @@ async def _calls(driver: Driver, inventory: Inventory) -> Check:
         async with asyncio.timeout(_CALLS_SECONDS):
             for chip in inventory.chips:
                 await ask(chip, "health", _health(driver, chip))
+                begun = time.monotonic()
                 found = await ask(chip, "fault codes", driver.error_codes(chip))
+                if found is not None:
+                    list_seconds += time.monotonic() - begun
                 if found:
                     assert isinstance(found, tuple)
                     codes[str(chip.physical_id)] = [f"{code:08X}" for code in found]
@@ -206,10 +208,11 @@ async def _calls(driver: Driver, inventory: Inventory) -> Check:
         hanging = f"the driver hangs: {'; '.join(stuck)}" if stuck else ""
         texts = "; ".join(failed.values())
         advice = "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
-        return problem(CALLS, "; ".join(filter(None, (hanging, texts))), advice, facts=facts)
+        found = "; ".join(filter(None, (hanging, texts)))
+        return problem(CALLS, found, advice, facts=facts), list_seconds
     with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
     text = f"health and fault codes of {len(inventory.chips)} chips{with_codes or '; no fault'}"
-    return ok(CALLS, text, facts=facts)
+    return ok(CALLS, text, facts=facts), list_seconds
 
 
 async def _health(driver: Driver, chip: Chip) -> int | None:
@@ -222,11 +225,14 @@ async def _health(driver: Driver, chip: Chip) -> int | None:
         raise
 
 
-def _events(driver: Driver, inventory: Inventory) -> Check:
+def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Check:
     reason = driver.polling_reason
     if reason is None:
         return ok(EVENTS, "subscribed: faults are told at once")
-    found = f"no events, faults are found by polls only, up to 15 s late: {reason}"
-    if inventory.family.startswith(_WITHOUT_EVENTS):
-        return ok(EVENTS, f"{found}; these chips have none")
-    return problem(EVENTS, found, "update the driver; run as root, on the host")
+    late = f"up to {round(period_seconds, 1):g} s late"
+    found = f"no events, faults are found by polls only, {late}: {reason}"
+    facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}
+    if not FAMILIES[inventory.family].events:
+        return ok(EVENTS, f"{found}; these chips have none", facts=facts)
+    advice = "update the driver; run as root, on the host"
+    return problem(EVENTS, found, advice, facts=facts)

@@ -11,6 +11,7 @@ from vigil.scan.chips import look_at_driver
 from vigil.scan.cluster import look_at_cluster
 from vigil.scan.configuration import look_at_configuration
 from vigil.scan.documents import look_at_fault_configuration, look_at_writers
+from vigil.scan.duo_cards import look_at_duo_cards
 from vigil.scan.findings import ExitStatus, problem, report
 from vigil.scan.folder import look_at_directory
 from vigil.scan.machine import look_at_clock, look_at_kernel_log, look_at_modules, look_at_user
@@ -81,7 +82,8 @@ async def _hardware(configuration: AgentConfiguration) -> tuple[Check, ...]:
         look_at_switches(configuration, driver.inventory),
         look_at_links(configuration, driver.inventory),
     )
-    return (*driver.checks, switches, links)
+    cards = await look_at_duo_cards(configuration, driver.inventory)
+    return (*driver.checks, *cards, switches, links)
 
 
 async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:

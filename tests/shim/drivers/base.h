@@ -110,7 +110,8 @@ int dcmi_get_device_chip_info(int card, int device, void *info)
 {
     memset(info, 0, 100);
     strcpy(info, "Ascend");
-    strcpy((char *)info + 32, "910B3");
+    int is_other = told("other-family") || (card == 1 && told("other-family-1"));
+    strcpy((char *)info + 32, is_other ? "310P3" : "910B3");
     return card < CARDS && !device ? 0 : -8007;
 }
 #endif

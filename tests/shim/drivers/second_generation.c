@@ -64,6 +64,19 @@ int dcmiv2_get_device_board_info(int id, unsigned int board[4])
     return is_chip(id) ? 0 : -8007;
 }
 
+int dcmiv2_get_mainboard_id(int id, unsigned int *board)
+{
+    *board = 0x25;
+    return is_chip(id) ? 0 : -8007;
+}
+
+int dcmiv2_get_device_hbm_info(int id, void *info)
+{
+    memset(info, 0, 32);
+    *(uint64_t *)info = 131072;
+    return is_chip(id) ? 0 : -8007;
+}
+
 int dcmiv2_get_device_die_id(int id, int type, unsigned int die[5])
 {
     for (unsigned word = 0; word < 5; word++)

@@ -1,0 +1,150 @@
+"""How soon a fault is shown on each family of cards, and what an idle agent costs there.
+
+::
+
+    python -m benchmarks.families [--profile 310p ...] [--count 30] [--seconds 60]
+
+Starts a real ``vigil agent`` on an emulated server of each profile, with a directory as its store,
+and measures: from a fault (and from its recovery) until device-info shows it, at random moments;
+memory and processor time over ``--seconds`` idle, as ``benchmarks.footprint`` has them. Where the
+driver has no events the agent reads code lists every second, and the budget is a median of 0.6 s
+and at most 1.2 s; where it has, 60 ms. A recovery leaves an emulated list 300 ms later, so without
+events it may take so much longer. Ends with 1 when a figure misses its budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.footprint import CPU_BUDGET_PERCENT, MEMORY_BUDGET_MIB, Figures, Subject
+from dcmi_shim.emulator.control import PROFILES
+from dcmi_shim.emulator.scenario import CHIPS
+from tests.parts.processes import PartFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_CODE = "80E01801"
+_WITHOUT_EVENTS = ("310p", "310", "duo")
+_LOOK_SECONDS = 0.002
+_LOST_SECONDS = 10.0
+_LIST_AFTER_RECOVERY_SECONDS = 0.3
+_MEDIAN_SECONDS, _LONGEST_SECONDS = 0.6, 1.2
+_EVENT_SECONDS = 0.06
+
+
+@dataclass(frozen=True)
+class Family:
+    """What was measured on one profile; times in seconds."""
+
+    profile: str
+    faults: tuple[float, ...]
+    recoveries: tuple[float, ...]
+    idle: Figures
+
+    @property
+    def is_within_budget(self) -> bool:
+        """Whether every figure is."""
+        late = 0.0
+        median, longest = _EVENT_SECONDS, _EVENT_SECONDS
+        if self.profile in _WITHOUT_EVENTS:
+            median, longest, late = _MEDIAN_SECONDS, _LONGEST_SECONDS, _LIST_AFTER_RECOVERY_SECONDS
+        return (
+            self.idle.is_within_budget
+            and statistics.median(self.faults) <= median
+            and max(self.faults) <= longest
+            and statistics.median(self.recoveries) <= median + late
+            and max(self.recoveries) <= longest + late
+        )
+
+
+def measured(profile: str, count: int, seconds: float, directory: Path) -> Family:
+    """One agent on one server of ``profile``."""
+    store = directory / "store"
+    chips = CHIPS[profile]
+    subject = Subject(directory / "node", chips, ["--store", f"directory:{store}"], profile)
+    with contextlib.closing(subject):
+        subject.settle()
+        idle = subject.measure("directory", "idle", seconds, lambda: time.sleep(0.5))
+        faults, recoveries = [], []
+        for number in range(count):
+            chip = number % chips
+            time.sleep(random.uniform(0.5, 1.5))
+            subject.emulator.occur(chip, _CODE)
+            faults.append(_until(lambda: chip in _faulty(store), profile))  # noqa: B023
+            time.sleep(random.uniform(0.5, 1.5))
+            subject.emulator.recover(chip, _CODE)
+            recoveries.append(_until(lambda: chip not in _faulty(store), profile))  # noqa: B023
+    return Family(profile, tuple(faults), tuple(recoveries), idle)
+
+
+def _until(happened: Callable[[], bool], profile: str) -> float:
+    begun = time.monotonic()
+    while not happened():
+        if time.monotonic() - begun > _LOST_SECONDS:
+            raise PartFailed(f"{profile}: a change is not shown within {_LOST_SECONDS:g} s")
+        time.sleep(_LOOK_SECONDS)
+    return time.monotonic() - begun
+
+
+def _faulty(store: Path) -> set[int]:
+    """The chips with an entry in the fault list."""
+    (file,) = (store / "kube-system").glob("mindx-dl-deviceinfo-*.json")
+    outer = json.loads(json.loads(file.read_bytes())["data"]["DeviceInfoCfg"])
+    (text,) = (
+        text for key, text in outer["DeviceInfo"]["DeviceList"].items() if key.endswith("-Fault")
+    )
+    return {int(entry["npu_name"].rpartition("-")[2]) for entry in json.loads(text)}
+
+
+def table(rows: Sequence[Family]) -> Table:
+    """The figures of all profiles."""
+    shown = Table(title="fault to device-info, and an idle agent, by profile")
+    shown.add_column("profile")
+    for heading in ("chips", "fault p50 ms", "max", "recovery p50 ms", "max"):
+        shown.add_column(heading, justify="right")
+    for heading in (f"PSS MiB of {MEMORY_BUDGET_MIB:g}", f"CPU % of {CPU_BUDGET_PERCENT:g}"):
+        shown.add_column(heading, justify="right")
+    for row in rows:
+        times = [
+            f"{1000 * figure:.0f}"
+            for values in (row.faults, row.recoveries)
+            for figure in (statistics.median(values), max(values))
+        ]
+        cost = f"{row.idle.pss_mib:.1f}", f"{row.idle.cpu_percent:.2f}"
+        shown.add_row(row.profile, str(CHIPS[row.profile]), *times, *cost)
+    return shown
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description="Latency and footprint by family of cards.")
+    parser.add_argument("--profile", action="append", choices=PROFILES, help="default: all")
+    parser.add_argument("--count", type=int, default=30, help="faults, and as many recoveries")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure idle")
+    arguments = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="npu-vigil-") as directory:
+        for profile in arguments.profile or PROFILES:
+            place = Path(directory) / profile
+            place.mkdir()
+            rows.append(measured(profile, arguments.count, arguments.seconds, place))
+    Console(width=110).print(table(rows))
+    sys.exit(not all(row.is_within_budget for row in rows))
+
+
+if __name__ == "__main__":
+    main()
