@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from agent.journal.journal import Journal
 from agent.policy.state import State
@@ -152,3 +153,25 @@ async def test_an_upgrade_outlives_a_slow_store(
         assert upgrade.level is chip.level is ChipLevel.PRE_SEPARATE_NPU
         assert upgrade.upgraded_at_ms == down_ms + 20_000
         assert (upgrade.gone_since_ms is None) == (link == "down")
+
+
+async def test_a_slow_store_is_the_memory_of_chips_that_gave_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The document has chips 0, whose link is down, and 1; this driver lists chip 1 alone."""
+    monkeypatch.setattr(documents_module, "_MEMORY_SECONDS", 0.1)
+    async with life(tmp_path, 0.6) as (this, _):
+        found = inventory()
+        this.documents.device_info.identify(replace(found, chips=found.chips[1:]))
+        await this.documents.remembered()
+        this.verdicts.take(answered(1, at=now_ms()))
+        record = this.documents.records["device-info"]
+        await until(lambda: record.acknowledged_at_ms is not None, "the first write")
+        chip = this.verdicts.state.chips[0]
+        assert chip.silent
+        assert list(chip.faults) == [LINK_DOWN]
+        assert this.documents.device_info.missing() == (0,)
+        wanted = this.documents.device_info.wanted()
+        assert wanted is not None
+        assert wanted.stamped is not None
+        assert LINK_DOWN in str(wanted.stamped(now_ms() // 1000).data)
