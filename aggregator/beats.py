@@ -150,7 +150,7 @@ class Listener:
         except StoreError as error:
             self._beats[url] = liveness.failed(self._beats[url], str(error))
             if not isinstance(error, StoreForbidden):
-                self.failing[url].failed("beats", str(error), self._clock().steady_ms)
+                self.failing[url].failed("beats", str(error), asked.steady_ms)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
             self._listen_to_old(url, self._clock())

@@ -31,10 +31,13 @@ from aggregator.public_faults.table_file import follow_table
 from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
 from aggregator.readiness import Readiness
+from aggregator.shards import text_limit
 from aggregator.stream import PLACES, Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
 from aggregator.world import World
+from contract.cluster_info import VALUE_LIMIT
+from contract.names import CLUSTER_NODE_NAME
 from service.notify import keep_told
 from service.stalls import Stalls
 
@@ -61,6 +64,7 @@ somebody made immutable, and no reader may see the node healthy meanwhile.
 """
 
 _PATIENCE_SECONDS = 30.0
+_FIT_SECONDS = 1.0
 """How long a store that is away holds up the first publication of what the others say."""
 
 
@@ -137,6 +141,8 @@ class Aggregator:
             )
         self._table_file = table_file
         self._moved: set[str] = set()
+        self._limit = VALUE_LIMIT
+        """How long the text of a cluster document may be now."""
         """Nodes whose Node, pods or jobs changed since the last step."""
         self.publishers = tuple(
             Publisher(
@@ -257,6 +263,7 @@ class Aggregator:
             tasks.create_task(self._labelling.run(), name="label pods")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")
             tasks.create_task(self._merge(tasks), name="merge")
+            tasks.create_task(self._keep_fitting(), name="limits of stores")
             told = keep_told(
                 self.stalls.stalled, lambda: self.readiness.health().not_ready, os.environ
             )
@@ -361,10 +368,33 @@ class Aggregator:
         self._step()
         self.readiness.waits_for = None if self.leadership.follows else "waiting for a leader"
 
+    def _fit(self) -> None:
+        """Keep documents within what every store takes now."""
+        largest = [one.store.largest_document for one in self.publishers]
+        told = [one for one in largest if one is not None]
+        limit = VALUE_LIMIT if not told else text_limit(min(told))
+        if limit == self._limit:
+            return
+        if limit < VALUE_LIMIT:
+            _log.warning(
+                "a store takes documents of %d bytes only: cluster documents have at most %d; "
+                "there are more of them, and healthy nodes may be left out of %s",
+                *(min(told), limit, CLUSTER_NODE_NAME),
+            )
+        self._limit = limit
+        self._wake_publishers(self.pipeline.fit(limit))
+
+    async def _keep_fitting(self) -> NoReturn:
+        while True:
+            self._fit()
+            await asyncio.sleep(_FIT_SECONDS)
+
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
         self._doubts.look()
+        self._limit = VALUE_LIMIT
+        self._fit()
         self._step()
         self.telling.began(self._clock())
         names = self.pipeline.documents

@@ -15,9 +15,9 @@ class Failing:
         self._since_ms: dict[str, int] = {}
         self._why = ""
 
-    def failed(self, name: str, why: str, now_ms: int) -> None:
-        """Note a failure."""
-        self._since_ms.setdefault(name, now_ms)
+    def failed(self, name: str, why: str, asked_ms: int) -> None:
+        """Note the failure of what was asked at this time."""
+        self._since_ms.setdefault(name, asked_ms)
         self._why = why
 
     def succeeded(self) -> None:

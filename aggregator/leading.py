@@ -287,7 +287,7 @@ class ByLease:
             if self._trouble is None:
                 _log.warning("the Lease in %s cannot be written: %s", self.elected_by, error)
             self._trouble = str(error) or "no answer in time"
-            self.failing.failed("Lease", self._trouble, self._clock().steady_ms)
+            self.failing.failed("Lease", self._trouble, began_ms)
             if isinstance(error, TimeoutError) and not was_unanswered:
                 self._is_unanswered = True
                 return 0

@@ -326,6 +326,12 @@ class Pipeline:
         changed = lane.acknowledged(index, revision)
         return frozenset(lane.kind.document(index) for index in changed)
 
+    def fit(self, limit: int) -> frozenset[str]:
+        """Keep documents within ``limit`` bytes from now on; returns those that changed."""
+        return frozenset(
+            lane.kind.document(index) for lane in self.lanes for index in lane.shelf.fit(limit)
+        )
+
     def next_due_ms(self) -> int | None:
         """Steady time at which ``step`` wants to be called without an event."""
         return earliest(

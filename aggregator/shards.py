@@ -24,6 +24,19 @@ push a node out of it. Chosen by measurement: ``docs/decisions/009``.
 """
 
 
+_AROUND_BYTES = 2048
+"""Of a document beside its text: names, labels and annotations."""
+_LEAST_BYTES = 1024
+
+
+def text_limit(largest: int) -> int:
+    """Return how long a text may be in a document of ``largest`` bytes.
+
+    It is JSON within JSON there: each quote and each backslash takes twice the room.
+    """
+    return max(_LEAST_BYTES, min(VALUE_LIMIT, (largest - _AROUND_BYTES) // 2))
+
+
 class Value(msgspec.Struct, frozen=True):
     """What a document must say. ``revision`` grows with every change of it.
 
@@ -52,8 +65,10 @@ class _Shard:
         self.value: Value | None = None
 
     def put(self, node: str, text: str) -> None:
+        self.take(node, member(self._key(node), text))
+
+    def take(self, node: str, one: str) -> None:
         self._forget(node)
-        one = member(self._key(node), text)
         self.members[node] = one
         self.sizes[node] = _size(one)
         self.bytes += self.sizes[node]
@@ -85,6 +100,7 @@ class Shards:
         self._key = key
         self._shards: dict[int, _Shard] = {}
         self._home: dict[str, int] = {}
+        self._limit, self._fill = VALUE_LIMIT, FILL
         self._full, self._full_for = 0, 0
         """So many shards at the front have no room for a new node of so many bytes or more."""
 
@@ -96,6 +112,27 @@ class Shards:
     def home(self, node: str) -> int | None:
         """The document that holds ``node``."""
         return self._home.get(node)
+
+    def fit(self, limit: int) -> frozenset[int]:
+        """Keep documents within ``limit`` bytes from now on; returns the shards that changed.
+
+        What is too large loses its last nodes to others. A document of one node stays as it is.
+        """
+        self._limit = min(limit, VALUE_LIMIT)
+        self._fill = min(FILL, self._limit * 3 // 4)
+        self._full = 0
+        changed: set[int] = set()
+        for index, shard in tuple(self._shards.items()):
+            staying = {
+                node: shard.sizes[node] for node in shard.members.keys() - shard.leaving.keys()
+            }
+            room = self._limit - 1 - sum(staying.values())
+            for node in sorted(staying, reverse=True)[:-1]:
+                if room >= 0:
+                    break
+                room += staying[node]
+                changed |= self._move(node, shard.members[node], index)
+        return frozenset(changed)
 
     def restore(self, index: int, texts: Mapping[str, str]) -> None:
         """Take over what a document of an earlier run holds.
@@ -127,13 +164,17 @@ class Shards:
         if index is not None:
             shard = self._shards[index]
             grown = shard.bytes - shard.sizes[node] + size
-            if grown <= VALUE_LIMIT or len(shard.members) == 1:
+            if grown <= self._limit or len(shard.members) == 1:
                 if grown < shard.bytes:
                     self._full = 0
                 shard.put(node, text)
                 return frozenset({index})
-        target = self._room(node, size, index)
-        self._shards[target].put(node, text)
+        return self._move(node, member(self._key(node), text), index)
+
+    def _move(self, node: str, one: str, index: int | None) -> frozenset[int]:
+        """Put a node where there is room, and let it leave the document ``index``."""
+        target = self._room(node, _size(one), index)
+        self._shards[target].take(node, one)
         self._shards[target].leaving.pop(node, None)
         self._home[node] = target
         if index is not None:
@@ -147,7 +188,7 @@ class Shards:
         while (shard := self._shards.get(index)) is not None:
             # A shard that the node is still leaving may take it back.
             rest = shard.bytes - shard.sizes.get(node, 0)
-            if index != without and (rest + size <= FILL or not shard.members):
+            if index != without and (rest + size <= self._fill or not shard.members):
                 break
             index += 1
         else:

@@ -33,6 +33,7 @@ class Sheet:
         self._revision = 0
         self._value: Value | None = None
         self._annotations: dict[str, str] = {}
+        self._limit = VALUE_LIMIT
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -48,6 +49,12 @@ class Sheet:
         for node, text in texts.items():
             self.put(node, text)
         self._revision = 0
+
+    def fit(self, limit: int) -> frozenset[int]:
+        """Keep the document within ``limit`` bytes from now on."""
+        limit = min(limit, VALUE_LIMIT)
+        smaller, self._limit = min(limit, self._limit), limit
+        return self._changed() if self._bytes > smaller else frozenset()
 
     def clear(self) -> None:
         """Forget all nodes: they are restored anew."""
@@ -115,14 +122,14 @@ class Sheet:
 
     def _kept(self) -> list[str]:
         nodes = sorted(self._members)
-        if self._bytes <= VALUE_LIMIT:
+        if self._bytes <= self._limit:
             return nodes
         weights = {node: self._weight(self._texts[node]) for node in nodes}
         for least in (1, 2):
             kept = [node for node in nodes if weights[node] >= least]
-            if self._size(kept) <= VALUE_LIMIT:
+            if self._size(kept) <= self._limit:
                 return kept
-        room = VALUE_LIMIT - 1
+        room = self._limit - 1
         for number, node in enumerate(kept):
             room -= self._size_of(node)
             if room < 0:

@@ -181,14 +181,14 @@ class Writing(Generic[W]):
 
     async def _look(self) -> bool:
         """See what is there, where the watch has not said so; whether that could be seen."""
-        output = self.output
+        output, asked_ms = self.output, self._clock().steady_ms
         try:
             output.sees(await self._store.get(output.namespace, output.name))
         except StoreError as error:
             if output.error is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             output.error = str(error)
-            self._fails(error)
+            self._fails(error, asked_ms)
             return False
         return True
 
@@ -211,7 +211,7 @@ class Writing(Generic[W]):
             await self._touch(value)
 
     async def _touch(self, value: W) -> None:
-        output = self.output
+        output, asked_ms = self.output, self._clock().steady_ms
         output.touched(value)
         was = output.touch_error
         try:
@@ -228,7 +228,8 @@ class Writing(Generic[W]):
             if self._touches is not None:
                 self._touches.failed(output.name, self._clock())
             output.touch_error = str(error)
-            self._fails(error)
+            if not isinstance(error, StoreConflict):
+                self._fails(error, asked_ms)
             if was is None:
                 _log.warning("%s is not touched, trying again: %s", output.name, error)
             if not output.fenced:
@@ -278,7 +279,7 @@ class Writing(Generic[W]):
             self._refused_in_a_row = 0
             output.tried(self._clock())
             output.failed(str(error), value)
-            self._fails(error)
+            self._fails(error, began_ms)
             if was is None:
                 _log.warning("%s is not published, trying again: %s", output.name, error)
             return None
@@ -289,9 +290,9 @@ class Writing(Generic[W]):
             _log.info("%s is published again", output.name)
         return self._clock().steady_ms - began_ms
 
-    def _fails(self, error: Exception) -> None:
-        name, now_ms = self.output.name, self._clock().steady_ms
-        self._desk.failing.failed(name, f"{name}: {error}", now_ms)
+    def _fails(self, error: Exception, asked_ms: int) -> None:
+        name = self.output.name
+        self._desk.failing.failed(name, f"{name}: {error}", asked_ms)
 
     async def _put(self, value: W) -> str:
         output = self.output
@@ -304,7 +305,7 @@ class Writing(Generic[W]):
 
     async def _refused(self, error: StoreConflict) -> None:
         """Somebody else wrote since: see what, but first whether we still lead."""
-        output = self.output
+        output, asked_ms = self.output, self._clock().steady_ms
         output.refused_total += 1
         self._refused_in_a_row += 1
         _log.debug("%s: %s", output.name, error)
@@ -315,7 +316,7 @@ class Writing(Generic[W]):
             document = await self._store.get(output.namespace, output.name)
         except StoreError as trouble:
             output.error = str(trouble)
-            self._fails(trouble)
+            self._fails(trouble, asked_ms)
             return
         output.sees(document)
         if document is not None and not output.fenced:

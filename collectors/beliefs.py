@@ -88,11 +88,19 @@ class ChipBeliefs:
         return self._answer(Query.HEALTH, asked_at, now_ms) + self._judge_drop(now_ms)
 
     def failed(
-        self, query: Query, reason: str, at: float, now_ms: int, *, by_chip: bool
+        self,
+        query: Query,
+        reason: str,
+        at: float,
+        now_ms: int,
+        *,
+        by_chip: bool,
+        hangs: bool = False,
     ) -> list[Report]:
         """A query got no answer; ``by_chip`` tells whether the chip itself failed to give it.
 
-        A missing driver process or missing rights are not the chip's.
+        A missing driver process or missing rights are not the chip's. Whose it is that a call
+        ``hangs``, nobody knows.
         """
         self._failing[query] = reason
         if not by_chip:
@@ -102,7 +110,8 @@ class ChipBeliefs:
         reports: list[Report] = []
         if not self._blind and not self._dropped:
             self._blind = True
-            reports.append(SourceBlind(self._source, self._chip, now_ms, reason))
+            by_driver = hangs or not by_chip
+            reports.append(SourceBlind(self._source, self._chip, now_ms, reason, by_driver))
         if self._silent_since is None or len(self._failing) < len(Query):
             return reports
         if at - self._silent_since >= self._card_lost_after_seconds:

@@ -185,7 +185,7 @@ class _Watch:
         silent = sorted(self._remembered.keys() - self._said_silent)
         self._said_silent.update(silent)
         now_ms = self._around.wall_clock()
-        self._report(SourceBlind(self._source, chip, now_ms, reason) for chip in silent)
+        self._report(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
 
     def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
@@ -377,7 +377,7 @@ class _Watch:
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
         except DriverCallStuck as error:
             in_place = await self._driver.is_in_place()
-            reports = self._failed(watched, query, str(error), by_chip=in_place)
+            reports = self._failed(watched, query, str(error), by_chip=in_place, hangs=True)
         except DriverGone as error:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)
@@ -421,10 +421,12 @@ class _Watch:
             await self._ask(watched, chip, Query.HEALTH, asked_at, began)
 
     def _failed(
-        self, watched: _Watched, query: Query, reason: str, *, by_chip: bool
+        self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False
     ) -> list[Report]:
         now_ms = self._around.wall_clock()
-        return watched.beliefs.failed(query, reason, self._loop.time(), now_ms, by_chip=by_chip)
+        return watched.beliefs.failed(
+            query, reason, self._loop.time(), now_ms, by_chip=by_chip, hangs=hangs
+        )
 
     def _report_together(self, reports: list[Report]) -> None:
         """Report with what follows at once, so that a round of audits makes one document."""

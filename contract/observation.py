@@ -88,13 +88,17 @@ class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=
     anew: bool = False
 
 
-class SourceBlind(msgspec.Struct, frozen=True, tag="blind"):
-    """A source gives no answer about a subject since ``since_ms``, because of ``reason``."""
+class SourceBlind(msgspec.Struct, frozen=True, tag="blind", omit_defaults=True):
+    """A source gives no answer about a subject since ``since_ms``, because of ``reason``.
+
+    ``by_driver``: that may be because the driver gives none about anything.
+    """
 
     source: str
     subject: Subject
     since_ms: int
     reason: str
+    by_driver: bool = False
 
 
 class SourceAnswered(msgspec.Struct, frozen=True, tag="answered"):

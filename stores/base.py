@@ -359,6 +359,10 @@ class Store(Protocol):
         """How many changes a listing found that no event told of; ``None`` where nothing lists."""
 
     @property
+    def largest_document(self) -> int | None:
+        """How many bytes a document may have in the store; ``None``: none of ours is too large."""
+
+    @property
     def objects(self) -> ClusterObjects | None:
         """Events and Nodes; ``None`` where a store has none."""
 

@@ -72,6 +72,11 @@ class DirectoryStore:
         return self._lister.missed
 
     @property
+    def largest_document(self) -> None:
+        """See ``Store``. None of ours is too large."""
+        return
+
+    @property
     def objects(self) -> None:
         """See ``Store``. A directory has neither Events nor Nodes."""
         return

@@ -75,6 +75,11 @@ class KubernetesStore:
         return
 
     @property
+    def largest_document(self) -> None:
+        """See ``Store``. None of ours is too large."""
+        return
+
+    @property
     def objects(self) -> KubernetesObjects:
         """See ``Store``."""
         return self._objects

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from stores.refusals import Refusals
 
 
+_PACKET_BYTES = 1024
+"""Of a packet beside its document: the topic above all."""
+
+
 class MqttStore:
     """Documents as retained messages, all over one connection.
 
@@ -69,6 +73,12 @@ class MqttStore:
     def missed_changes(self) -> None:
         """See ``Store``. A broker tells of all changes."""
         return
+
+    @property
+    def largest_document(self) -> int | None:
+        """See ``Store``."""
+        limit = self._connection.sizes.limit
+        return None if limit is None else limit - _PACKET_BYTES
 
     @property
     def objects(self) -> None:

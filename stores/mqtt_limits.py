@@ -17,8 +17,6 @@ LEAST_BYTES = 4096
 
 FIRST_PAUSE_SECONDS = 60.0
 LAST_PAUSE_SECONDS = 3600.0
-_HARMLESS_BYTES = 16 * 1024
-"""No broker hangs up over a packet of this size without a word."""
 _SET_SIZE = "max_packet_size and message_size_limit in mosquitto"
 
 
@@ -147,7 +145,7 @@ class Sizes:
         self._told = None
         if was_too_large and largest:
             self.refuse(largest)
-        elif largest > max(self._taken, _HARMLESS_BYTES):
+        elif largest > max(self._taken, LEAST_BYTES):
             if self._suspect is None:
                 self._suspect = largest
             else:

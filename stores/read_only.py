@@ -39,6 +39,11 @@ class ReadOnly:
         return self._store.missed_changes
 
     @property
+    def largest_document(self) -> int | None:
+        """See ``Store``."""
+        return self._store.largest_document
+
+    @property
     def refusals(self) -> Refusals:
         """What is refused of its heartbeats and messages."""
         return self._store.refusals

@@ -84,11 +84,12 @@ class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     serial: int | None = None
 
 
-class Blindness(msgspec.Struct, frozen=True):
-    """A source gives no answer since ``since_ms``, because of ``reason``."""
+class Blindness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A source gives no answer since ``since_ms``; ``reason`` and ``by_driver`` as it said."""
 
     since_ms: int
     reason: str
+    by_driver: bool = False
 
 
 class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

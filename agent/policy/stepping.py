@@ -243,7 +243,7 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
     if isinstance(item, Remembered):
         return remembered(known)
     if isinstance(item, SourceBlind):
-        blindness = Blindness(item.since_ms, item.reason)
+        blindness = Blindness(item.since_ms, item.reason, item.by_driver)
         if known.blind.get(item.source) == blindness:
             return known
         if item.source == LINK_SOURCE:

@@ -62,7 +62,8 @@ def render(
     ``used`` are the names of devices that pods have, ``assigned`` of those that a scheduler chose
     for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
     answered and has no fault is in no list; a blind one keeps its last state. One that was there
-    before and gave no answer since the start keeps its faults, and is not free. With
+    before and gave no answer since the start keeps its faults, and is not free; but as long as the
+    driver gives none about any chip, nothing is known of them. With
     ``cards_together`` both dies of a Duo card are unhealthy when one is, since they are reset as
     one (2.8, EX-41).
     """
@@ -95,7 +96,7 @@ def render(
             and name not in used
             and level is not ChipLevel.PRE_SEPARATE_NPU
             and chip not in missing
-            and not (known.silent and CHIP_SOURCE in known.blind)
+            and not (known.silent and _gives_no_answer(known, state, order))
         ):
             free.append(name)
     super_pod_id, server_index, rack_id = super_pod_ids(inventory.super_pod, family)
@@ -115,6 +116,18 @@ def render(
         manually_separated=_isolated(state, [chip for _, chip in order], family),
         upgrade_reasons=_reasons(state, family),
         switch_info=switch_info_text(state, family, update_time),
+    )
+
+
+def _gives_no_answer(known: ChipState, state: State, order: Sequence[tuple[int, int]]) -> bool:
+    """Whether a silent chip was asked in vain, and not because the driver hangs as a whole."""
+    blind = known.blind.get(CHIP_SOURCE)
+    if blind is None:
+        return False
+    return not blind.by_driver or any(
+        other.was_read and not other.silent
+        for _, chip in order
+        if (other := state.chips.get(chip)) is not None
     )
 
 

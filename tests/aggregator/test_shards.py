@@ -7,10 +7,12 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.shards import FILL, Shards, Value
+from aggregator.shards import FILL, Shards, Value, text_limit
 from contract.cluster_device import render_device_entry
 from contract.cluster_info import VALUE_LIMIT
 from contract.names import device_info_name
+from stores.base import Document
+from stores.mqtt_documents import encode
 from tests.aggregator.nodes import T0, healthy, published, record
 
 TEXT = render_device_entry("node-0000", record(healthy()), T0)
@@ -232,3 +234,36 @@ def test_whatever_happens_shards_hold_everybody_and_fit(
     for members in held:
         for node, found in members.items():
             assert found == json.loads(there[node])
+
+
+@given(
+    st.lists(st.integers(50, 6000), min_size=1, max_size=40),
+    st.lists(st.sampled_from([3_000, 8_000, 30_000, VALUE_LIMIT]), min_size=1, max_size=4),
+)
+def test_documents_keep_to_what_a_store_takes_and_nobody_is_absent(
+    sizes: list[int], limits: list[int]
+) -> None:
+    shards = Shards(device_info_name)
+    nodes = {f"node-{number:04}": entry_of(size) for number, size in enumerate(sizes)}
+    for node, text in nodes.items():
+        shards.put(node, text)
+    acknowledge_all(shards)
+    for limit in limits:
+        shards.fit(limit)
+        held = [nodes_in(shards.value(index)) for index in shards.indices]
+        assert set().union(*held) == nodes.keys()
+        acknowledge_all(shards)
+        check(shards, set(nodes))
+        for index in shards.indices:
+            value = shards.value(index)
+            assert len(value.text.encode()) <= limit or value.nodes == 1
+        assert shards.fit(limit) == frozenset()
+
+
+def test_a_text_fits_into_a_document_of_a_limited_size() -> None:
+    for largest in (10_000, 100_000, 1_000_000):
+        for worst in '"\\':
+            text = worst * text_limit(largest)
+            name = "cluster-info-device-0"
+            document = Document("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
+            assert largest // 2 < len(encode(document)) <= largest

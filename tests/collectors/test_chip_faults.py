@@ -336,7 +336,7 @@ async def test_what_is_remembered_is_blind_until_the_driver_answers() -> None:
         await asyncio.sleep(30)
         why = "the driver has not answered since the start"
         assert said.words() == [f"chip 1 blind: {why}", f"chip 7 blind: {why}"]
-        assert said.batches[0][1][0] == SourceBlind("chip-faults", CHIP_1, 1_001_000, why)
+        assert said.batches[0][1][0] == SourceBlind("chip-faults", CHIP_1, 1_001_000, why, True)
         driver.ready.set()
         await asyncio.sleep(2)
         assert sorted(said.words(30.0)) == [

@@ -120,6 +120,13 @@ def test_a_listed_chip_is_free_until_it_is_known_to_be_silent() -> None:
     assert shown(later, 2).free == ("Ascend910-0", "Ascend910-1"), "a blind one keeps its state"
 
 
+def test_while_a_driver_hangs_as_a_whole_nothing_is_known_of_its_chips() -> None:
+    hang = [SourceBlind(SOURCE, chip_subject(chip), T, "hangs", True) for chip in range(2)]
+    state = after(started(known("A", "B")), [listed("A", "B", first=True), *hang])
+    assert shown(state, 2).free == ("Ascend910-0", "Ascend910-1")
+    assert shown(after(state, answered(0)), 2).free == ("Ascend910-0",), "it answers about one"
+
+
 def test_blindness_for_want_of_a_driver_is_over_with_its_first_list() -> None:
     blind = [SourceBlind(SOURCE, chip_subject(chip), T, "no driver") for chip in range(2)]
     state = after(started(known("A", "B")), [*blind, listed("A", first=True)])

@@ -187,7 +187,7 @@ def test_two_breaks_in_a_row_show_a_limit_and_one_shows_nothing(sizes: Sizes) ->
 
 def test_small_packets_and_such_as_were_taken_show_nothing(sizes: Sizes) -> None:
     sizes.took(50_000)
-    for size in (300, 16_000, 50_000) * 5:
+    for size in (300, 4_096, 50_000) * 5:
         sizes.broke(size, was_too_large=False)
     assert sizes.limit is None
 

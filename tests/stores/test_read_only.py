@@ -28,6 +28,7 @@ READS = {
     "url",
     "refusals",
     "missed_changes",
+    "largest_document",
     "get",
     "list",
     "watch",
