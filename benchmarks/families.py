@@ -37,7 +37,8 @@ from tests.parts.processes import PartFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_CODE = "80E01801"
+_CODE = "80E3A201"
+"""One that no rule counts: it may come and go as often as it likes."""
 _WITHOUT_EVENTS = ("310p", "310", "duo")
 _LOOK_SECONDS = 0.002
 _LOST_SECONDS = 10.0

@@ -222,8 +222,8 @@ class Driver:
                 problems: tuple[str, ...] = (str(error),)
             else:
                 problems = (*found.problems, *self._other_family(found.inventory))
-                is_same = problems == found.problems
-                if is_same and (found.inventory is not None or not known):
+                is_one = problems == found.problems and not found.is_refused
+                if is_one and (found.inventory is not None or not known):
                     self._take_over(found.inventory, found.listed)
             if problems != self._survey_problems:
                 for problem in problems:

@@ -43,12 +43,14 @@ class Ask(Protocol):
 class Survey:
     """What was read. ``inventory`` is ``None`` when too little answered.
 
-    ``listed`` are the chips of which the driver says the ids.
+    ``listed`` are the chips of which the driver says the ids; where it ``is_refused`` they are of
+    several families, and count as not listed.
     """
 
     inventory: Inventory | None
     problems: tuple[str, ...]
     listed: tuple[Chip, ...] = ()
+    is_refused: bool = False
 
 
 async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
@@ -81,7 +83,7 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
         )
     families = await _families(ask, chips, is_board_known=board is not None)
     if len(families) > 1:
-        return Survey(None, (*problems, _several(families)), chips)
+        return Survey(None, (*problems, _several(families)), chips, is_refused=True)
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
     virtual = await virtual_chips(ask, chips)
