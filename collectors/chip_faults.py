@@ -45,7 +45,7 @@ HEALTH = "health"
 """The reading that a chip's health word is shown as: 0 healthy, 1 minor, 2 major, 3 critical."""
 
 LIST_PERIOD = "list_period_seconds"
-"""The reading that shows how often code lists are asked while no events arrive."""
+"""The reading that shows how often code lists are asked."""
 
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
@@ -317,7 +317,7 @@ class _Watch:
     def _rest(self, began: float) -> None:
         """Without events: leave the driver alone for as long as the round took that ``began``."""
         if self._driver.polling_reason is None:
-            self._around.show(NODE, LIST_PERIOD, None)
+            self._around.show(NODE, LIST_PERIOD, self._audit_period_seconds)
             return
         took = self._loop.time() - began
         period = real_list_period(self._list_period_seconds, took)

@@ -180,7 +180,7 @@ def _driver(status: Status) -> Iterator[Metric]:
     if status.list_period_seconds is not None:
         yield _gauge(
             "npu_vigil_driver_list_period_seconds",
-            "How often the code list of each chip is asked while the driver tells no events.",
+            "How often the code list of each chip is asked.",
             status.list_period_seconds,
         )
     yield _gauge(

@@ -229,8 +229,8 @@ class Status(msgspec.Struct, frozen=True):
     ``serial_number`` is that of the
     server, and ``bmc_failed_readings`` counts lists of its BMC that could not be used, ``None``
     where nobody asks it. ``shadow`` is what an agent that runs in shadow compared;
-    ``list_period_seconds`` is how often chips without events are asked, ``None`` where there are
-    events; ``fault_service`` is how ClusterD is told of storage faults over gRPC.
+    ``list_period_seconds`` is how often the code lists of chips are asked, ``None`` before the
+    first time; ``fault_service`` is how ClusterD is told of storage faults over gRPC.
     ``kernel_log_gaps`` counts the times records of the kernel's log were lost. ``episodes``: how
     far an aggregator heard what happened to faults, ``None`` where the store carries none.
     ``missed_changes`` of the store were found by a listing and shown by no event, ``None`` where
