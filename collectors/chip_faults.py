@@ -319,6 +319,8 @@ class _Watch:
         if self._driver.polling_reason is None:
             self._around.show(NODE, LIST_PERIOD, self._audit_period_seconds)
             return
+        if self._batch:
+            self._report(())  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
         period = real_list_period(self._list_period_seconds, took)
         self._around.show(NODE, LIST_PERIOD, period)
