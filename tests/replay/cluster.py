@@ -40,6 +40,7 @@ class RecordedCluster:
 
     url = "recording"
     channel = None
+    missed_changes = None
 
     def __init__(
         self, on_change: Callable[[str, Document | None, str], None] = lambda *_: None
