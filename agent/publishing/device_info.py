@@ -148,7 +148,10 @@ class DeviceInfoDocument:
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
         if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
             return True
-        chips = all(c is not None and (c.was_read or CHIP_SOURCE in c.blind) for c in known)
+        chips = all(
+            one is not None and ((one.was_read and not one.silent) or CHIP_SOURCE in one.blind)
+            for one in known
+        )
         return chips and not self.awaits_usage and is_told(state, family_of(inventory))
 
     def found(self, existing: Document | None) -> None:

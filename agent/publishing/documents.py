@@ -416,15 +416,19 @@ class Documents:
             self._all_read.set()
 
     def _of_silent_chips(self, reports: Sequence[Input]) -> tuple[Input, ...]:
-        """What is about chips that gave no answer yet: nobody believes anything of them."""
+        """What is about chips that gave no answer yet: nobody believes anything of them.
+
+        A chip that is remembered already is not remembered again.
+        """
         chips = self._state().chips
-        heard = {chip for chip, known in chips.items() if known.was_read and not known.silent}
+        known = {chip for chip, one in chips.items() if one.was_read}
+        heard = {chip for chip in known if not chips[chip].silent}
         return tuple(
             report
             for report in reports
             if isinstance(report, Remembered | Observation | Forgotten)
             and report.subject.kind == "chip"
-            and report.subject.id not in heard
+            and report.subject.id not in (known if isinstance(report, Remembered) else heard)
         )
 
     def _others_wrote(

@@ -1,6 +1,7 @@
 """The text of our own data key: which sources are blind, at the pace at which it may be written.
 
-A source is named once it has been blind for ``SETTLE_MS``. The text changes at most once in
+A source is named once it has been blind for ``SETTLE_MS``; that of a chip which gave no answer since
+the start at once, because the process before may have named it. The text changes at most once in
 ``PACE_SECONDS``, so that a source that comes and goes costs few writes; whatever else is written
 meanwhile carries the last text along.
 """
@@ -86,7 +87,8 @@ class VigilKeyText:
         now_ms = self._wall_clock()
         settled, next_ms = [], math.inf
         for entry in blind_sources(state):
-            left_ms = entry.since_ms + SETTLE_MS - now_ms
+            is_silent = entry.chip is not None and state.chips[entry.chip].silent
+            left_ms = 0 if is_silent else entry.since_ms + SETTLE_MS - now_ms
             if left_ms <= 0:
                 settled.append(entry)
             else:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.journal.journal import Journal
-from agent.policy.state import State
+from agent.policy.state import CHIP_SOURCE, State
 from agent.publishing import documents as documents_module
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.documents import Desk, Documents
@@ -20,7 +20,7 @@ from agent.verdicts import Verdicts
 from contract import catalogue
 from contract.codes import LINK_DOWN
 from contract.levels import ChipLevel
-from contract.observation import Assertion
+from contract.observation import Assertion, SourceAnswered, chip_subject
 from service.stalls import Stalls
 from tests.agent.test_publisher import TroubledStore, until
 from tests.policy.builders import NODE, after, answered, healthy, inventory, seen
@@ -112,6 +112,9 @@ async def test_what_is_remembered_did_not_wait_for_this_process(tmp_path: Path) 
         await this.documents.remembered()
         fault = this.verdicts.state.chips[0].faults[LINK_DOWN]
         assert fault.first_seen_ms >= down_ms
+        chips = map(chip_subject, this.verdicts.state.chips)
+        answers = [SourceAnswered(CHIP_SOURCE, chip, now_ms()) for chip in chips]
+        this.verdicts.take(answers, now_ms())
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
         assert record.stages[Stage.TOTAL].sum_seconds < AGE_SECONDS / 2
