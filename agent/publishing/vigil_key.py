@@ -1,8 +1,8 @@
 """The text of our own data key: which sources are blind, at the pace at which it may be written.
 
-A source is named once it has been blind for ``SETTLE_MS``; that of a chip which gave no answer since
-the start at once, because the process before may have named it. The text changes at most once in
-``PACE_SECONDS``, so that a source that comes and goes costs few writes; whatever else is written
+A source is named once it has been blind for ``SETTLE_MS``; that of a chip which gave no answer
+since the start at once, because the process before may have named it. The text changes at most once
+in ``PACE_SECONDS``, so that a source that comes and goes costs few writes; whatever else is written
 meanwhile carries the last text along.
 """
 
