@@ -136,7 +136,7 @@ def test_kill_9_and_a_start_without_an_api_server(
     assert node.status()["faults"][0]["level"] == "SeparateNPU"
     configuration = node.status()["fault_configuration"]
     assert configuration["documents"][0] == {"document": CODES, "source": "configmap", "kept": True}
-    assert configuration["trouble"]
+    node.wait(lambda: bool(node.status()["fault_configuration"]["trouble"]), "it is not watched")
     cluster.plane.start_apiserver()
     name = f"Ascend910-{CHIP + 1}"
     node.until(lambda now: now.faults.get(name) == {CODE: "SeparateNPU"}, "it is published")
