@@ -31,10 +31,10 @@ from benchmarks.request_clients import Client
 from dcmi_shim.emulator.install import install
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster
+from tests.end_to_end.places import Proxied
+from tests.parts.admission import HangingWebhook
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.controlplane import ControlPlane
-from tests.parts.hanging_webhook import HangingWebhook
 from tests.parts.node_reader import NodeReader
 
 if TYPE_CHECKING:
@@ -54,18 +54,6 @@ _MORE_REQUESTS = 1.2
 _MORE_CONNECTIONS = 1.5
 _WARM_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
-
-
-class Proxied(Cluster):
-    """An API server behind a proxy."""
-
-    def __init__(self, plane: ControlPlane, proxy: ApiProxy) -> None:
-        super().__init__(plane)
-        self.proxy = proxy
-
-    @property
-    def options(self) -> list[str]:
-        return ["--store", "kubernetes:", "--kubeconfig", str(self.proxy.kubeconfig)]
 
 
 class Table:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from stores.address import open_store
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.parts.fuse import Mirror, has_fuse
+from tests.parts.fuse import Mirror, mounts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import Make
 
 
-@pytest.mark.skipif(not has_fuse(), reason="needs root and /dev/fuse")
+@mounts
 async def test_a_fault_arrives_and_what_is_wrong_is_named(make: Make, tmp_path: Path) -> None:
     with Mirror(tmp_path) as mirror:
         other_machine = open_store(f"directory:{mirror.behind}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.parts.api_proxy import ApiProxy
     from tests.parts.controlplane import ControlPlane
 
 
@@ -120,3 +121,15 @@ class Cluster:
 
     def delete(self, name: str) -> None:
         self.plane.request("DELETE", f"/api/v1/namespaces/{namespace_of(name)}/configmaps/{name}")
+
+
+class Proxied(Cluster):
+    """An API server behind a proxy."""
+
+    def __init__(self, plane: ControlPlane, proxy: ApiProxy) -> None:
+        super().__init__(plane)
+        self.proxy = proxy
+
+    @property
+    def options(self) -> list[str]:
+        return ["--store", "kubernetes:", "--kubeconfig", str(self.proxy.kubeconfig)]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster
+from tests.end_to_end.places import Proxied
 from tests.parts.api_proxy import ApiProxy
 from tests.parts.node_reader import NodeReader
 
@@ -26,18 +26,6 @@ GAP_SECONDS = 9.0
 SHOWN_SECONDS = 5.0
 APART_SECONDS = 7.0
 """One heartbeat, which takes two requests, is not to meet both."""
-
-
-class Proxied(Cluster):
-    """An API server behind a proxy."""
-
-    def __init__(self, plane: ControlPlane, proxy: ApiProxy) -> None:
-        super().__init__(plane)
-        self.proxy = proxy
-
-    @property
-    def options(self) -> list[str]:
-        return ["--store", "kubernetes:", "--kubeconfig", str(self.proxy.kubeconfig)]
 
 
 @pytest.fixture

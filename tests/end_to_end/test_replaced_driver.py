@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,8 +71,8 @@ def start_as_in_a_pod(node: Node) -> Path:
     pod.mkdir()
     script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
     inside = ("unshare", "--mount", "sh", "-c", script, "sh", str(host.parent), str(pod))
-    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("only root may bind mounts, on a machine that lets it")
+    if os.geteuid() != 0:
+        pytest.skip("only root may bind mounts")
     node.driver_root = pod / host.name
     node.start((*inside, sys.executable, "-m", "vigil"))
     return host

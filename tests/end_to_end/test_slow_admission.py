@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.aggregator.daemon import Daemon
-from tests.parts.hanging_webhook import HangingWebhook
+from tests.parts.admission import HangingWebhook
 from tests.parts.node_reader import NodeReader
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import WITHIN_A_SECOND, Node
-from tests.parts.webhook import Webhook
+from tests.parts.admission import Webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

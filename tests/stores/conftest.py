@@ -8,10 +8,11 @@ import pytest
 
 from contract.configuration import Mqtt
 from stores.address import open_store
+from tests.parts.api_proxy import ApiProxy
 from tests.parts.broker import AGGREGATOR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from stores.base import Store
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def kubernetes(control_plane: ControlPlane) -> AsyncIterator[Store]:
     store = open_store("kubernetes:", control_plane.kubeconfig)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def proxy(control_plane: ControlPlane) -> Iterator[ApiProxy]:
+    with ApiProxy(control_plane) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def proxied(proxy: ApiProxy) -> AsyncIterator[Store]:
+    store = open_store("kubernetes:", proxy.kubeconfig)
     yield store
     await store.close()
 

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreUnavailable
-from stores.address import open_store
 from stores.base import Changed, Document, Listed, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from stores.base import Store, WatchEvent
     from tests.parts.controlplane import ControlPlane
 
@@ -25,16 +22,9 @@ _SPACE = "kube-system"
 
 
 @pytest.fixture
-def proxy(control_plane: ControlPlane) -> Iterator[ApiProxy]:
-    with ApiProxy(control_plane) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def store(proxy: ApiProxy) -> AsyncIterator[Store]:
-    store = open_store("kubernetes:", proxy.kubeconfig)
-    yield store
-    await store.close()
+def store(proxied: Store) -> Store:
+    """A store that asks through ``proxy``."""
+    return proxied
 
 
 def _document(text: str) -> Document:

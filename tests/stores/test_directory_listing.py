@@ -18,7 +18,7 @@ from contract.errors import StoreUnavailable
 from stores import directory_listing, one_thread
 from stores.address import open_store
 from stores.base import Beat, Deleted, Document, Interrupted, Listed, Selection
-from tests.parts.fuse import Mirror, has_fuse
+from tests.parts.fuse import Mirror, mounts
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LABELS = {"mx-consumer-cim": "true"}
 OWN = Selection("kube-system", "own")
 
-pytestmark = pytest.mark.skipif(not has_fuse(), reason="needs root and /dev/fuse")
+pytestmark = mounts
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,6 @@ from tests.parts.controlplane import LEASES
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from stores.base import Store
     from tests.parts.controlplane import ControlPlane
 
@@ -31,16 +29,9 @@ _SOON_SECONDS = 3.0
 
 
 @pytest.fixture
-def proxy(control_plane: ControlPlane) -> Iterator[ApiProxy]:
-    with ApiProxy(control_plane) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def store(proxy: ApiProxy) -> AsyncIterator[Store]:
-    store = open_store("kubernetes:", proxy.kubeconfig)
-    yield store
-    await store.close()
+def store(proxied: Store) -> Store:
+    """A store that asks through ``proxy``."""
+    return proxied
 
 
 def _document(text: str) -> Document:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreUnavailable
-from stores.address import open_store
 from stores.base import Beat, Document, Selection
 from stores.kubernetes_pauses import Pauses, seconds_of
-from tests.parts.api_proxy import ApiProxy, Rule
+from tests.parts.api_proxy import Rule
 
 if TYPE_CHECKING:
-    from tests.parts.controlplane import ControlPlane
+    from stores.base import Store
+    from tests.parts.api_proxy import ApiProxy
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 
@@ -85,29 +85,26 @@ async def test_what_asks_for_none(status: int, text: str | None) -> None:
 
 
 @pytest.mark.apiserver
-async def test_a_server_that_is_overloaded_is_left_alone(control_plane: ControlPlane) -> None:
-    with ApiProxy(control_plane) as proxy:
-        store = open_store("kubernetes:", proxy.kubeconfig)
-        document = Document("mindx-dl", "one", {"text": "1"})
-        await store.put(document)
-        proxy.refuse(429, headers={"Retry-After": "100"})
-        began = time.monotonic()
-        watch = aiter(store.watch(Selection("mindx-dl")))
-        for _ in range(20):
-            with pytest.raises(StoreUnavailable):
-                await store.list(Selection("mindx-dl"))
-            with pytest.raises(StoreUnavailable):
-                await store.touch("mindx-dl", "one")
-        await anext(watch)
-        assert len(proxy.requests(since=began)) == 1
-        # A document and a heartbeat are tried all the same, and get through when they can.
+async def test_a_server_that_is_overloaded_is_left_alone(proxy: ApiProxy, proxied: Store) -> None:
+    document = Document("mindx-dl", "one", {"text": "1"})
+    await proxied.put(document)
+    proxy.refuse(429, headers={"Retry-After": "100"})
+    began = time.monotonic()
+    watch = aiter(proxied.watch(Selection("mindx-dl")))
+    for _ in range(20):
         with pytest.raises(StoreUnavailable):
-            await store.put(document)
+            await proxied.list(Selection("mindx-dl"))
         with pytest.raises(StoreUnavailable):
-            await store.beat(Beat("node-1", "host", 5.0, 1))
-        assert time.monotonic() - began < 4
-        proxy.relent()
-        await asyncio.gather(store.put(document), store.beat(Beat("node-1", "host", 5.0, 2)))
-        assert 4 < time.monotonic() - began < 8
-        assert proxy.requests(Rule("update", "configmaps"), began + 4)
-        await store.close()
+            await proxied.touch("mindx-dl", "one")
+    await anext(watch)
+    assert len(proxy.requests(since=began)) == 1
+    # A document and a heartbeat are tried all the same, and get through when they can.
+    with pytest.raises(StoreUnavailable):
+        await proxied.put(document)
+    with pytest.raises(StoreUnavailable):
+        await proxied.beat(Beat("node-1", "host", 5.0, 1))
+    assert time.monotonic() - began < 4
+    proxy.relent()
+    await asyncio.gather(proxied.put(document), proxied.beat(Beat("node-1", "host", 5.0, 2)))
+    assert 4 < time.monotonic() - began < 8
+    assert proxy.requests(Rule("update", "configmaps"), began + 4)
