@@ -1,0 +1,84 @@
+"""How many pods are placed together, and how far a fault reaches (2.1, 2.8, 2.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from advisor.lint.workload import Form
+from contract.scheduling import (
+    FAULT_SCHEDULING,
+    FAULT_SCHEDULING_OFF,
+    FAULT_SCHEDULING_VALUES,
+    OME_SERVICE,
+    POD_RESCHEDULING,
+    RECOVER_POLICY_PATH,
+    SCHEDULE_MIN_AVAILABLE,
+    go_integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding
+    from advisor.lint.workload import Group, Workload
+
+_OWNED = (Form.DEPLOYMENT, Form.OME)
+"""Their PodGroup has minMember 1 and every replica of a Deployment in it."""
+
+
+def takes_part(group: Group) -> bool:
+    """Whether faults of the PodGroup are handled."""
+    label = group.label(FAULT_SCHEDULING)
+    value = label.value if label is not None else FAULT_SCHEDULING_OFF
+    return value in FAULT_SCHEDULING_VALUES and value != FAULT_SCHEDULING_OFF
+
+
+def judge(workload: Workload, group: Group) -> Iterator[Finding]:
+    """Return what is wrong with gangs and with the scope of a fault."""
+    yield from _judge_minimum(workload, group)
+    is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
+    rescheduling = group.label(POD_RESCHEDULING)
+    if is_ome and takes_part(group) and rescheduling is None:
+        label = group.label(FAULT_SCHEDULING)
+        if label is not None:
+            place = workload.place.at(label.line, label.file)
+            yield finding("OME_WITHOUT_POD_RESCHEDULING", place)
+    if workload.form is Form.STORM and group.is_shared and takes_part(group):
+        yield from _judge_shared(workload, group)
+
+
+def _judge_minimum(workload: Workload, group: Group) -> Iterator[Finding]:
+    annotation = group.annotation(SCHEDULE_MIN_AVAILABLE)
+    pods = group.pods()
+    if annotation is not None:
+        value = go_integer(annotation.value)
+        members = group.members
+        is_idle = members is not None and members != 1 and value not in (None, members)
+        if is_idle and not workload.is_rendered:
+            place = workload.place.at(annotation.line, annotation.file)
+            words = {"members": members, "value": annotation.value}
+            yield finding("MIN_AVAILABLE_WITHOUT_EFFECT", place, **words)
+    elif workload.form in _OWNED and group.is_shared and pods is not None and pods > 1:
+        role = group.roles[0]
+        if takes_part(group) or (role.count() and role.scheduler is not None):
+            place = workload.place.at(role.annotations_line, role.file)
+            yield finding("MIN_AVAILABLE_MISSING", place, replicas=pods)
+
+
+def _judge_shared(workload: Workload, group: Group) -> Iterator[Finding]:
+    """Roles of podGroupSize 1: each pod is an instance, and all share one PodGroup."""
+    pods = group.pods()
+    if pods == 1:
+        return
+    shown = "its" if pods is None else pods
+    first = group.roles[0]
+    if group.label(POD_RESCHEDULING) is None:
+        place = workload.place.at(first.labels_line, first.file)
+        yield finding("SHARED_PG_WITHOUT_POD_RESCHEDULING", place, pods=shown)
+    if RECOVER_POLICY_PATH in group.annotations:
+        return
+    for role in group.roles:
+        if RECOVER_POLICY_PATH not in role.annotations:
+            place = workload.place.at(role.annotations_line, role.file)
+            yield finding("SHARED_PG_WITHOUT_RECOVER_PATH", place, pods=shown)
