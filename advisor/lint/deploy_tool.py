@@ -78,10 +78,8 @@ def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> 
     role = Role(name, file, line, spec_line=line)
     role.labels = kept(part.mapping("labels"), file, is_rendered=True)
     role.annotations = kept(part.mapping("annotations"), file, is_rendered=True)
-    role.labels_line = part.line_of("labels") if part.get("labels") is not None else line
-    role.annotations_line = (
-        part.line_of("annotations") if part.get("annotations") is not None else line
-    )
+    role.labels_line = part.line_of("labels", line)
+    role.annotations_line = part.line_of("annotations", line)
     selector = part.mapping(selector_key)
     if selector is not None:
         role.selector = selected(selector, file)

@@ -42,8 +42,8 @@ def judge(workload: Workload, group: Group, grace_over_time: int) -> Iterator[Fi
             seconds = _termination(role)
             if role.termination is not None and seconds > grace_over_time:
                 place = workload.place.at(role.termination.line, role.termination.file)
-                words = {"grace": grace_over_time, "seconds": seconds}
-                yield finding("GRACE_SHORTER_THAN_TERMINATION", place, **words)
+                code = "GRACE_SHORTER_THAN_TERMINATION"
+                yield finding(code, place, grace=grace_over_time, seconds=seconds)
 
 
 def _termination(role: Role) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.labels import kept
-from advisor.lint.model import Mapping, Sequence, whole
+from advisor.lint.model import Mapping, Sequence, empty, whole
 from advisor.lint.pods import role_of, text_of
 from advisor.lint.workload import Elastic, Form, Group, Role, Text, Workload
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
@@ -21,6 +21,7 @@ def _workload(form: Form, root: Mapping, place: Place, groups: tuple[Group, ...]
     metadata = root.mapping("metadata")
     if metadata is None:
         return Workload(form, place, "", "default", groups, labels_line=root.line)
+    line = root.line_of("metadata")
     return Workload(
         form,
         place,
@@ -29,17 +30,13 @@ def _workload(form: Form, root: Mapping, place: Place, groups: tuple[Group, ...]
         groups,
         kept(metadata.mapping("labels"), place.file),
         kept(metadata.mapping("annotations"), place.file),
-        metadata.line_of("labels"),
-        metadata.line_of("annotations"),
+        metadata.line_of("labels", line),
+        metadata.line_of("annotations", line),
     )
 
 
 def _spec(root: Mapping) -> Mapping:
-    return root.mapping("spec") or Mapping(root.line_of("spec"), {}, _nothing)
-
-
-def _nothing(raw: object) -> Mapping:
-    raise AssertionError(raw)
+    return root.mapping("spec") or empty(root.line)
 
 
 def vcjob(root: Mapping, place: Place) -> Workload:

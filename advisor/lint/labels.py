@@ -172,8 +172,8 @@ def _judge_value(key: str, value: str, here: Place, *, labels: bool) -> Iterator
         legal = ", ".join(SUB_HEALTH_STRATEGIES)
         yield finding("SUBHEALTH_UNSUPPORTED", here, value=value or "(empty)", legal=legal)
     elif key in _SWITCHES and value not in _SWITCHES[key][0]:
-        legal, counts = _SWITCHES[key]
-        words = {"key": key, "counts": counts, "legal": ", ".join(legal)}
+        values, counts = _SWITCHES[key]
+        words = {"key": key, "counts": counts, "legal": ", ".join(values)}
         yield finding("VALUE_UNSUPPORTED", here, value=value or "(empty)", **words)
     elif key == FAULT_RETRY_TIMES:
         number = go_integer(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -73,15 +73,18 @@ class Scalar:
 class Sequence:
     """A list, taken apart when it is looked at."""
 
-    __slots__ = ("_items", "_read", "line")
+    __slots__ = ("_items", "_nodes", "_read", "line")
 
     def __init__(self, line: int, items: Iterable[object], read: Callable[[object], Node]) -> None:
         self.line = line
         self._items = items
+        self._nodes: list[Node] | None = None
         self._read = read
 
     def __iter__(self) -> Iterator[Node]:
-        return map(self._read, self._items)
+        if self._nodes is None:
+            self._nodes = [*map(self._read, self._items)]
+        return iter(self._nodes)
 
     def mappings(self) -> Iterator[Mapping]:
         """Return the members that are mappings."""
@@ -91,53 +94,59 @@ class Sequence:
 class Mapping:
     """Members by key; of a key that is there twice, the later one."""
 
-    __slots__ = ("_members", "_read", "line")
+    __slots__ = ("_line", "_members", "_read", "line")
 
     def __init__(
         self,
         line: int,
-        members: dict[str, tuple[int, object]],
+        members: dict[str, tuple[object, object]],
         read: Callable[[object], Node],
+        line_of: Callable[[object], int],
     ) -> None:
         self.line = line
         self._members = members
         self._read = read
-
-    def given(self, **texts: str) -> Mapping:
-        """Return the mapping with texts that stand above it."""
-        above: dict[str, tuple[int, object]] = {
-            key: (self.line, Scalar(text, self.line, is_quoted=True)) for key, text in texts.items()
-        }
-
-        def read(raw: object) -> Node:
-            return raw if isinstance(raw, Scalar) else self._read(raw)
-
-        return Mapping(self.line, above | self._members, read)
+        self._line = line_of
 
     def __iter__(self) -> Iterator[str]:
         """Return the keys in their order."""
         return iter(self._members)
 
-    def line_of(self, key: str) -> int:
-        """Return the line of ``key``, or that of the mapping where it has none."""
+    def line_of(self, key: str, without: int | None = None) -> int:
+        """Return the line of ``key``, or ``without``, by default the mapping's own, without one."""
         member = self._members.get(key)
-        return self.line if member is None else member[0]
+        if without is None:
+            without = self.line
+        return without if member is None else self._line(member[0])
 
     def get(self, key: str) -> Node | None:
         """Return the value of ``key``."""
         member = self._members.get(key)
-        return None if member is None else self._read(member[1])
+        if member is None:
+            return None
+        key_line, raw = member
+        if isinstance(raw, _NODES):
+            return raw
+        node = self._read(raw)
+        self._members[key] = (key_line, node)
+        return node
 
     def items(self) -> Iterator[tuple[str, Node]]:
         """Return all members."""
-        return ((key, self._read(raw)) for key, (_, raw) in self._members.items())
+        for key in self._members:
+            node = self.get(key)
+            if node is not None:
+                yield key, node
 
     def mapping(self, *path: str) -> Mapping | None:
         """Return the mapping below ``path``."""
-        found: Node | None = self
+        found = self
         for key in path:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else None
+            below = found.get(key)
+            if not isinstance(below, Mapping):
+                return None
+            found = below
+        return found
 
     def scalar(self, *path: str) -> Scalar | None:
         """Return the scalar below ``path``."""
@@ -158,6 +167,16 @@ class Mapping:
 
 
 Node: TypeAlias = Scalar | Sequence | Mapping
+_NODES = (Scalar, Sequence, Mapping)
+
+
+def empty(line: int) -> Mapping:
+    """Return a mapping without members."""
+
+    def never(raw: object) -> NoReturn:
+        raise AssertionError(raw)
+
+    return Mapping(line, {}, never, never)
 
 
 def whole(scalar: Scalar | None) -> int | None:

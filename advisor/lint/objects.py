@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from advisor.lint import deploy_tool, jobs, ome, scaling_rule, scheduler
@@ -62,34 +63,29 @@ class Texts:
 def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Finding]:
     """Take in a document: an object, a List of them, or a file of the deploy tool."""
     left = _MOST_OBJECTS
-    stack: list[tuple[Mapping, int]] = [(root, 0)]
+    stack = [(root, root.text("kind"), root.text("apiVersion"), 0)]
     while stack:
-        one, depth = stack.pop()
+        one, kind, version, depth = stack.pop()
         items = one.get("items")
-        kind = one.text("kind")
         if kind.endswith("List") and isinstance(items, Sequence) and depth < _NESTED_LISTS:
-            for item in items.mappings():
+            for item in islice(items.mappings(), left):
                 left -= 1
-                if left < 0:
-                    break
-                stack.append((_with_kind(item, kind, one.text("apiVersion")), depth + 1))
+                # Items of a typed list have neither kind nor version.
+                typed = kind.removesuffix("List")
+                of_item = item.text("kind") or typed, item.text("apiVersion") or version
+                stack.append((item, *of_item, depth + 1))
             if depth == 0:
                 stack.reverse()
             continue
-        yield from _take_one(one, file, into, texts)
+        yield from _take_one(
+            one, kind, version, Place(file, one.line, _shown(one, kind)), into, texts
+        )
 
 
-def _with_kind(item: Mapping, of_list: str, version: str) -> Mapping:
-    """An item of a typed list, which the API server gives without kind."""
-    if item.get("kind") is not None or of_list == "List":
-        return item
-    return item.given(kind=of_list.removesuffix("List"), apiVersion=version)
-
-
-def _take_one(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Finding]:
-    kind, version = root.text("kind"), root.text("apiVersion")
-    place = Place(file, root.line, _shown(root, kind))
-    if root.get("kind") is None:
+def _take_one(
+    root: Mapping, kind: str, version: str, place: Place, into: Collected, texts: Texts
+) -> Iterator[Finding]:
+    if not kind:
         yield from _take_bare(root, place, into)
         return
     group, _, number = version.rpartition("/")
@@ -113,13 +109,14 @@ def _take_one(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterat
         suffix = "Config" if is_runtime else ""
         for name in ("engine", "decoder", "router"):
             yield from _judge_metadata(root.mapping("spec", name + suffix), place)
-        into.services.append(ome.service(root, place, is_runtime=is_runtime))
+        is_cluster_wide = kind.startswith("Cluster")
+        service = ome.service(root, place, is_runtime=is_runtime, is_cluster_wide=is_cluster_wide)
+        into.services.append(service)
 
 
 def _shown(root: Mapping, kind: str) -> str:
     name, namespace = root.text("metadata", "name"), root.text("metadata", "namespace")
-    if root.get("kind") is None:
-        name, kind = root.text("app_name"), ""
+    name = name if kind else root.text("app_name")
     return " ".join(filter(None, (kind, f"{namespace}/{name}" if namespace else name)))
 
 

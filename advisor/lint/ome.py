@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _COMPONENTS = ("engine", "decoder")
 
 
-def service(root: Mapping, place: Place, *, is_runtime: bool) -> Service:
+def service(root: Mapping, place: Place, *, is_runtime: bool, is_cluster_wide: bool) -> Service:
     """Return an InferenceService, or a runtime, whose components have ``Config`` in their names."""
     metadata = root.mapping("metadata") or root
     suffix = "Config" if is_runtime else ""
@@ -30,7 +30,7 @@ def service(root: Mapping, place: Place, *, is_runtime: bool) -> Service:
     return Service(
         place,
         metadata.text("name"),
-        "" if root.text("kind").startswith("Cluster") else metadata.text("namespace") or "default",
+        "" if is_cluster_wide else metadata.text("namespace") or "default",
         kept(metadata.mapping("labels"), place.file),
         kept(metadata.mapping("annotations"), place.file),
         components,
@@ -47,11 +47,8 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
     pod = Role(name, file, line)
     pod.labels = kept(part.mapping("labels"), file)
     pod.annotations = kept(part.mapping("annotations"), file)
-    pod.labels_line, pod.annotations_line = part.line_of("labels"), part.line_of("annotations")
-    if part.get("labels") is None:
-        pod.labels_line = line
-    if part.get("annotations") is None:
-        pod.annotations_line = line
+    pod.labels_line = part.line_of("labels", line)
+    pod.annotations_line = part.line_of("annotations", line)
     pod.spec_line = line
     pod.has_spec = part.mapping("runner") is not None
     take_spec(pod, part, containers_of(part))

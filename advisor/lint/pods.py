@@ -51,8 +51,8 @@ def take_metadata(role: Role, metadata: Mapping | None, line: int) -> None:
         return
     role.labels = kept(metadata.mapping("labels"), role.file)
     role.annotations = kept(metadata.mapping("annotations"), role.file)
-    role.labels_line = metadata.line_of("labels")
-    role.annotations_line = metadata.line_of("annotations")
+    role.labels_line = metadata.line_of("labels", line)
+    role.annotations_line = metadata.line_of("annotations", line)
 
 
 def containers_of(spec: Mapping) -> Iterator[Mapping]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
+from advisor.lint.near import nearest
 from advisor.lint.workload import Form
 from contract.scheduling import APP, FAULT_RETRY_TIMES, MINDIE_APPS, go_integer
 
@@ -24,6 +25,17 @@ def retries(text: Text | None) -> int:
     return (go_integer(text.value) or 0) if text is not None else 0
 
 
+def _is_mindie(group: Group) -> bool:
+    """Whether it belongs to MindIE, whose processes end when their controller says so.
+
+    Volcano sees that in the last state of the container, which the kubelet starts again.
+    """
+    app = group.label(APP)
+    return app is not None and (
+        app.value in MINDIE_APPS or nearest(app.value, MINDIE_APPS) is not None
+    )
+
+
 def judge(workload: Workload, group: Group) -> Iterator[Finding]:
     """Return what ends retries, or keeps Volcano from seeing what would need one."""
     label = group.label(FAULT_RETRY_TIMES)
@@ -34,8 +46,7 @@ def judge(workload: Workload, group: Group) -> Iterator[Finding]:
         place = workload.place.at(backoff.line, backoff.file)
         words = {"retries": count, "limit": limit, "next": limit + 1}
         yield finding("RETRY_VS_BACKOFF", place, **words)
-    app = group.label(APP)
-    if count <= 0 or workload.form not in _FORMS or (app and app.value in MINDIE_APPS):
+    if count <= 0 or workload.form not in _FORMS or _is_mindie(group):
         return
     for role in group.roles:
         is_default = role.restart is None and workload.form is not Form.ASCENDJOB

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.lint.finding import finding
 from advisor.lint.model import Kind, Mapping, Scalar, Sequence
@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 LIST = "elastic_scaling_list"
 _NAME, _NUMBER, _SERVERS = "group_name", "group_num", "server_num_per_group"
 _VERSION = "1.0"
-_Entry = dict[str, tuple[int, dict[str, int]]]
-"""The groups of an entry: line and numbers, by name."""
+
+
+class _Group(NamedTuple):
+    """A group of an entry; the numbers that it has, with their lines, by key."""
+
+    line: int
+    numbers: dict[str, tuple[int, int]]
+
+
+_Entry = dict[str, _Group]
 
 
 def group_names(rule: Mapping) -> tuple[str, ...]:
@@ -55,7 +63,7 @@ def judge(rule: Mapping, place: Place) -> Iterator[Finding]:
 
 def _judge_group(group: Mapping, into: _Entry, place: Place) -> Iterator[Finding]:
     name = group.text(_NAME)
-    numbers = {}
+    numbers: dict[str, tuple[int, int]] = {}
     for key in (_NAME, _NUMBER, _SERVERS):
         value = group.get(key)
         if not isinstance(value, Scalar):
@@ -68,32 +76,28 @@ def _judge_group(group: Mapping, into: _Entry, place: Place) -> Iterator[Finding
         if key != _NAME and isinstance(value, Scalar):
             number = go_integer(value.text)
             if number is not None and number > 0:
-                numbers[key] = number
+                numbers[key] = (number, value.line)
             elif value.kind is Kind.STRING:
                 words = {"key": key, "value": value.text or "(empty)"}
                 yield finding("SCALING_RULE_NO_NUMBER", place.at(value.line), **words)
     if name in into:
         yield finding("SCALING_RULE_GROUP_TWICE", place.at(group.line_of(_NAME)), group=name)
-    into[name] = (group.line, numbers)
-    for key in numbers:
-        into[name][1][f"{key} line"] = group.line_of(key)
+    into[name] = _Group(group.line, numbers)
 
 
 def _judge_step(before: _Entry, groups: _Entry, entry: Place, place: Place) -> Iterator[Finding]:
     """What an entry may not have after the one before it."""
-    for name, (line, numbers) in groups.items():
+    for name, group in groups.items():
         if name not in before:
-            yield finding("SCALING_RULE_GROUP_UNKNOWN", place.at(line), group=name)
+            yield finding("SCALING_RULE_GROUP_UNKNOWN", place.at(group.line), group=name)
             continue
-        for key in (_NUMBER, _SERVERS):
-            was, now = before[name][1].get(key), numbers.get(key)
-            if was is None or now is None or was == now:
-                continue
+        for key, (now, line) in group.numbers.items():
+            was, _ = before[name].numbers.get(key, (now, 0))
             words: dict[str, object] = {"key": key, "group": name, "before": was, "value": now}
-            here = place.at(numbers[f"{key} line"])
+            here = place.at(line)
             if now > was:
                 yield finding("SCALING_RULE_GROWS", here, **words)
-            elif key == _SERVERS:
+            elif now < was and key == _SERVERS:
                 yield finding("SCALING_RULE_UNLIKE_SERVERS", here, **words)
     for name in before:
         if name not in groups:

@@ -55,6 +55,8 @@ def _judge_block(workload: Workload, group: Group, role: Role, block: Text) -> I
         return
     cards = machine(group, role) or role.count()
     total = _instance(workload, group)
+    if total is not None and total < cards and value == total:
+        return
     if value % cards:
         why = f"is no multiple of the {cards} cards of a node"
         instead = f"Write a multiple of {cards}."

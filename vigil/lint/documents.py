@@ -51,18 +51,3 @@ class Text:
 
 class TooMuch(Exception):
     """Aliases make a document many times larger than its text."""
-
-
-class Budget:
-    """So many values may be looked at, so that aliases cannot multiply the work."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self, count: int) -> None:
-        self._left = 20 * count + 10_000
-
-    def spend(self) -> None:
-        """Count one value. Raises ``TooMuch``."""
-        self._left -= 1
-        if self._left < 0:
-            raise TooMuch

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from advisor.lint.model import Node
     from vigil.lint.documents import Text
 
-_Members: TypeAlias = dict[str, tuple[int, object]]
+_Members: TypeAlias = dict[str, tuple[object, object]]
 
 _TOKEN = re.compile(
     r"[ \t\r\n]*(?:"
@@ -153,7 +153,7 @@ class _Scanner:
             same = (
                 isinstance(node, Scalar) and isinstance(other, Scalar) and node.text == other.text
             )
-            self._repeated.append(Repeated(to.key, to.key_line, before[0], same))
+            self._repeated.append(Repeated(to.key, to.key_line, _line(before[0]), same))
         to.members[to.key] = (to.key_line, node)
 
     def _key(self, of: _Open, *, needed: bool = False) -> bool:
@@ -190,7 +190,12 @@ class _Open:
         """Return the value."""
         if self.members is None:
             return Sequence(self.line, self.items, _same)
-        return Mapping(self.line, self.members, _same)
+        return Mapping(self.line, self.members, _same, _line)
+
+
+def _line(key: object) -> int:
+    assert isinstance(key, int)
+    return key
 
 
 def _same(raw: object) -> Node:

@@ -108,9 +108,8 @@ def _read_one(file: File, collected: Collected) -> Iterator[Finding]:
                 yield from take(document.root, file.name, collected, _TEXTS)
             else:
                 yield finding("UNKNOWN_KIND", place, kind="(no object)")
-        except TooMuch:
-            why = "is many times larger with its aliases than without"
-            yield finding("UNREADABLE", place, why=why)
+        except TooMuch as error:
+            yield finding("UNREADABLE", place, why=error)
     for line in text.templates:
         yield finding("TEMPLATE", Place(file.name, line, ""))
     for one in text.unreadable:

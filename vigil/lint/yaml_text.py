@@ -14,7 +14,7 @@ from yaml._yaml import CParser
 
 from advisor.lint.model import Mapping, Scalar, Sequence
 from contract.errors import quoted
-from vigil.lint.documents import DEPTH, Budget, Document, Repeated, Unreadable
+from vigil.lint.documents import DEPTH, Document, Repeated, TooMuch, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,12 @@ _FREE_TEXT = frozenset(("command", "args", "data", "stringData", "value", "descr
 """Below these keys braces are ordinary text, such as a format of ``docker inspect``."""
 _MERGES = 10
 """How many merges may lead from one mapping to the next, so that none leads to itself."""
+_BLOCKS = ("|", ">")
+_LOOKS, _MORE_LOOKS = 20, 10_000
+"""How often each node of a document may be looked at, and how often more in all."""
+_TOO_MUCH = "is many times larger with its aliases than without"
+_QUOTE_LINES = 50
+"""So many lines before an error a quote is looked for that was never closed."""
 _ERRORS = 20
 """How many errors of one document are looked for."""
 
@@ -117,7 +123,7 @@ def _with_errors(text: str, into: Text, offset: int) -> Iterator[Document]:
             found.append(Unreadable(offset + error.line + 1, why))
             break
         except YAMLError as error:
-            index, why = _explained(error, len(lines))
+            index, why = _explained(error, lines)
             if not found or offset + index + 1 > found[-1].line:
                 found.append(Unreadable(offset + index + 1, why))
                 lines[index] = _mended(lines[index], index)
@@ -140,7 +146,7 @@ def _composed(text: str) -> Iterator[Any]:
         yield composer.get_node()
 
 
-def _explained(error: YAMLError, lines: int) -> tuple[int, str]:
+def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
     """The index of the line of ``error``, and what is wrong there."""
     if not isinstance(error, MarkedYAMLError):
         return 0, " ".join(str(error).split())
@@ -148,7 +154,21 @@ def _explained(error: YAMLError, lines: int) -> tuple[int, str]:
     begins = context.startswith(("while scanning", "while parsing a flow"))
     mark = error.context_mark if begins and error.context_mark else error.problem_mark
     why = " ".join(part for part in (error.problem, context and f"({context})") if part)
-    return (min(mark.line, lines - 1) if mark else 0), why
+    index = min(mark.line, len(lines) - 1) if mark else 0
+    opened = _opened(lines, index)
+    if opened is not None:
+        return opened, f"has a quote that does not end in this line ({why})"
+    return index, why
+
+
+def _opened(lines: list[str], index: int) -> int | None:
+    """The index of the line whose quote was closed by mistake where another one begins."""
+    for end in (index, index - 1):
+        if end > 0 and '"' in lines[end]:
+            for before in range(end - 1, max(end - _QUOTE_LINES, -1), -1):
+                if lines[before].count('"') % 2:
+                    return before
+    return None
 
 
 def _mended(line: str, index: int) -> str:
@@ -162,60 +182,74 @@ def _document(root: Any, text: str, into: Text, offset: int) -> Iterator[Documen
     """The document below ``root``, unless it has what is never read."""
     if root is None or (type(root) is ScalarNode and not root.value):
         return
-    walk = _Walk(offset, has_actions=_ACTION.search(text) is not None)
+    walk = _Walk(offset)
     walk.through(root)
+    if "{{" in text or "{%" in text:
+        walk.for_actions(root)
     if walk.unreadable and not walk.is_template:
         into.unreadable.extend(walk.unreadable)
         return
-    budget = Budget(walk.count)
-    yield Document(
-        _Reader(offset, budget).node(root),
-        offset + root.start_mark.line + 1,
-        tuple(walk.repeated),
-        is_template=walk.is_template,
-    )
+    line = offset + root.start_mark.line + 1
+    try:
+        value = _Reader(offset, walk.count).node(root)
+    except TooMuch as error:
+        into.unreadable.append(Unreadable(line, str(error)))
+    else:
+        yield Document(value, line, tuple(walk.repeated), is_template=walk.is_template)
 
 
 class _Walk:
     """Looks at every node once, however many aliases lead there."""
 
-    def __init__(self, offset: int, *, has_actions: bool) -> None:
+    def __init__(self, offset: int) -> None:
         self.count = 0
         self.repeated: list[Repeated] = []
         self.unreadable: list[Unreadable] = []
         self.is_template = False
         self._offset = offset
-        self._has_actions = has_actions
 
     def through(self, root: Any) -> None:
         """Look at ``root`` and everything below."""
         seen: set[int] = set()
-        stack = [(root, False)]
+        stack = [root]
         while stack:
-            node, is_free = stack.pop()
+            node = stack.pop()
             if node.tag is not None:
                 self._judge_tag(node)
-            if type(node) is ScalarNode:
-                if self._has_actions and not is_free and _ACTION.search(node.value):
-                    self.is_template = True
-                continue
-            if id(node) in seen:
+            if type(node) is ScalarNode or id(node) in seen:
                 continue
             seen.add(id(node))
             self.count += len(node.value) + 1
-            if type(node) is MappingNode:
-                self._look_at_keys(node)
-                stack += [
-                    (value, is_free or (self._has_actions and key.value in _FREE_TEXT))
-                    for key, value in node.value
-                    if type(key) is ScalarNode
-                    and (type(value) is not ScalarNode or value.tag or self._has_actions)
-                ]
+            if type(node) is SequenceNode:
+                values = node.value
             else:
+                keys = {key.value for key, _ in node.value if type(key) is ScalarNode}
+                if len(keys) != len(node.value):
+                    self._look_at_keys(node)
+                values = [value for _, value in node.value]
+            for value in values:
+                if type(value) is not ScalarNode or value.tag is not None:
+                    stack.append(value)
+
+    def for_actions(self, root: Any) -> None:
+        """Look for actions of a template outside of texts that may have them."""
+        seen: set[int] = set()
+        stack = [root]
+        while stack and not self.is_template:
+            node = stack.pop()
+            if type(node) is ScalarNode:
+                self.is_template = _ACTION.search(node.value) is not None
+            elif id(node) not in seen:
+                seen.add(id(node))
+                if type(node) is SequenceNode:
+                    stack += node.value
+                    continue
+                # Braces of a template without quotes are a mapping as a key.
+                self.is_template = any(type(key) is not ScalarNode for key, _ in node.value)
                 stack += [
-                    (value, is_free)
-                    for value in node.value
-                    if type(value) is not ScalarNode or value.tag or self._has_actions
+                    value
+                    for key, value in node.value
+                    if type(key) is ScalarNode and key.value not in _FREE_TEXT
                 ]
 
     def _judge_tag(self, node: Any) -> None:
@@ -224,14 +258,10 @@ class _Walk:
             self.unreadable.append(Unreadable(self._line(node), why))
 
     def _look_at_keys(self, node: Any) -> None:
-        keys = [key.value for key, _ in node.value]
-        if all(type(key) is str for key in keys) and len(set(keys)) == len(keys):
-            return
+        """A mapping with a key that is no text, or that it has twice."""
         first: dict[str, tuple[int, Any]] = {}
         for key, value in node.value:
             if type(key) is not ScalarNode:
-                # Braces of a template without quotes are a mapping as a key.
-                self.is_template = self.is_template or self._has_actions
                 self.unreadable.append(Unreadable(self._line(key), "has a key that is no text"))
             elif key.value in first and key.value != _MERGE:
                 line, other = first[key.value]
@@ -247,39 +277,41 @@ class _Walk:
 class _Reader:
     """Makes values of nodes when somebody looks at them."""
 
-    __slots__ = ("_budget", "_offset")
+    __slots__ = ("_left", "_offset")
 
-    def __init__(self, offset: int, budget: Budget) -> None:
+    def __init__(self, offset: int, count: int) -> None:
         self._offset = offset + 1
-        self._budget = budget
+        self._left = _LOOKS * count + _MORE_LOOKS
 
     def node(self, raw: Any) -> Node:
         """Return the value of a node. Raises ``TooMuch``."""
-        self._budget.spend()
+        self._left -= 1
+        if self._left < 0:
+            raise TooMuch(_TOO_MUCH)
         line = raw.start_mark.line + self._offset
         if type(raw) is ScalarNode:
-            is_quoted = raw.style is not None and raw.style != ""
-            return Scalar(
-                raw.value,
-                line,
-                is_quoted=is_quoted or raw.tag == _STRING,
-                is_block=raw.style == "|" or raw.style == ">",
-            )
+            style = raw.style
+            is_quoted = bool(style) or raw.tag == _STRING
+            return Scalar(raw.value, line, is_quoted=is_quoted, is_block=style in _BLOCKS)
         if type(raw) is SequenceNode:
             return Sequence(line, raw.value, self.node)
-        return Mapping(line, self._members(raw, 0), self.node)
+        return Mapping(line, self._members(raw, 0), self.node, self.line)
 
-    def _members(self, raw: Any, merges: int) -> dict[str, tuple[int, object]]:
+    def line(self, key: Any) -> int:
+        """Return the line of a key."""
+        return int(key.start_mark.line) + self._offset
+
+    def _members(self, raw: Any, merges: int) -> dict[str, tuple[object, object]]:
         """The members of a mapping, with those of the mappings that it merges behind its own."""
-        members: dict[str, tuple[int, object]] = {}
-        merged = []
-        for key, value in raw.value:
-            if key.value == _MERGE and not key.style:
-                merged += value.value if type(value) is SequenceNode else [value]
-            else:
-                members[key.value] = (key.start_mark.line + self._offset, value)
-        for other in merged if merges < _MERGES else ():
+        members = {key.value: (key, value) for key, value in raw.value}
+        if _MERGE not in members or members[_MERGE][0].style:
+            return members
+        merged = members.pop(_MERGE)[1]
+        others = merged.value if type(merged) is SequenceNode else [merged]
+        for other in others if merges < _MERGES else ():
             if type(other) is MappingNode:
-                self._budget.spend()
+                self._left -= len(other.value) + 1
+                if self._left < 0:
+                    raise TooMuch(_TOO_MUCH)
                 members = self._members(other, merges + 1) | members
         return members
