@@ -28,6 +28,10 @@ class Finding(NamedTuple):
     happens: str
     write: str
 
+    def without_line(self) -> Finding:
+        """Return it for an object that is in no file."""
+        return self._replace(place=self.place.at(0))
+
 
 def finding(code: str, place: Place, **words: object) -> Finding:
     """Return the finding ``code`` with its words filled in."""

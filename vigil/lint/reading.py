@@ -20,11 +20,15 @@ STANDARD_INPUT = "(standard input)"
 
 
 class File(NamedTuple):
-    """A file as it is named to people, with its text, or why there is none."""
+    """A file as it is named to people, with its text, or why there is none.
+
+    ``is_live``: it is an answer of an API server, whose lines nobody has.
+    """
 
     name: str
     text: str
     unreadable: Unreadable | None = None
+    is_live: bool = False
 
 
 def files(paths: Iterable[str]) -> Iterator[File]:

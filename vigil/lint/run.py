@@ -57,10 +57,14 @@ def lint(files: Iterable[File]) -> Report:
     collected = Collected()
     order: dict[str, int] = {}
     ignored: dict[str, dict[int, set[str]]] = {}
+    live = set()
     found: list[Finding] = []
     for file in files:
         order.setdefault(file.name, len(order))
-        report.files += 1
+        if file.is_live:
+            live.add(file.name)
+        else:
+            report.files += 1
         if "vigil:" in file.text:
             ignored[file.name] = _ignored(file.text)
         if file.unreadable is not None:
@@ -69,7 +73,7 @@ def lint(files: Iterable[File]) -> Report:
             found += _read_one(file, collected)
     found += judge(collected)
     report.not_judged = dict(sorted(collected.not_judged.items()))
-    unique = dict.fromkeys(found)
+    unique = dict.fromkeys(one.without_line() if one.place.file in live else one for one in found)
     for one in sorted(unique, key=lambda one: _key(one, order)):
         if one.rule.code in ignored.get(one.place.file, {}).get(one.place.line, ()):
             report.silenced += 1
