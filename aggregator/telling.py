@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.blindness import BlindChanges
 from aggregator.changes import Changes
+from aggregator.node_log import NodeLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +51,7 @@ class Telling:
         self._stream = stream
         self.history = history
         self._labelling = labelling
+        self.log = NodeLog()
         self._changes = Changes()
         self._blind = BlindChanges(pipeline)
         self._computed: set[str] = set()
@@ -100,15 +102,15 @@ class Telling:
         self._computed.clear()
         for node in sorted(self._changes.nodes | self._pipeline.nodes):
             self._observe(node, now)
+        self.log.begin(self._pipeline.nodes, self._changes.standing)
 
-    def _observe(self, node: str, now: Moment) -> None:
+    def _observe(self, node: str, now: Moment) -> tuple[Change, ...]:
         published, shown = self._pipeline.published(node), self._shown_faults(node)
-        self._send(self._changes.observe(node, published, now.wall_ms, shown))
-
-    def _send(self, changes: tuple[Change, ...]) -> None:
+        changes = self._changes.observe(node, published, now.wall_ms, shown)
         if changes:
             self._stream.send(changes)
             self.history.note(changes)
+        return changes
 
     def after(self, moved: Iterable[str], now: Moment, *, leads: bool) -> None:
         """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed.
@@ -118,7 +120,8 @@ class Telling:
         changed = self._pipeline.changed
         if leads:
             for node in sorted(changed):
-                self._observe(node, now)
+                self.log.look(node, is_known=self._pipeline.knows(node))
+                self.log.take(self._observe(node, now))
         else:
             for node in changed:
                 if self._pipeline.knows(node):
