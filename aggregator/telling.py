@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from aggregator.answers import Answers
 from aggregator.blindness import BlindChanges
 from aggregator.changes import Changes
 from aggregator.node_log import NodeLog
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from aggregator.jobs.board import Board
     from aggregator.labelling import Labelling
     from aggregator.moment import Moment
-    from aggregator.pipeline import Pipeline
+    from aggregator.pipeline import Pipeline, Published
     from aggregator.rank_tables.part import RankTables
     from aggregator.stream import Stream
     from aggregator.world import World
@@ -108,9 +111,26 @@ class Telling:
         published, shown = self._pipeline.published(node), self._shown_faults(node)
         changes = self._changes.observe(node, published, now.wall_ms, shown)
         if changes:
+            changes = self._answered(node, changes, published)
             self._stream.send(changes)
             self.history.note(changes)
         return changes
+
+    def _answered(
+        self, node: str, changes: tuple[Change, ...], published: Published
+    ) -> tuple[Change, ...]:
+        """Add what is answered now about the faults of chips that hold."""
+        if published.device is None:
+            return changes
+        chips, answers = published.device.chips, Answers(self._pipeline, node)
+        return tuple(
+            one
+            if one.level is None or one.subject not in chips
+            else msgspec.structs.replace(
+                one, **msgspec.structs.asdict(answers.of(one.subject, one.code))
+            )
+            for one in changes
+        )
 
     def after(self, moved: Iterable[str], now: Moment, *, leads: bool) -> None:
         """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed.
