@@ -226,7 +226,7 @@ class Aggregator:
             self.leadership,
             self.stalls,
             self._not_served,
-            self.listener.failing,
+            lambda: self.listener.unread_stores,
             clock,
         )
         self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)

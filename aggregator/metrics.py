@@ -142,6 +142,12 @@ def _liveness(status: Status) -> Iterator[Metric]:
         [],
         [([], float(len(status.liveness.problems)))],
     )
+    yield gauge(
+        "npu_vigil_heartbeats_unread_seconds",
+        "How long ago heartbeats were read last, of places where that is two periods or more.",
+        ["place"],
+        (([place], age) for place, age in status.liveness.unread.items()),
+    )
 
 
 def _blind(status: Status) -> Iterator[Metric]:
