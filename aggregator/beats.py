@@ -12,7 +12,7 @@ from aggregator import liveness, skew
 from aggregator.liveness import Brake, Heard, Verdict
 from aggregator.rehearsals import Rehearsals
 from aggregator.skew import Skews
-from aggregator.unread_beats import Unread, unread
+from aggregator.unread_beats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
 
@@ -63,7 +63,7 @@ class Listener:
             url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
         }
         self._beats = {url: Heard(rehearsals=one.results) for url, one in self._rehearsals.items()}
-        self._began_ms: int | None = None
+        self._began_ms = clock().steady_ms
         self._forbidden: set[str] = set()
         self.skews = dict.fromkeys(stores, Skews())
         self.verdict = Verdict()
@@ -84,9 +84,12 @@ class Listener:
     @property
     def unread(self) -> dict[str, Unread]:
         """Places whose beats were not listed for long, by name; their nodes are unknown."""
-        if self._began_ms is None:
-            return {}
         return unread(self.heard, self._began_ms, self._clock())
+
+    @property
+    def ages_ms(self) -> dict[str, int]:
+        """How long ago the beats of each place were listed."""
+        return ages_ms(self.heard, self._began_ms, self._clock())
 
     @property
     def unread_stores(self) -> tuple[Unread, ...]:
@@ -102,7 +105,6 @@ class Listener:
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """Listen until cancelled. ``lost``: who was published lost by the run before."""
-        self._began_ms = self._clock().steady_ms
         self.verdict = Verdict(dict.fromkeys(lost, liveness.LONG_AGO_MS))
         self._remember()
         try:

@@ -144,9 +144,9 @@ def _liveness(status: Status) -> Iterator[Metric]:
     )
     yield gauge(
         "npu_vigil_heartbeats_unread_seconds",
-        "How long ago heartbeats were read last, of places where that is two periods or more.",
+        "How long ago the heartbeats in a store, or in its Nodes, were read last.",
         ["place"],
-        (([place], age) for place, age in status.liveness.unread.items()),
+        (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
     )
 
 

@@ -58,9 +58,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
     held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` says since
-    when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by how
-    much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in the
-    store tell.
+    when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
+    how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
+    the store tell.
 
     ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
     entry.
@@ -137,8 +137,8 @@ class LivenessStatus(msgspec.Struct, frozen=True):
 
     ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
     ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
-    why; ``unread`` those of them that were not read for long. ``alive`` does not count nodes whose
-    heartbeats are not read. ``wrong_clocks``: nodes whose clock is more than 2 s off.
+    why; ``listed_seconds_ago`` when they were, by place. ``alive`` does not count nodes whose
+    heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s off.
     """
 
     alarm: bool
@@ -148,8 +148,7 @@ class LivenessStatus(msgspec.Struct, frozen=True):
     held: tuple[str, ...]
     problems: dict[str, str]
     wrong_clocks: tuple[str, ...] = ()
-    unread: dict[str, float] = {}
-    """Place to the age of its last listing in seconds."""
+    listed_seconds_ago: dict[str, float] = {}
 
 
 class LeaderStatus(msgspec.Struct, frozen=True):
@@ -250,7 +249,7 @@ def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
         held=tuple(sorted(held)),
         problems=listener.problems,
         wrong_clocks=tuple(sorted(skew.wrong(listener.skews.values()))),
-        unread={place: one.age_seconds for place, one in unread.items()},
+        listed_seconds_ago={place: age / 1000 for place, age in listener.ages_ms.items()},
     )
 
 

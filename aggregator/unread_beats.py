@@ -25,25 +25,28 @@ _LONG_MS = 30_000
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """The heartbeats of one place since their last listing.
-
-    ``age_seconds`` is how long ago that was. ``is_long``: the aggregator is not ready for it.
-    """
+    """Why the nodes of one place are unknown. ``is_long``: the aggregator is not ready for it."""
 
     text: str
-    age_seconds: float
     is_long: bool
 
 
-def unread(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, Unread]:
-    """Return the places without a listing for two periods, at least 10 s.
+def ages_ms(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, int]:
+    """Return how long ago each place was listed.
 
-    A place that was never listed counts from ``began_ms`` (steady time).
+    One that was never listed counts from ``began_ms`` (steady time).
     """
+    return {
+        place: now.steady_ms - (began_ms if one.listed_at_ms is None else one.listed_at_ms)
+        for place, one in heard.items()
+    }
+
+
+def unread(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, Unread]:
+    """Return the places without a listing for two periods, at least 10 s. See ``ages_ms``."""
     found = {}
-    for place, one in heard.items():
-        since_ms = began_ms if one.listed_at_ms is None else one.listed_at_ms
-        age_ms = now.steady_ms - since_ms
+    for place, age_ms in ages_ms(heard, began_ms, now).items():
+        one = heard[place]
         period_ms = liveness.listing_period_ms([one])
         patience_ms = max(_SHORTEST_MS, _PERIODS * period_ms)
         if age_ms > patience_ms:
@@ -54,5 +57,5 @@ def unread(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, 
             )
             # The trouble may be younger than the last listing, by a period at most.
             is_long = age_ms > max(_LONG_MS + period_ms, patience_ms)
-            found[place] = Unread(text, age_ms / 1000, is_long)
+            found[place] = Unread(text, is_long)
     return found

@@ -81,7 +81,7 @@ async def test_a_cut_from_the_broker_makes_its_nodes_unknown_and_no_others(
             assert (node["state"], node["faults"]) == ("reported", 1)
             page = (await asyncio.to_thread(daemon.ask, "/api/v1/liveness"))[1]["liveness"]
             assert (page["alive"], page["lost"]) == (1, [])
-            assert page["unread"][url] > 10
+            assert page["listed_seconds_ago"][url] > 10
             assert await asyncio.to_thread(daemon.metric, unread_metric(url)) > 10
             status, text = await asyncio.to_thread(daemon.ask, "/readyz")
             assert (status, "have not been read since" in str(text)) == (200, True)
