@@ -105,6 +105,11 @@ class MqttStore:
         """See ``Store``."""
         return
 
+    @property
+    def mark(self) -> None:
+        """See ``Store``. A broker has none."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)
