@@ -208,6 +208,12 @@ def _stores(status: Status) -> Iterator[Metric]:
         ["store"],
         (([s.store], s.missed_changes) for s in sources if s.missed_changes is not None),
     )
+    yield gauge(
+        "npu_vigil_store_replaced",
+        "1 while a directory is not the known one, by its mark.",
+        ["store"],
+        (([s.store], float(s.replaced is not None)) for s in sources),
+    )
     yield counter(
         "npu_vigil_rejected_documents",
         "Documents, heartbeats and messages that were refused, by why.",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aggregator.intake import Report
     from aggregator.leading import Leadership
     from aggregator.liveness import Heard, Pulse
+    from aggregator.marks import Marks
     from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
@@ -97,6 +98,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
     ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where nobody knows.
     ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
+    ``replaced``: why the directory that is there is not the known one.
     """
 
     store: str
@@ -111,6 +113,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     pods: int | None
     pods_interrupted: str | None
     missed_changes: int | None
+    replaced: str | None = None
 
 
 class DocumentStatus(msgspec.Struct, frozen=True):
@@ -380,7 +383,7 @@ def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -
 
 
 def source_statuses(
-    pipeline: Pipeline, world: World, stores: Iterable[Store]
+    pipeline: Pipeline, world: World, stores: Iterable[Store], marks: Marks
 ) -> Iterator[SourceStatus]:
     """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
     for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
@@ -398,6 +401,7 @@ def source_statuses(
             pods=sum(bool(pod.chips) for pod in pods.told.values()) if pods.known else None,
             pods_interrupted=pods.interrupted,
             missed_changes=store.missed_changes,
+            replaced=marks.problem(source.url),
         )
 
 

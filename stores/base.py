@@ -358,7 +358,7 @@ class StoreMark(Protocol):
     """Tells one directory from another at the same path."""
 
     async def read(self) -> FoundMark:
-        """Read the mark. Raises ``StoreUnavailable`` where there is no directory."""
+        """Read the mark. Raises ``StoreUnavailable``."""
 
     async def replace(self, replaces: str) -> FoundMark:
         """Write that the store takes the place of the one with the id ``replaces``."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreRefused, StoreUnavailable
+from contract.errors import StoreRefused
 from stores import directory_files as files
 from stores.base import FoundMark
 
@@ -41,9 +41,10 @@ _decoder = msgspec.json.Decoder(_File)
 
 
 def read(root: Path) -> FoundMark:
-    """Return the mark of ``root``. Blocks. Raises ``StoreUnavailable`` without a directory."""
-    if not root.is_dir():
-        raise StoreUnavailable(f"{root} is no directory")
+    """Return the mark of ``root``, none where there is no directory. Blocks.
+
+    Raises ``StoreUnavailable``.
+    """
     try:
         content = files.content(root / MARK_NAME, follow=False)
         if content is None:
