@@ -1,8 +1,9 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, mosquitto, bindfs, kube-apiserver, kustomize. A part that is missing is
-# installed (as root, from Debian's packages) or built once (the API server, about 4 minutes;
-# kustomize, 15 seconds). Where that may not be done, says the command that does it and ends with 2.
+# promtool, systemd-analyze, mosquitto, bindfs, mochi, kube-apiserver, kustomize. A part that is
+# missing is installed (as root, from Debian's packages) or built once (the API server, about 4
+# minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
+# does it and ends with 2.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
 # Where Debian has mosquitto, and not everybody looks.
@@ -18,9 +19,11 @@ key() { # of the content of these files
 }
 apiserver=$cache/kube-apiserver-$(key go.mod go.sum main.go)
 kustomize=$cache/kustomize-$(key ../kustomize/go.mod ../kustomize/go.sum)
+mochi=$cache/mochi-$(key ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
 build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
 has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
+has mochi || [ -x "$mochi/mochi" ] || build+=(mochi)
 
 packages=()
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
@@ -70,6 +73,8 @@ build() ( # the program $1 from package $2 of the module here into the folder $3
 for part in "${build[@]}"; do
     if [ "$part" = kustomize ]; then
         (cd ../kustomize && build kustomize sigs.k8s.io/kustomize/kustomize/v5 "$kustomize" "")
+    elif [ "$part" = mochi ]; then
+        (cd ../mochi && build mochi . "$mochi" "")
     else
         version=$(go list -mod=readonly -m -f '{{.Version}}' k8s.io/kubernetes)
         echo "tests/setup.sh: building kube-apiserver $version, once, about 4 minutes"
