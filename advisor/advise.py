@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.cluster_cache import ClusterCache
+from advisor.gangs import gangs
 from advisor.jobs import jobs_of
 from advisor.node_view import view_nodes
+from advisor.placement import Placer, placements
 from advisor.report import Report
 from advisor.rescheduling import Rescheduling
 from advisor.state import State
@@ -34,11 +36,14 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
             memories[name] = msgspec.structs.replace(
                 memories[name], link_down_at=snapshot.now_ms // 1000
             )
+    placer = Placer(nodes.views, snapshot.now_ms, options)
     report = Report(
         options.profile,
         snapshot.now_ms,
         decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
         findings=(*cache.findings, *rescheduling.findings),
+        placement=placements(jobs, placer),
+        gangs=gangs(jobs, placer, nodes.views),
     )
     return report, State(
         is_known=state.is_known,
