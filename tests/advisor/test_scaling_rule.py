@@ -47,7 +47,8 @@ def labels_of(group: str) -> dict[str, str]:
 def service(entries: Entries, running: dict[str, int], waiting: tuple[str, ...]) -> Snapshot:
     """Return a service with so many running instances, and one job without pods of each of
     ``waiting``."""
-    groups, jobs = [], []
+    groups: list[PodGroup] = []
+    jobs: list[AscendJob] = []
     for name in waiting:
         count = sum(job.name.startswith(f"{name}-new") for job in jobs)
         job = AscendJob(
