@@ -6,15 +6,48 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.cluster_cache import ClusterCache
+from advisor.jobs import jobs_of
+from advisor.node_view import view_nodes
 from advisor.report import Report
+from advisor.rescheduling import Rescheduling
+from advisor.state import State
 
 if TYPE_CHECKING:
     from advisor.options import Options
     from advisor.snapshot import Snapshot
-    from advisor.state import State
 
 
 def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
     """Return what happens in the session of ``snapshot``, and the state after it."""
-    report = Report(options.profile, snapshot.now_ms)
-    return report, msgspec.structs.replace(state, is_known=True)
+    if snapshot.first_session:
+        state = State(is_known=True)
+    cache = ClusterCache(state, options)
+    cache.read(snapshot.configmaps)
+    nodes = view_nodes(snapshot, cache, state.memories, options)
+    jobs = jobs_of(snapshot)
+    rescheduling = Rescheduling(snapshot, jobs, nodes.views, state, options)
+    rescheduling.run()
+    memories = dict(nodes.memories)
+    for name in sorted(rescheduling.link_down):
+        if name in memories:
+            memories[name] = msgspec.structs.replace(
+                memories[name], link_down_at=snapshot.now_ms // 1000
+            )
+    report = Report(
+        options.profile,
+        snapshot.now_ms,
+        decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
+        findings=(*cache.findings, *rescheduling.findings),
+    )
+    return report, State(
+        is_known=state.is_known,
+        configmaps=cache.seen,
+        devices=cache.devices,
+        switches=cache.switches,
+        nodes=cache.nodes,
+        memories=memories,
+        jobs=rescheduling.cached,
+        retries=rescheduling.retries,
+        judged=rescheduling.judged,
+    )
