@@ -8,6 +8,8 @@ import msgspec
 
 from advisor.cluster_cache import ClusterCache
 from advisor.jobs import jobs_of
+from advisor.motor import creation_advice
+from advisor.motor_checks import service_findings
 from advisor.node_view import view_nodes
 from advisor.report import Report
 from advisor.rescheduling import Rescheduling
@@ -34,11 +36,18 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
             memories[name] = msgspec.structs.replace(
                 memories[name], link_down_at=snapshot.now_ms // 1000
             )
+    decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
+    leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
     report = Report(
         options.profile,
         snapshot.now_ms,
-        decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
-        findings=(*cache.findings, *rescheduling.findings),
+        decisions=decisions,
+        create_advice=creation_advice(snapshot, options, leaving),
+        findings=(
+            *cache.findings,
+            *rescheduling.findings,
+            *service_findings(snapshot, options),
+        ),
     )
     return report, State(
         is_known=state.is_known,
