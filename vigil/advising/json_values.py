@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BYTE = re.compile(r"\(byte (\d+)\)")
+_SOLID = re.compile(rb"\S")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -65,7 +66,7 @@ def parts_of(content: bytes, source: str) -> Iterator[Part]:
     Raises ``ConfigurationError`` with the line of what is no JSON.
     """
     content = content.removeprefix(_BYTE_ORDER_MARK)
-    if not content.strip():
+    if _SOLID.search(content) is None:
         raise ConfigurationError(source, [Problem("line 1", "is empty: no object is in it")])
     if not _is_lines(content):
         yield Part(source, 1, content, _decoded(content, source, 1))
@@ -82,15 +83,18 @@ def parts_of(content: bytes, source: str) -> Iterator[Part]:
 
 
 def _is_lines(content: bytes) -> bool:
-    """Whether the first line is a whole value, and another one follows."""
-    first, _, rest = content.lstrip().partition(b"\n")
-    if not rest.strip():
+    """Whether the first line is a whole value, and another one follows. Copies no other line."""
+    begin = _SOLID.search(content)
+    end = content.find(b"\n", begin.start()) if begin is not None else -1
+    following = _SOLID.search(content, end) if end >= 0 else None
+    if begin is None or following is None:
         return False
+    first = content[begin.start() : end].rstrip()
     try:
         msgspec.json.decode(first, type=msgspec.Raw)
     except (msgspec.MsgspecError, RecursionError):
         # A first line that is cut off looks like the first line of an indented value.
-        return first.startswith(b"{") and len(first.strip()) > 1 and rest.lstrip()[:1] == b"{"
+        return first[:1] == b"{" and len(first) > 1 and following[0] == b"{"
     return True
 
 
