@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.cluster_cache import ClusterCache
+from advisor.elastic import elastic_advice
+from advisor.gangs import gangs
 from advisor.jobs import jobs_of
 from advisor.motor import creation_advice
 from advisor.motor_checks import service_findings
 from advisor.node_view import view_nodes
+from advisor.placement import Placer, placements
 from advisor.report import Report
 from advisor.rescheduling import Rescheduling
 from advisor.state import State
@@ -38,16 +41,20 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
             )
     decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
     leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
+    placer = Placer(nodes.views, snapshot.now_ms, options)
     report = Report(
         options.profile,
         snapshot.now_ms,
         decisions=decisions,
         create_advice=creation_advice(snapshot, options, leaving),
+        elastic_advice=elastic_advice(snapshot, jobs, nodes.views, state, options),
         findings=(
             *cache.findings,
             *rescheduling.findings,
             *service_findings(snapshot, options),
         ),
+        placement=placements(jobs, placer),
+        gangs=gangs(jobs, placer, nodes.views),
     )
     return report, State(
         is_known=state.is_known,

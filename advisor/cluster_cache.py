@@ -212,9 +212,8 @@ def _value(one: ConfigMap, key: str) -> str:
 
 
 def _by_node(found: dict[str, entries.E], prefix: str) -> dict[str, entries.E]:
-    """Return entries by node: what remains of the key after the prefix (1.2)."""
-    length = len(prefix)
-    return {key[length:]: one for key, one in found.items() if key.startswith(prefix)}
+    """Return entries by node: the key without its prefix, or as it is where it has none (1.2)."""
+    return {key.removeprefix(prefix): one for key, one in found.items()}
 
 
 def _touched_ms(one: ConfigMap) -> int:
