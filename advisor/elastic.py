@@ -155,18 +155,22 @@ def _sized(one: _Affected, pool: _Pool, options: Options) -> ElasticAdvice:
     """Return the largest size for which there is room, and take that room."""
     pod = max(one.job.pods, key=npu_request)
     cards, replicas = npu_request(pod), one.vcjob.replicas
-    sizes = [(replicas, cards)]
     if replicas > 1:
-        sizes += [(count, cards) for count in _smaller(one.vcjob, options)]
+        steps = [(cards, [replicas, *_smaller(one.vcjob, options)])]
     else:
-        sizes += [(replicas, count) for count in _SMALLER_CARDS if count < cards]
-    for count, each in sizes:
-        if pool.take(one.job, _with_cards(pod, each), count):
-            same = (count, each) == sizes[0]
+        smaller = [count for count in _SMALLER_CARDS if count < cards]
+        steps = [(each, [replicas]) for each in (cards, *smaller)]
+    for each, counts in steps:
+        like = _with_cards(pod, each)
+        accepts = pool.accepts(one.job, like)
+        room = sum(accepts.values())
+        count = next((count for count in counts if count <= room), None)
+        if count is not None:
+            pool.take(one.job, like, count, accepts)
+            same = (count, each) == (replicas, cards)
             why = "the size stays" if same else f"there is no room for {replicas} × {cards} cards"
             return msgspec.structs.replace(_advice(one, "", why), replicas=count, cards=each)
-    room = pool.room(one.job, pod)
-    why = f"pending, not enough nodes: room for {room} × {cards} cards"
+    why = f"pending, not enough nodes: there is room for {room} × {each} cards"
     return _advice(one, "BELOW_MIN_REPLICAS", why)
 
 
@@ -212,18 +216,12 @@ class _Pool:
                 free = tuple(sorted({*free, *back}))
             self._views[pod.node] = msgspec.structs.replace(view, idle=idle, free=free)
 
-    def room(self, job: Job, pod: Pod) -> int:
-        """Return how many pods like ``pod`` the nodes take."""
-        return sum(self._accepts(job, pod).values())
-
-    def _accepts(self, job: Job, pod: Pod) -> dict[str, int]:
+    def accepts(self, job: Job, pod: Pod) -> dict[str, int]:
+        """Return how many pods like ``pod`` each node takes; others are left out."""
         return Placer(self._views, self._now_ms, self._options).result(job, pod).accepts
 
-    def take(self, job: Job, pod: Pod, count: int) -> bool:
-        """Take room for ``count`` pods like ``pod``; false where there is not so much."""
-        accepts = self._accepts(job, pod)
-        if sum(accepts.values()) < count:
-            return False
+    def take(self, job: Job, pod: Pod, count: int, accepts: Mapping[str, int]) -> None:
+        """Take room for ``count`` pods like ``pod``, of which the nodes take ``accepts``."""
         for name in sorted(accepts):
             times = min(accepts[name], count)
             if not times:
@@ -240,4 +238,3 @@ class _Pool:
                 taken = set(usable[: npu_request(pod) * times])
                 free = tuple(card for card in free if card not in taken)
             self._views[name] = msgspec.structs.replace(view, idle=idle, free=free)
-        return True
