@@ -57,7 +57,7 @@ def test_a_cluster_at_rest(dump: Path) -> None:
 def test_what_a_fault_would_do(dump: Path) -> None:
     result = vigil("--dump", dump, "--what-if", "chip 3 of n2 SeparateNPU")
     assert result.exit_code == 1
-    assert "deletes j-0 with 0 s" in result.stdout
+    assert "deletes with 0 s: j-0, j-1" in result.stdout
     assert "at fault j-1 on n2: CardUnhealthy Ascend910-3" in result.stdout
     changed = result.stdout.partition("what this changes:")[2]
     assert "+ deletion of default/j-0 with 0 s" in changed
@@ -201,7 +201,7 @@ def test_one_job_of_two(tmp_path: Path) -> None:
     for job in ("default/j", "default/owner"):
         result = vigil("--dump", file, "--job", job, *what_if)
         assert result.exit_code == 1
-        assert "n1 NodeUnhealthy" in result.stdout or "deletes j-0" in result.stdout
+        assert "n1 NodeUnhealthy" in result.stdout or "deletes with 0 s" in result.stdout
     missing = vigil("--dump", file, "--job", "default/other", *what_if)
     assert isinstance(missing.exception, ConfigurationError)
 

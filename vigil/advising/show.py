@@ -23,8 +23,9 @@ if TYPE_CHECKING:
         Report,
     )
 
-_MOST = 20
-"""Lines of one kind: the rest is counted (``--json`` has all)."""
+_MOST = 10
+"""Of one kind are shown, the rest is counted (``--json`` has all)."""
+_MOST_NAMES = 8
 
 
 def lines(reports: Sequence[Report], bases: Sequence[Report | None]) -> Iterator[str]:
@@ -55,23 +56,24 @@ def _time(at_ms: int) -> str:
 
 
 def _body(report: Report) -> Iterator[str]:
-    yield from _listed("nodes", [_node(one) for one in report.node_verdicts if _is_told(one)])
+    yield from _listed("nodes", [[_node(one)] for one in report.node_verdicts if _is_told(one)])
     deciding = [one for one in report.decisions if one.action is not Action.NONE or one.fault_pods]
-    yield from _listed("jobs", [line for one in deciding for line in _decision(one)])
-    yield from _listed("placement", [line for one in report.placement for line in _place(one)])
-    yield from _listed("gangs", [_gang(one) for one in report.gangs])
-    yield from _listed("MindIE Motor", [_creation(one) for one in report.create_advice])
-    yield from _listed("elastic training", [_elastic(one) for one in report.elastic_advice])
-    yield from _listed("findings", [_finding(one) for one in report.findings])
+    yield from _listed("jobs", [list(_decision(one)) for one in deciding])
+    yield from _listed("placement", [list(_place(one)) for one in report.placement])
+    yield from _listed("gangs", [[_gang(one)] for one in report.gangs])
+    yield from _listed("MindIE Motor", [[_creation(one)] for one in report.create_advice])
+    yield from _listed("elastic training", [[_elastic(one)] for one in report.elastic_advice])
+    yield from _listed("findings", [[_finding(one)] for one in report.findings])
 
 
-def _listed(heading: str, found: Sequence[str]) -> Iterator[str]:
+def _listed(heading: str, found: Sequence[Sequence[str]]) -> Iterator[str]:
     if not found:
         return
     yield f"  {heading}"
-    yield from (f"    {line}" for line in found[:_MOST])
+    for lines_of_one in found[:_MOST]:
+        yield from (f"    {line}" for line in lines_of_one)
     if len(found) > _MOST:
-        yield f"    ... and {len(found) - _MOST} more lines (--json has all)"
+        yield f"    ... and {len(found) - _MOST} more (--json has all)"
 
 
 def _is_told(one: NodeVerdict) -> bool:
@@ -91,11 +93,14 @@ def _decision(one: Decision) -> Iterator[str]:
     scope = f", scope {one.scope}" if one.scope is not None else ""
     rules = " ".join(one.rules)
     yield f"{one.job} ({one.workload}) {one.action}{scope}: {one.why} [{one.row} {rules}]"
-    for pod in one.fault_pods:
+    for pod in one.fault_pods[:_MOST_NAMES]:
         what = " ".join(filter(None, (",".join(pod.cards), ",".join(pod.codes))))
         yield f"  at fault {pod.name} on {pod.node}: {pod.type} {what}".rstrip()
-    for deletion in one.pods:
-        yield f"  deletes {deletion.name} with {deletion.grace_seconds} s"
+    if len(one.fault_pods) > _MOST_NAMES:
+        yield f"  at fault {len(one.fault_pods) - _MOST_NAMES} more"
+    for grace in sorted({pod.grace_seconds for pod in one.pods}):
+        names = [pod.name for pod in one.pods if pod.grace_seconds == grace]
+        yield f"  deletes with {grace} s: {_names(names)}"
     if one.retry is not None:
         yield f"  retries {one.retry.before} -> {one.retry.after}"
     if one.deadline_ms is not None:
@@ -104,17 +109,27 @@ def _decision(one: Decision) -> Iterator[str]:
         yield f"  then {one.follow_up}"
 
 
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
 def _place(one: Placement) -> Iterator[str]:
     first = one.pods[0]
     more = f" and {len(one.pods) - 1} like it" if len(one.pods) > 1 else ""
-    takes = ", ".join(one.accepts[:8]) + (", ..." if len(one.accepts) > 8 else "")
-    yield f"{first.namespace}/{first.name}{more}: {len(one.accepts)} nodes take it {takes}".rstrip()
-    reasons: dict[str, list[str]] = {}
+    takes = f"{len(one.accepts)} nodes take it"
+    if one.accepts:
+        takes += f": {_names(one.accepts)}"
+    yield f"{first.namespace}/{first.name}{more}: {takes}"
+    reasons: dict[str, list[tuple[str, str]]] = {}
     for node, why in one.refuses.items():
-        reasons.setdefault(why.partition(":")[0], []).append(f"{node} ({why.partition(': ')[2]})")
+        reason, _, text = why.partition(": ")
+        reasons.setdefault(reason, []).append((node, text))
     for reason, nodes in reasons.items():
-        shown = ", ".join(nodes[:3]) + (f", and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-        yield f"  {reason}: {shown}"
+        if len({text for _, text in nodes}) == 1:
+            yield f"  {reason}: {nodes[0][1]}: {_names([node for node, _ in nodes])}"
+        else:
+            yield f"  {reason}: {_names([f'{node} ({text})' for node, text in nodes])}"
 
 
 def _gang(one: Gang) -> str:
