@@ -22,7 +22,7 @@ from tests.advising.cluster import (
 from vigil.main import app
 
 if TYPE_CHECKING:
-    from click.testing import Result
+    from typer.testing import Result
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,7 @@ from vigil.advising.json_values import Part, parts_of
 from vigil.advising.latest_time import LatestTime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -47,15 +47,20 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[objects.Raw], Any]]] = {
 
 
 def sessions(sources: Sequence[str]) -> Iterator[Snapshot]:
-    """Yield the sessions in these files, ``-`` being standard input.
+    """Return the sessions in these files, ``-`` being standard input.
 
     Lists are one session together; each line with ``now_ms`` is one. Raises ``ConfigurationError``
     with all problems of the file that has them first.
     """
+    return sessions_of((_called(source), _content(source)) for source in sources)
+
+
+def sessions_of(contents: Iterable[tuple[str, bytes]]) -> Iterator[Snapshot]:
+    """Yield the sessions in these contents, each with the name of its source."""
     lists: list[Part] = []
     before: int | None = None
-    for source in sources:
-        for part in parts_of(_content(source), _called(source)):
+    for source, content in contents:
+        for part in parts_of(content, source):
             now_ms = part.outer.now_ms
             if now_ms is None:
                 lists.append(part)

@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from advisor.snapshot import ConfigMap
 
 
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Scalars stay texts, as the scheduler has them."""
+_DEEPEST = 50
+
+
+def _check_depth(text: str) -> None:
+    """Raise ``ValueError`` for nesting of which a loader would die."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise ValueError("is nested too deeply")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
 def scheduler_options(configmaps: Iterable[ConfigMap]) -> tuple[Options, str] | None:
     """Return the options that the scheduler's ConfigMap sets, and what could not be read of it.
 
@@ -35,9 +52,9 @@ def _init_params(text: str) -> tuple[dict[str, str], str]:
     """Return the arguments of ``init-params``, and why there are none."""
     where = f"{scheduling.SCHEDULER_CONFIGMAP}: {scheduling.SCHEDULER_CONFIG_KEY}"
     try:
-        # Scalars stay texts, as the scheduler has them. The C loader dies of deep nesting.
-        tree: Any = yaml.load(text, Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        _check_depth(text)
+        tree: Any = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError) as error:
         what = " ".join(str(error).split())
         return {}, f"{where} is no YAML ({what}): switches are taken as their defaults"
     configurations = tree.get("configurations") if isinstance(tree, dict) else None
