@@ -7,32 +7,55 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.cluster_cache import ClusterCache
+from advisor.cluster_findings import by_object, cluster_findings, stale_nodes
 from advisor.elastic import elastic_advice
 from advisor.gangs import gangs
+from advisor.job_findings import job_findings
 from advisor.jobs import jobs_of
-from advisor.motor import creation_advice
+from advisor.motor import creation_advice, creation_divergences
 from advisor.motor_checks import service_findings
 from advisor.node_view import view_nodes
+from advisor.options import Profile
 from advisor.placement import Placer, placements
-from advisor.report import Report
+from advisor.report import Finding, Report, Severity
 from advisor.rescheduling import Rescheduling
 from advisor.state import State
+from advisor.verdicts import verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from advisor.node_view import NodeView
     from advisor.options import Options
     from advisor.snapshot import Snapshot
+
+
+def _started(before: State, options: Options) -> State:
+    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (section 8, 9)."""
+    if options.profile is Profile.CORRECTED:
+        return State(is_known=True, retries=before.retries, judged=before.judged)
+    return State(is_known=True)
+
+
+def _divergences(views: Mapping[str, NodeView]) -> Iterator[Finding]:
+    for view in views.values():
+        for section, text in view.divergences:
+            yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {view.name}", text, section)
 
 
 def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
     """Return what happens in the session of ``snapshot``, and the state after it."""
     if snapshot.first_session:
-        state = State(is_known=True)
+        state = _started(state, options)
     cache = ClusterCache(state, options)
     cache.read(snapshot.configmaps)
     nodes = view_nodes(snapshot, cache, state.memories, options)
     jobs = jobs_of(snapshot)
-    rescheduling = Rescheduling(snapshot, jobs, nodes.views, state, options)
-    rescheduling.run()
+    rescheduling = Rescheduling(
+        snapshot, jobs, nodes.views, state, options, stale_nodes(snapshot, cache, options)
+    )
+    if not cache.crashed_by:
+        rescheduling.run()
     memories = dict(nodes.memories)
     for name in sorted(rescheduling.link_down):
         if name in memories:
@@ -45,13 +68,19 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
     report = Report(
         options.profile,
         snapshot.now_ms,
+        node_verdicts=tuple(verdict(nodes.views[name]) for name in sorted(nodes.views)),
         decisions=decisions,
         create_advice=creation_advice(snapshot, options, leaving),
         elastic_advice=elastic_advice(snapshot, jobs, nodes.views, state, options),
-        findings=(
-            *cache.findings,
-            *rescheduling.findings,
-            *service_findings(snapshot, options),
+        findings=by_object(
+            [
+                *cluster_findings(snapshot, cache, nodes.views, options, is_known=state.is_known),
+                *job_findings(jobs, options),
+                *rescheduling.findings,
+                *service_findings(snapshot, options),
+                *creation_divergences(snapshot, options, leaving),
+                *_divergences(nodes.views),
+            ]
         ),
         placement=placements(jobs, placer),
         gangs=gangs(jobs, placer, nodes.views),

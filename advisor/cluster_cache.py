@@ -142,7 +142,7 @@ class ClusterCache:
         node = one.name.removeprefix(names.DEVICE_INFO_PREFIX)
         text = _value(one, DEVICE_INFO_KEY)
         if not text:
-            self.crashed_by = _key(one)
+            self.crashed_by = "" if self._corrected else _key(one)
             raise DocumentError(one.name, DEVICE_INFO_KEY, "is empty; the scheduler crashes on it")
         device = entries.read_device_info(text, one.name)
         switch = one.data.get(SWITCH_INFO_KEY)
@@ -161,6 +161,15 @@ class ClusterCache:
         for node in before.nodes:
             if node not in now and not self._is_elsewhere(node, _key(one)):
                 cache.pop(node, None)
+                self.findings.append(
+                    Finding(
+                        Severity.WARNING,
+                        "UPSTREAM_DIVERGES",
+                        f"Node {node}",
+                        f"its entry has left {one.name}: it does not count any more",
+                        section=1,
+                    )
+                )
 
     def _is_elsewhere(self, node: str, key: str) -> bool:
         kind = key.rpartition("-")[0]

@@ -10,8 +10,9 @@ import msgspec
 from advisor.entries import CardFault
 from advisor.jobs import used_cards
 from advisor.node_view import SUB_HEALTH_HANDLING, SUB_HEALTHY_WORD, NodeState
-from advisor.report import FaultPod
+from advisor.report import FaultPod, Workload
 from advisor.snapshot import Pod
+from advisor.workloads import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class FaultType(StrEnum):
     SEPARATE = "RelationFaultSeparate"
     POD_FAILED = "pod-failed"
     PROCESS = "process-exception"
+
+
+_BY_DOCUMENT = (FaultType.NODE, FaultType.CARD, FaultType.SUB_HEALTH)
+"""What is concluded from documents of which the age matters (R4)."""
 
 
 class JudgedPod(msgspec.Struct, frozen=True):
@@ -72,11 +77,15 @@ class Judge:
         first_session: bool,
         corrected: bool,
         judged: Mapping[str, int],
+        stale: frozenset[str] = frozenset(),
     ) -> None:
         self._views = views
         self._first = first_session
         self._corrected = corrected
         self._judged = judged
+        self._stale = stale if corrected else frozenset[str]()
+        self.divergences: set[tuple[int, str, str]] = set()
+        """Numbers of section 8, jobs, and what is done otherwise."""
 
     def job(self, job: Job) -> tuple[JudgedPod, ...]:
         """Return the verdicts about all pods of a job."""
@@ -113,38 +122,66 @@ class Judge:
             )
         if not pod.node:
             return JudgedPod(pod, None, rank)
-        cards: tuple[str, ...] = ()
-        found: FaultType | None = None
-        if view is not None and view.is_in_map and view.state == NodeState.NODE:
-            found = FaultType.NODE
-        elif view is not None and (cards := tuple(name for name in used if name in view.unhealthy)):
-            found = FaultType.CARD
-        elif (view is None or not view.is_in_map) and not self._first:
-            found = FaultType.NODE
-        elif job.retry_times != 0 and self._has_failed(pod):
-            found = FaultType.POD_FAILED
-        elif pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SEPARATE:
-            found = FaultType.SEPARATE
-        elif self._is_sub_health_fault(job, pod, view, reasons):
-            found = FaultType.SUB_HEALTH
+        cards = tuple(name for name in used if view is not None and name in view.unhealthy)
+        found = self._type(job, pod, view, cards, reasons)
+        if found in _BY_DOCUMENT and pod.node in self._stale and view and view.is_in_map:
+            self._diverges(4, job, "a document that is too old isolates, and deletes nothing")
+            found = None
         return JudgedPod(pod, found, rank, cards, reasons)
 
-    def _has_failed(self, pod: Pod) -> bool:
+    def _type(
+        self,
+        job: Job,
+        pod: Pod,
+        view: NodeView | None,
+        cards: tuple[str, ...],
+        reasons: tuple[CardFault, ...],
+    ) -> FaultType | None:
+        is_in_map = view is not None and view.is_in_map
+        if is_in_map and view is not None and view.state == NodeState.NODE:
+            return FaultType.NODE
+        if cards:
+            return FaultType.CARD
+        if not is_in_map and not self._first:
+            return FaultType.NODE
+        if job.retry_times != 0 and self._has_failed(job, pod):
+            return FaultType.POD_FAILED
+        if pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SEPARATE:
+            return FaultType.SEPARATE
+        if self._is_sub_health_fault(job, pod, view, reasons):
+            return FaultType.SUB_HEALTH
+        return None
+
+    def _diverges(self, section: int, job: Job, text: str) -> None:
+        self.divergences.add((section, job.key, text))
+
+    def _has_failed(self, job: Job, pod: Pod) -> bool:
         """Whether a pod has failed by itself; the last state of a container counts (2.4 row 4).
 
-        ``corrected`` judges a restart of a container once, and sees one that has ended in a pod
-        that does not restart it (R22).
+        ``corrected`` judges a restart of a container once, leaves one that the kubelet has made
+        for OME alone, and sees a container that ended in a pod that does not restart it (R22).
         """
         if pod.phase == "Failed":
             return True
+        failed = [one for one in pod.containers if one.last_exit_code]
         if not self._corrected:
-            return any(one.last_exit_code for one in pod.containers)
-        if pod.restart_policy == "Never":
-            return any(one.exit_code for one in pod.containers)
-        return any(
-            one.last_exit_code and self._judged.get(judged_key(pod, one.name), 0) < one.restarts
-            for one in pod.containers
-        )
+            return bool(failed)
+        if pod.restart_policy == "Never" and any(one.exit_code for one in pod.containers):
+            self._diverges(7, job, "a container has failed, though others of its pod still run")
+            return True
+        if not failed:
+            return False
+        if workload_of(job) in (Workload.OME_DEPLOYMENT, Workload.OME_LWS):
+            self._diverges(7, job, "the container was restarted already: its pod stays")
+            return False
+        fresh = [
+            one
+            for one in failed
+            if self._judged.get(judged_key(pod, one.name), 0) < max(one.restarts, 1)
+        ]
+        if not fresh:
+            self._diverges(7, job, "this restart of the container was judged before")
+        return bool(fresh)
 
     def _is_sub_health_fault(
         self, job: Job, pod: Pod, view: NodeView | None, reasons: tuple[CardFault, ...]

@@ -71,6 +71,23 @@ class Job:
     def is_off(self) -> bool:
         return self.fault_scheduling in ("", scheduling.FAULT_SCHEDULING_OFF)
 
+    @cached_property
+    def common_fault_scheduling(self) -> str:
+        """What ``fault-scheduling`` should mean where several values are given (R10, R23).
+
+        Any unsupported value is off, and of two supported ones the more careful counts.
+        """
+        values = {self.group.labels.get(scheduling.FAULT_SCHEDULING)}
+        values.update(pod.labels.get(scheduling.FAULT_SCHEDULING) for pod in self.pods)
+        values.discard(None)
+        off = scheduling.FAULT_SCHEDULING_OFF
+        if not values or values - set(scheduling.FAULT_SCHEDULING_VALUES) or off in values:
+            return off
+        for value in (scheduling.FAULT_SCHEDULING_GRACE, scheduling.FAULT_SCHEDULING_FORCE):
+            if value in values:
+                return value
+        return min(value for value in values if value)
+
     @property
     def is_pod_rescheduling(self) -> bool:
         return self.labels.get(scheduling.POD_RESCHEDULING) == "on"

@@ -9,9 +9,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from advisor.motor_jobs import MotorJob, motor_jobs
 from advisor.options import Profile
-from advisor.report import CreateAdvice
+from advisor.report import CreateAdvice, Finding, Severity
 from advisor.scaling_rule import ScalingRule, read_rule, target_index
 from contract import scheduling
 from contract.errors import DocumentError
@@ -58,6 +60,36 @@ def creation_advice(
             allowed[(*job.service, job.group)] += 1
         advice.append(answer)
     return tuple(sorted(advice, key=lambda one: (one.namespace, one.name)))
+
+
+_PARTIAL_LOSS = 28
+_SECTIONS = {"RULE_INVALID": 26, "GROUP_SATISFIED": 27}
+"""By the corrected reason: which defect of section 8 makes the operator answer otherwise."""
+
+
+def creation_divergences(
+    snapshot: Snapshot, options: Options, leaving: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """Return for ``corrected`` where the operator answers otherwise."""
+    if options.profile is not Profile.CORRECTED or not snapshot.ascend_jobs:
+        return ()
+    real = msgspec.structs.replace(options, profile=Profile.UPSTREAM)
+    return tuple(
+        Finding(
+            Severity.WARNING,
+            "UPSTREAM_DIVERGES",
+            f"AscendJob {one.namespace}/{one.name}",
+            f"the operator answers {other.verdict} {other.reason}".rstrip()
+            + f", and should answer {one.verdict} {one.reason}".rstrip(),
+            25 if other.verdict == CRASH else _SECTIONS.get(one.reason, _PARTIAL_LOSS),
+        )
+        for one, other in zip(
+            creation_advice(snapshot, options, leaving),
+            creation_advice(snapshot, real, leaving),
+            strict=True,
+        )
+        if one.verdict != other.verdict
+    )
 
 
 def _services(

@@ -37,6 +37,7 @@ SUB_HEALTH_HANDLING = "SubHealthFault"
 FORCE_UPDATE_SECONDS = 10
 """At most this old, the list before limits the new one (1.5-2)."""
 MAX_CARDS_OF_POD = 100
+_WITH_NETWORK = ("Ascend910", "npu")
 HEARTBEAT_INTERVALS = 3
 DEFAULT_HEARTBEAT_SECONDS = 5
 HEARTBEAT_RANGE = (1, 300)
@@ -57,7 +58,8 @@ class NodeView(msgspec.Struct, frozen=True):
     ``is_in_map`` is whether the plugin has it, ``resource`` the chips' resource, empty where the
     node has none or no label ``accelerator`` names it. ``free`` and ``network_unhealthy`` are
     ``None`` without their key. ``idle`` is Kubernetes' own count, ``releasing`` what terminating
-    pods give back. ``problems`` are the codes and texts of findings.
+    pods give back. ``problems`` are the codes and texts of findings,
+    ``divergences`` numbers of section 8 with what is done otherwise.
     """
 
     node: Node
@@ -80,6 +82,7 @@ class NodeView(msgspec.Struct, frozen=True):
     link_down_at: int
     source: str = ""
     problems: tuple[tuple[str, str], ...] = ()
+    divergences: tuple[tuple[int, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -128,9 +131,14 @@ class _Builder:
         self.options = options
         self.corrected = options.profile is Profile.CORRECTED
         self.problems: list[tuple[str, str]] = []
+        self.divergences: list[tuple[int, str]] = []
         self.idle: Amounts = dict(node.allocatable)
         self.releasing: Amounts = {}
         self._count()
+
+    def diverges(self, section: int, text: str) -> None:
+        """Note that the real program does otherwise, by the number in section 8."""
+        self.divergences.append((section, text))
 
     def _count(self) -> None:
         idle, releasing = self.idle, self.releasing
@@ -192,6 +200,7 @@ class _Builder:
             link_down_at=memory.link_down_at if memory else 0,
             source=source,
             problems=tuple(self.problems),
+            divergences=tuple(self.divergences),
         )
         return view, memory
 
@@ -219,6 +228,7 @@ class _Builder:
         if self.corrected and self.options.heartbeat_check:
             beat = snapshot.heartbeats.get(self.node.name)
             if beat is not None and is_silent(beat, snapshot.now_ms):
+                self.diverges(24, "its heartbeat is silent for more than three intervals")
                 return "heartbeat"
         return ""
 
@@ -258,15 +268,24 @@ class _Builder:
         for key, text in listed.DeviceList.items():
             if "-" not in key and is_quick:
                 merged[key] = self._limited(key, kept, text)
+            elif self.corrected and key.endswith(FAULT) and _is_worse(kept.get(key), text):
+                self.diverges(16, "its -Fault text cannot be read: the last readable one counts")
             else:
                 merged[key] = text
-        for key in sorted(merged.keys() - listed.DeviceList.keys()):
-            self.problems.append(
-                ("KEY_OMITTED", f"{key} is not in the entry: its last value stays in force")
-            )
+        self._report_omitted(listed.DeviceList, merged)
         if merged == kept:
             merged = kept
         return NodeMemory(listed.UpdateTime, merged, uids, before.link_down_at)
+
+    def _report_omitted(self, listed: Mapping[str, str], merged: Mapping[str, str]) -> None:
+        """Note the keys that an entry lacks (M5); old chips have neither network nor reset."""
+        kind = entries.device_type(listed)
+        network = (NETWORK_UNHEALTHY, RECOVERING) if kind in _WITH_NETWORK else ()
+        for suffix in ("", UNHEALTHY, FAULT, *network):
+            key = f"{scheduling.RESOURCE_DOMAIN}{kind}{suffix}"
+            if key not in listed:
+                what = "its last value stays in force" if key in merged else "it was never there"
+                self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {what}"))
 
     def _without_new_pods(self, kept: dict[str, str], known: frozenset[str]) -> dict[str, str]:
         """Return ``kept`` without the cards of pods placed since the session before (1.6)."""
@@ -294,7 +313,10 @@ class _Builder:
                     "Its annotation baseDeviceInfos is missing or no JSON: nothing new is applied",
                 )
             )
-            return entry if self.corrected else None
+            if not self.corrected:
+                return None
+            self.diverges(5, "without baseDeviceInfos the reported list counts")
+            return entry
         resource = scheduling.RESOURCE_DOMAIN + entries.device_type(entry.DeviceList)
         if (
             not self.options.self_maintain
@@ -328,6 +350,15 @@ class _Builder:
             return text
         allowed = {*old, *entries.names(kept.get(key + UNHEALTHY))}
         return ",".join(name for name in new if name in allowed)
+
+
+def _is_worse(before: str | None, now: str) -> bool:
+    """Whether a ``-Fault`` text cannot be read where the one before could."""
+    return (
+        before is not None
+        and entries.read_faults(now or "[]") is None
+        and entries.read_faults(before or "[]") is not None
+    )
 
 
 def is_silent(beat: Heartbeat, now_ms: int) -> bool:

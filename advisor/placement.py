@@ -8,16 +8,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from advisor.fault_pods import NOT_HANDLE
 from advisor.jobs import npu_request, npu_resource
 from advisor.matching import selector_refusal, taint_refusal
 from advisor.node_view import PRE_SEPARATE_WORD, NodeState
 from advisor.options import Profile
-from advisor.report import Acceptance, Placement, PodRef
+from advisor.report import Placement, PodRef
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from advisor.entries import CardFault
     from advisor.jobs import Job
     from advisor.node_view import NodeView
     from advisor.options import Options
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 LINK_DOWN_SECONDS = 20
 LINK_DOWN_CODE = "81078603"
-_LINK_DOWN_HANDLING = "NotHandleFault"
 _DEFAULT_COUNTS = frozenset({1, 2, 4, 8})
 """What a pod without ``accelerator-type`` may ask for: the first generation's rule (1.7)."""
 _A3_PREFIX = "module-a3-"
@@ -103,22 +104,26 @@ class Placer:
         return bad_count or self._cards(demand, view)
 
     def _isolation(self, demand: Demand, view: NodeView) -> str:
-        """Return what the fault table has against a node (1.9)."""
+        """Return what the fault table has against a node (1.9).
+
+        ``corrected`` lets pods without chips onto nodes of which only chips are concerned
+        (section 8, 14).
+        """
         if why := self._closed[view.name]:
-            is_about_faults = not why.startswith("NotInFaultTable")
-            if demand.cards or not self._corrected or is_about_faults:
-                return why
+            return why
+        if self._corrected and not demand.cards:
+            return ""
         if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
             which = "a card" if view.card_sub_health else "its switch"
             return f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
-        if not view.is_in_table and (demand.cards or not self._corrected):
+        if not view.is_in_table:
             return "NotInFaultTable: it has chips and no label accelerator that names them"
         return ""
 
     def _cards(self, demand: Demand, view: NodeView) -> str:
         """Return what is wrong with the cards of a node for a demand (1.6, 1.9)."""
-        if not view.is_in_map:
-            return ""
+        if not view.is_in_map:  # upstream accepts it (section 8, 12)
+            return "FreeCards: the plugin does not have the node" if self._corrected else ""
         resource, cards = demand.resource, demand.cards
         if view.free is None or resource != view.resource:
             return f"FreeCards: the scheduler has no list of free cards ({resource})"
@@ -140,12 +145,13 @@ class Placer:
         """Return how many free cards a distributed job may use (1.9)."""
         bad = set(view.network_unhealthy or ())
         if self._now - view.link_down_at < LINK_DOWN_SECONDS:
-            bad.update(
-                one.npu_name
-                for one in view.faults
-                if one.fault_code == LINK_DOWN_CODE and one.fault_handling == _LINK_DOWN_HANDLING
-            )
+            bad.update(one.npu_name for one in view.faults if self._is_link_down(one))
         return sum(1 for name in view.free or () if name not in bad)
+
+    def _is_link_down(self, one: CardFault) -> bool:
+        """Whether an element says that a link is down; upstream compares it whole (8, 17)."""
+        codes = one.fault_code.split(",") if self._corrected else [one.fault_code]
+        return LINK_DOWN_CODE in codes and one.fault_handling == NOT_HANDLE
 
     def _times(self, demand: Demand, view: NodeView) -> int:
         """Return how many pods of a demand a node takes at once."""
@@ -178,15 +184,6 @@ def closed(view: NodeView) -> str:
     if view.host_status == PRE_SEPARATE_WORD:
         return "PreSeparate: its NodeStatus is PreSeparate"
     return ""
-
-
-def acceptance(view: NodeView) -> Acceptance:
-    """Return which new pods a node accepts (R3)."""
-    if closed(view) or not view.node.is_ready or not view.is_in_table:
-        return Acceptance.NONE
-    if view.card_sub_health or view.switch_sub_health:
-        return Acceptance.ONLY_IGNORE_STRATEGY
-    return Acceptance.ALL
 
 
 def _bad_count(demand: Demand, pod: Pod) -> str:

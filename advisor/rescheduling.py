@@ -54,6 +54,7 @@ class Rescheduling:
         views: Mapping[str, NodeView],
         state: State,
         options: Options,
+        stale: frozenset[str] = frozenset(),
     ) -> None:
         self._jobs = jobs
         self._views = views
@@ -66,6 +67,7 @@ class Rescheduling:
             first_session=snapshot.first_session,
             corrected=self._corrected,
             judged=state.judged,
+            stale=stale,
         )
         self.cached: dict[str, CachedJob] = dict(state.jobs)
         self.retries: dict[str, int] = {
@@ -93,6 +95,18 @@ class Rescheduling:
             if not cached.is_executed:
                 judged = verdicts.get(key) or cached_jobs.judged_again(cached, self._jobs[key])
                 self._act(key, judged)
+            elif key not in self.decisions:
+                self._wait(key)
+
+        for section, name, text in sorted(self._judge.divergences):
+            self._diverges(section, self._jobs[name], text)
+
+    def _value(self, job: Job) -> str:
+        """Return the ``fault-scheduling`` that counts (R10, R23)."""
+        return job.common_fault_scheduling if self._corrected else job.fault_scheduling
+
+    def _is_off(self, job: Job) -> bool:
+        return self._value(job) in ("", scheduling.FAULT_SCHEDULING_OFF)
 
     def _sync(self, key: str) -> None:
         """Bring a cached job up to the session: expired, gone, completed, widened (2.8)."""
@@ -146,12 +160,33 @@ class Rescheduling:
             scope=Scope.JOB if len(left) == len(job.pods) else Scope.POD,
         )
 
+    def _wait(self, key: str) -> None:
+        """Report a job that was acted on and is cached until its pods are back (D3)."""
+        cached, job = self.cached[key], self._jobs[key]
+        why = "it was acted on and waits until its pods are gone, made anew and placed"
+        if cached.pending:
+            why += f"; {cached.pending} pending sessions"
+        deadline = None
+        if cached.is_evicted and not cached.is_forced:
+            deadline = (cached.first_seen + self._options.grace_over_time + 1) * 1000
+        judged = cached_jobs.judged_again(cached, job)
+        self._decide(
+            key,
+            job,
+            Action.WAIT_COMPLETION,
+            "D3",
+            ("R40",),
+            why,
+            judged=judged,
+            deadline_ms=deadline,
+        )
+
     def _evaluate(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
         """Judge a job that is not cached; return the verdicts of one that is cached now."""
         if key in self.cached:
             return self._evaluate_again(key, job) if self._corrected else None
         is_running = job.group.phase in _RUNNING
-        if is_running and not job.is_off:
+        if is_running and not self._is_off(job):
             self.retries.setdefault(key, job.retry_times)
         if not any(self._judge.is_suspect(pod) for pod in job.pods):
             return None
@@ -159,7 +194,9 @@ class Rescheduling:
         has_fault = any(one.type is not None for one in judged)
         if not has_fault and not has_platform_marker(judged):
             return None
-        if job.is_off:
+        if self._is_off(job):
+            if not job.is_off:
+                self._diverges(10, job, "an unsupported or joined fault-scheduling counts as off")
             if has_fault:
                 why = "fault-scheduling is absent or off: the job is not evaluated"
                 self._decide(key, job, Action.NONE, "D2", ("R20",), why, judged=judged)
@@ -206,6 +243,11 @@ class Rescheduling:
         kind = workload_of(job)
         master_rule = not (self._corrected and kind in _NO_MASTER)
         selection = select(job, judged, cached.pending, master_rule=master_rule)
+        if not master_rule and select(job, judged, cached.pending).pods != selection.pods:
+            self._diverges(8, job, "an inference job has no master: its rank 0 is a pod as others")
+        if self._value(job) != job.fault_scheduling:
+            text = f"the joined fault-scheduling counts as {self._value(job)}"
+            self._diverges(10, job, text)
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
@@ -266,7 +308,7 @@ class Rescheduling:
 
     def _gate(self, key: str, job: Job, judged: tuple[JudgedPod, ...]) -> Gate | None:
         """Return the open gate of a job; a closed one is decided here (2.5)."""
-        value = job.fault_scheduling
+        value = self._value(job)
         found = gate(job, value, judged, self.retries.get(key, 0), corrected=self._corrected)
         if found.step is Step.DELETE:
             return found
@@ -287,7 +329,7 @@ class Rescheduling:
         """Whether the pods are evicted; sub-health alone goes by its strategy (1.11, 2.7)."""
         if _is_sub_health_only(judged):
             return job.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
-        return job.fault_scheduling == scheduling.FAULT_SCHEDULING_GRACE
+        return self._value(job) == scheduling.FAULT_SCHEDULING_GRACE
 
     def _deletion(self, pod: Pod, is_evicted: bool) -> Deletion:
         """Return the deletion of a pod; a missing Node object leaves no grace (R32)."""

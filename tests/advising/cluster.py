@@ -7,6 +7,8 @@ from typing import Any
 
 Object = dict[str, Any]
 
+UPDATED = 1_795_453_190
+"""Stamp of the documents in seconds: ten seconds before the newest time in the dump."""
 CHIPS = [f"Ascend910-{number}" for number in range(8)]
 
 
@@ -101,7 +103,7 @@ def configmap(namespace: str, name: str, text: str, version: int, key: str = "")
     )
 
 
-def device_entry(free: list[str], update_time: int = 1_795_450_000) -> Object:
+def device_entry(free: list[str], update_time: int = UPDATED) -> Object:
     """Return an entry of cluster-info-device without a fault."""
     return {
         "DeviceList": {
@@ -130,7 +132,7 @@ def two_pods_on_two_of_three_nodes(labels: dict[str, str] | None = None) -> list
         f"mindx-dl-switchinfo-n{number}": {
             "FaultCode": [],
             "FaultLevel": "",
-            "UpdateTime": 1_795_450_000,
+            "UpdateTime": UPDATED,
             "NodeStatus": "Healthy",
             "FaultTimeAndLevelMap": {},
         }

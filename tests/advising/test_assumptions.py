@@ -23,7 +23,7 @@ from contract.errors import ConfigurationError
 from contract.families import FAMILIES
 from contract.node_info import decode_node_info, encode_node_info
 from contract.switch_info import decode_switch_info
-from tests.advising.cluster import CHIPS, as_list, two_pods_on_two_of_three_nodes
+from tests.advising.cluster import CHIPS, UPDATED, as_list, two_pods_on_two_of_three_nodes
 from vigil.advising.assumptions import CHIP_LEVELS, parse, parse_all
 from vigil.advising.dump import sessions
 from vigil.advising.what_if import assume
@@ -214,7 +214,7 @@ def test_what_is_written_is_written_last_and_read_by_its_readers(snapshot: Snaps
 
 
 def test_documents_of_agents_in_direct_mode(snapshot: Snapshot) -> None:
-    info = DeviceInfo("Ascend910", tuple(CHIPS), (), (), (), (), 1_795_450_000)
+    info = DeviceInfo("Ascend910", tuple(CHIPS), (), (), (), (), UPDATED)
     labels = {"mx-consumer-cim": "true"}
     devices = ConfigMap(
         "kube-system",

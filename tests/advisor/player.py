@@ -117,7 +117,7 @@ def _unix_ms_at_0(steps: list[dict[str, Any]]) -> int:
     milliseconds, and some are of another moment.
     """
     puts = [(step["at_ms"], " ".join(step["data"].values())) for step in steps if "data" in step]
-    low = next(
+    low: int = next(
         int(found[1]) * 1000 - at for at, text in puts if (found := _UPDATE_TIME.search(text))
     )
     exact = [

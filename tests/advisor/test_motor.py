@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from advisor.motor import creation_advice
+from advisor.motor import creation_advice, creation_divergences
 from advisor.motor_checks import service_findings
 from advisor.options import Options, Profile
 from advisor.snapshot import AscendJob, ConfigMap, Owner, Pod, PodGroup, Snapshot
@@ -203,3 +203,17 @@ def test_a_failed_pod_needs_a_retry(label: str, left: int | None, codes: list[st
         written = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"remain-retry-times": text})
         snapshot = msgspec.structs.replace(snapshot, configmaps=(*snapshot.configmaps, written))
     assert _codes(snapshot) == codes
+
+
+def _differs(snapshot: Snapshot) -> dict[str, int]:
+    found = creation_divergences(snapshot, Options(profile=Profile.CORRECTED))
+    assert creation_divergences(snapshot, Options()) == ()
+    return {one.object.rpartition("/")[2]: one.section for one in found}
+
+
+def test_where_the_operator_answers_otherwise() -> None:
+    assert _differs(service(S, {}, ("g0", "g1"))) == {}
+    assert _differs(service([{"p": 2, "d": 1}, {"p": 1}], {}, ("p", "d"))) == {"d-new0": 25}
+    assert _differs(service([{"g0": 2}, {"g0": 0}], {}, ("g0",))) == {"g0-new0": 26}
+    assert _differs(service([{"g0": 1}], {}, ("g0", "g0"))) == {"g0-new1": 27}
+    assert _differs(with_job(1, "Running", S, running={"g0": 1, "g1": 1})) == {"g0-a": 28}

@@ -42,7 +42,7 @@ def lines(reports: Sequence[Report], bases: Sequence[Report | None]) -> Iterator
     for profile, body, changed in shown:
         time = _time(reports[0].now_ms)
         yield f"{time}  profile {profile}"
-        yield from body or ["  nothing happens, and nothing waits"]
+        yield from body
         if bases[0] is not None:
             yield "  what this changes:"
             yield from changed or ["    nothing"]
@@ -63,6 +63,8 @@ def _body(report: Report) -> Iterator[str]:
     yield from _listed("gangs", [[_gang(one)] for one in report.gangs])
     yield from _listed("MindIE Motor", [[_creation(one)] for one in report.create_advice])
     yield from _listed("elastic training", [[_elastic(one)] for one in report.elastic_advice])
+    if not (deciding or report.placement or report.create_advice or report.elastic_advice):
+        yield "  nothing happens, and nothing waits"
     yield from _listed("findings", [[_finding(one)] for one in report.findings])
 
 
