@@ -155,11 +155,15 @@ class CreateAdvice(msgspec.Struct, frozen=True):
 
 
 class ElasticAdvice(msgspec.Struct, frozen=True):
-    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none."""
+    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none.
+
+    ``cards`` are those of each pod.
+    """
 
     namespace: str
     name: str
     replicas: int | None = None
+    cards: int | None = None
     trigger: str = ""
     reason: str = ""
     why: str = ""
