@@ -231,6 +231,13 @@ RULES = (
         "2.8",
     ),
     _warning(
+        "LIMIT_WITHOUT_POD_RESCHEDULING",
+        "Only the pods at fault are deleted, and then the job waits for its other pods to be "
+        "restarted: for 1200 s no further fault is handled.",
+        'Write pod-rescheduling: "on" beside fault-scheduling.',
+        "2.8",
+    ),
+    _warning(
         "SHARED_PG_WITHOUT_POD_RESCHEDULING",
         "All roles with podGroupSize 1 share one PodGroup: a fault of one pod deletes all {pods} "
         "pods, of every role.",

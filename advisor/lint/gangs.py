@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from advisor.lint.finding import finding
 from advisor.lint.workload import Form
 from contract.scheduling import (
+    APP,
     FAULT_SCHEDULING,
     FAULT_SCHEDULING_OFF,
     FAULT_SCHEDULING_VALUES,
+    MINDIE_CONTROL_APPS,
     OME_SERVICE,
     POD_RESCHEDULING,
     RECOVER_POLICY_PATH,
+    RECOVER_POLICY_POD,
     SCHEDULE_MIN_AVAILABLE,
     go_integer,
 )
@@ -38,14 +41,23 @@ def judge(workload: Workload, group: Group) -> Iterator[Finding]:
     """Return what is wrong with gangs and with the scope of a fault."""
     yield from _judge_minimum(workload, group)
     is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
-    rescheduling = group.label(POD_RESCHEDULING)
-    if is_ome and takes_part(group) and rescheduling is None:
-        label = group.label(FAULT_SCHEDULING)
-        if label is not None:
-            place = workload.place.at(label.line, label.file)
+    label = group.label(FAULT_SCHEDULING)
+    if label is not None and takes_part(group) and group.label(POD_RESCHEDULING) is None:
+        place = workload.place.at(label.line, label.file)
+        if is_ome:
             yield finding("OME_WITHOUT_POD_RESCHEDULING", place)
+        elif _is_limited(group) and group.pods() != 1:
+            yield finding("LIMIT_WITHOUT_POD_RESCHEDULING", place)
     if workload.form is Form.STORM and group.is_shared and takes_part(group):
         yield from _judge_shared(workload, group)
+
+
+def _is_limited(group: Group) -> bool:
+    """Whether only pods at fault are deleted (2.2)."""
+    app = group.label(APP)
+    path = group.annotation(RECOVER_POLICY_PATH)
+    is_control = app is not None and app.value in MINDIE_CONTROL_APPS
+    return is_control or (path is not None and path.value == RECOVER_POLICY_POD)
 
 
 def _judge_minimum(workload: Workload, group: Group) -> Iterator[Finding]:
@@ -73,7 +85,7 @@ def _judge_shared(workload: Workload, group: Group) -> Iterator[Finding]:
         return
     shown = "its" if pods is None else pods
     first = group.roles[0]
-    if group.label(POD_RESCHEDULING) is None:
+    if group.label(POD_RESCHEDULING) is None and not _is_limited(group):
         place = workload.place.at(first.labels_line, first.file)
         yield finding("SHARED_PG_WITHOUT_POD_RESCHEDULING", place, pods=shown)
     if RECOVER_POLICY_PATH in group.annotations:

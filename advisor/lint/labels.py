@@ -94,6 +94,7 @@ _SWITCHES = {
 }
 _TYPES = {Kind.INTEGER: "number", Kind.FLOAT: "number", Kind.BOOLEAN: "boolean"}
 _PYTHON = {True: "True", False: "False"}
+_MEANT = {True: "on", False: "off"}
 _TRUE = frozenset(("true", "yes", "on", "y"))
 
 
@@ -111,12 +112,16 @@ def kept(mapping: Mapping | None, file: str, *, is_rendered: bool = False) -> Te
 
 
 def value_of(scalar: Scalar, *, is_rendered: bool) -> str:
-    """Return a value as the API server gets it; rendered, as the template prints it."""
+    """Return a value as the API server gets it; rendered, as the template prints it.
+
+    A boolean, which the API server does not take, is what it was meant to be.
+    """
     kind = scalar.kind
     if kind is Kind.NULL:
         return "None" if is_rendered else ""
-    if kind is Kind.BOOLEAN and is_rendered:
-        return _PYTHON[scalar.text.lower() in _TRUE]
+    if kind is Kind.BOOLEAN:
+        is_true = scalar.text.lower() in _TRUE
+        return _PYTHON[is_true] if is_rendered else _MEANT[is_true]
     return scalar.text
 
 

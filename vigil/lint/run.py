@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vigil.lint.documents import Document, Unreadable
     from vigil.lint.reading import File
 
-_IGNORE = re.compile(r"#\s*vigil:\s*ignore\s+([A-Z][A-Z0-9_]*)\s+\S")
+_IGNORE = re.compile(r"#[ \t]*vigil:[ \t]*ignore[ \t]+([A-Z][A-Z0-9_]*)[ \t]+\S")
 _COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*")|((?:\#|//)[^\n]*|/\*.*?\*/)""", re.DOTALL)
 
 
