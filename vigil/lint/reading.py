@@ -70,7 +70,12 @@ def _read(path: str) -> File:
     except UnicodeDecodeError as error:
         line = 1 + content.count(b"\n", 0, error.start)
         return File(name, "", Unreadable(line, f"is not UTF-8: {error.reason}"))
-    return File(name, text.removeprefix("\ufeff"))
+    return File(name, with_lines(text))
+
+
+def with_lines(text: str) -> str:
+    """Return ``text`` without a byte order mark, its lines ended as everywhere."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _content(path: str) -> bytes:

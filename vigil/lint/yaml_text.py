@@ -29,6 +29,7 @@ _TAGS = frozenset(
 _STRING = "tag:yaml.org,2002:str"
 _MERGE = "<<"
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 _SEPARATOR = re.compile(r"^(?:---(?=[ \t\r\n]|$)|\.\.\.(?=[ \t\r\n]|$))", re.MULTILINE)
 _MEMBER = re.compile(r"(\s*(?:-\s+)*)[^\s#].*?:(?:\s|$)")
 _ACTION = re.compile(r"\{\{|\{%")
@@ -43,6 +44,8 @@ _TOO_MUCH = "is many times larger with its aliases than without"
 _QUOTE_LINES = 50
 """So many lines before an error a quote is looked for that was never closed."""
 _ERRORS = 20
+_PARSED = 4 << 20
+"""So many characters are parsed again to find them."""
 """How many errors of one document are looked for."""
 
 
@@ -86,6 +89,8 @@ def read_yaml(text: str, into: Text, offset: int = 0) -> Iterator[Document]:
             why = f"has the control character U+{ord(found):04X}"
             into.unreadable.append(Unreadable(offset + line, why))
         return
+    # YAML ends lines with them, editors do not.
+    text = _LINE_ENDS.sub(" ", text)
     last = -1
     composer = _Composer(text)
     try:
@@ -114,7 +119,7 @@ def _with_errors(text: str, into: Text, offset: int) -> Iterator[Document]:
     """One document after another one had an error: itself, or its errors."""
     lines = text.split("\n")
     found: list[Unreadable] = []
-    for _ in range(_ERRORS):
+    for _ in range(max(min(_ERRORS, _PARSED // len(text)), 2)):
         try:
             roots = [*_composed("\n".join(lines))]
             break
