@@ -217,6 +217,12 @@ RULES = (
         "Remove it; {members} pods are placed together.",
         "2.1, 6.2",
     ),
+    _error(
+        "MIN_AVAILABLE_TOO_LARGE",
+        "{value} pods are to be placed together, and the PodGroup has {pods}: none is ever placed.",
+        'Write a number up to {pods}, such as huawei.com/schedule_minAvailable: "{pods}"',
+        "2.1",
+    ),
     _warning(
         "MIN_AVAILABLE_MISSING",
         "All {replicas} replicas form one gang: none of them starts before all have a place.",

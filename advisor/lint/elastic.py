@@ -97,7 +97,7 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         return
     retry = elastic.max_retry
     if action.value == _RESTART and (retry is None or go_integer(retry.value) != 0):
-        place = policies if retry is None else workload.place.at(retry.line)
+        place = workload.place.at(elastic.spec_line if retry is None else retry.line)
         value = "missing, which is 3," if retry is None else retry.value
         yield finding("ELASTIC_MAX_RETRY", place, value=value)
     elif action.value == _RESTART and elastic.generated_claim is not None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from advisor.lint.finding import Finding
     from advisor.lint.workload import Group, Workload
 
+_COUNTED = (Form.DEPLOYMENT, Form.STORM)
+"""Their replicas do not grow by themselves."""
 _OWNED = (Form.DEPLOYMENT, Form.OME)
 """Their PodGroup has minMember 1 and every replica of a Deployment in it."""
 
@@ -42,14 +44,21 @@ def judge(workload: Workload, group: Group) -> Iterator[Finding]:
     yield from _judge_minimum(workload, group)
     is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
     label = group.label(FAULT_SCHEDULING)
-    if label is not None and takes_part(group) and group.label(POD_RESCHEDULING) is None:
-        place = workload.place.at(label.line, label.file)
+    if label is not None and takes_part(group) and _is_off(group):
+        switch = group.label(POD_RESCHEDULING) or label
+        place = workload.place.at(switch.line, switch.file)
         if is_ome:
             yield finding("OME_WITHOUT_POD_RESCHEDULING", place)
         elif _is_limited(group) and group.pods() != 1:
             yield finding("LIMIT_WITHOUT_POD_RESCHEDULING", place)
     if workload.form is Form.STORM and group.is_shared and takes_part(group):
         yield from _judge_shared(workload, group)
+
+
+def _is_off(group: Group) -> bool:
+    """Whether all pods go with one. A value that is none is a finding by itself."""
+    label = group.label(POD_RESCHEDULING)
+    return label is None or label.value == "off"
 
 
 def _is_limited(group: Group) -> bool:
@@ -67,10 +76,12 @@ def _judge_minimum(workload: Workload, group: Group) -> Iterator[Finding]:
         value = go_integer(annotation.value)
         members = group.members
         is_idle = members is not None and members != 1 and value not in (None, members)
+        place = workload.place.at(annotation.line, annotation.file)
         if is_idle and not workload.is_rendered:
-            place = workload.place.at(annotation.line, annotation.file)
             words = {"members": members, "value": annotation.value}
             yield finding("MIN_AVAILABLE_WITHOUT_EFFECT", place, **words)
+        elif workload.form in _COUNTED and value and pods is not None and value > pods:
+            yield finding("MIN_AVAILABLE_TOO_LARGE", place, value=value, pods=pods)
     elif workload.form in _OWNED and group.is_shared and pods is not None and pods > 1:
         role = group.roles[0]
         if takes_part(group) or (role.count() and role.scheduler is not None):
@@ -85,8 +96,11 @@ def _judge_shared(workload: Workload, group: Group) -> Iterator[Finding]:
         return
     shown = "its" if pods is None else pods
     first = group.roles[0]
-    if group.label(POD_RESCHEDULING) is None and not _is_limited(group):
+    if _is_off(group) and not _is_limited(group):
+        switch = group.label(POD_RESCHEDULING)
         place = workload.place.at(first.labels_line, first.file)
+        if switch is not None:
+            place = workload.place.at(switch.line, switch.file)
         yield finding("SHARED_PG_WITHOUT_POD_RESCHEDULING", place, pods=shown)
     if RECOVER_POLICY_PATH in group.annotations:
         return

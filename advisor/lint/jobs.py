@@ -52,6 +52,7 @@ def vcjob(root: Mapping, place: Place) -> Workload:
     job = _workload(Form.VCJOB, root, place, ())
     members = whole(spec.scalar("minAvailable"))
     job.groups = (Group(tuple(roles), job.labels, job.annotations, members),)
+    job.scheduler_line = root.line_of("spec")
     _inherit_scheduler(roles, text_of(spec.scalar("schedulerName"), place.file))
     if ELASTIC_SCHEDULING in job.labels or MIN_REPLICAS in job.annotations:
         job.elastic = _elastic(root, spec, roles, place)
@@ -99,9 +100,10 @@ def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> E
         sizes = (size, rate) if size and rate else None
     counts = [role.pods for role in roles]
     return Elastic(
+        root.line_of("spec"),
         text_of(spec.scalar("maxRetry"), place.file),
         evicted,
-        spec.line_of("policies"),
+        spec.line_of("policies", root.line_of("spec")),
         None if None in counts else sum(count or 0 for count in counts),
         vnpu,
         claim,
@@ -127,6 +129,7 @@ def ascendjob(root: Mapping, place: Place) -> Workload:
     job.groups = (group,)
     if members is None:
         group.members = group.pods()
+    job.scheduler_line = root.line_of("spec")
     job.backoff = text_of(spec.scalar("runPolicy", "backoffLimit"), place.file)
     _inherit_scheduler(roles, text_of(spec.scalar("schedulerName"), place.file))
     return job

@@ -90,8 +90,9 @@ def _judge_scheduler(
     if role.scheduler is None:
         is_volcano = workload.form in _ALWAYS and (role.cards or workload.form is Form.VCJOB)
         if (is_volcano or (is_meant and role.cards)) and SCHEDULER_NAME not in role.selector:
-            where = "below spec of the pods"
-            yield finding("SCHEDULER_MISSING", place.at(role.spec_line), where=where)
+            line = workload.scheduler_line
+            where = "below spec" if line else "below spec of the pods"
+            yield finding("SCHEDULER_MISSING", place.at(line or role.spec_line), where=where)
     elif role.scheduler.value != VOLCANO and is_meant:
         name = role.scheduler.value
         if name in ("", "default-scheduler") or nearest(name, (VOLCANO,)):

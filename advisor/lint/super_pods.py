@@ -9,6 +9,7 @@ from advisor.lint.placement import machine
 from advisor.lint.workload import Form
 from contract.scheduling import (
     ACCELERATOR_TYPE,
+    OME_SERVICE,
     SCHEDULE_POLICY,
     SUPER_POD_ACCELERATOR_TYPES,
     SUPER_POD_BLOCK,
@@ -70,7 +71,8 @@ def _judge_block(workload: Workload, group: Group, role: Role, block: Text) -> I
 
 def _instance(workload: Workload, group: Group) -> int | None:
     """The chips of one instance; ``None`` where a count is unknown."""
-    if group.is_shared and workload.form in (Form.STORM, Form.OME, Form.DEPLOYMENT):
+    is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
+    if group.is_shared and (is_ome or workload.form is Form.STORM):
         return max((role.count() for role in group.roles), default=None)
     if any(role.pods is None or None in role.cards.values() for role in group.roles):
         return None

@@ -101,6 +101,7 @@ class Group:
 class Elastic:
     """What a vcjob has for elastic training (5.3)."""
 
+    spec_line: int
     max_retry: Text | None
     evicted: Text | None
     """The action of its policy for evicted pods."""
@@ -124,6 +125,8 @@ class Workload:
     annotations: Texts = field(default_factory=dict)
     labels_line: int = 0
     annotations_line: int = 0
+    scheduler_line: int = 0
+    """Where a scheduler for all its pods would stand; 0: nowhere."""
     backoff: Text | None = None
     elastic: Elastic | None = None
     is_rendered: bool = False
