@@ -26,8 +26,14 @@ from rich.console import Console
 from rich.table import Table
 
 _CASES = Path(__file__).parents[1] / "tests" / "lint" / "cases"
-_KINDS = ("RETRY_VS_BACKOFF", "HOST_ARCH", "SHARED_PG_WITHOUT_RECOVER_PATH", "OME_WHOLE_MACHINE")
-_KINDS += ("ELASTIC_POLICY", "MIN_AVAILABLE_MISSING")
+_KINDS = (
+    "RETRY_VS_BACKOFF",
+    "HOST_ARCH",
+    "SHARED_PG_WITHOUT_RECOVER_PATH",
+    "OME_WHOLE_MACHINE",
+    "ELASTIC_POLICY",
+    "MIN_AVAILABLE_MISSING",
+)
 _MOST_SECONDS, _MOST_SECONDS_OF_ONE, _MOST_BYTES = 10.0, 0.5, 200_000_000
 
 

@@ -51,8 +51,11 @@ class Report:
         return int(bool(self.findings) if strict else self.counts()[Severity.ERROR] > 0)
 
 
-def lint(files: Iterable[File]) -> Report:
-    """Judge ``files`` as one set. Findings are in the order of files and lines."""
+def lint(files: Iterable[File], decided: Iterable[Finding] = ()) -> Report:
+    """Judge ``files`` as one set. Findings are in the order of files and lines.
+
+    ``decided`` is what was found about a running cluster, in files of its own.
+    """
     report = Report()
     collected = Collected()
     order: dict[str, int] = {}
@@ -72,6 +75,9 @@ def lint(files: Iterable[File]) -> Report:
         else:
             found += _read_one(file, collected)
     found += judge(collected)
+    for one in decided:
+        order.setdefault(one.place.file, len(order))
+        found.append(one)
     report.not_judged = dict(sorted(collected.not_judged.items()))
     unique = dict.fromkeys(one.without_line() if one.place.file in live else one for one in found)
     for one in sorted(unique, key=lambda one: _key(one, order)):
