@@ -130,6 +130,21 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * (LARGEST >> 10)
 
 
+@pytest.mark.parametrize(("name", "text"), [("x.yaml", "- a\n"), ("x.json", "1,")])
+def test_more_values_than_memory_are_refused(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("yaml_text", "json_text"):
+        monkeypatch.setattr(f"vigil.lint.{module}.MOST_VALUES", 1000)
+    for count, codes in ((900, ["UNKNOWN_KIND"]), (1100, ["UNREADABLE"])):
+        many = f"[{text * count}1]" if name == "x.json" else text * count
+        assert [code for code, _ in found(many, name)] == codes
+
+
+def test_what_cannot_be_read_is_not_silenced() -> None:
+    assert found("a: b: c  # vigil: ignore UNREADABLE it is so\n") == [("UNREADABLE", 1)]
+
+
 def test_tags_construct_nothing(tmp_path: Path) -> None:
     made = tmp_path / "made"
     text = f"a: !!python/object/apply:os.mkdir ['{made}']\n"

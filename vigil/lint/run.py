@@ -81,7 +81,8 @@ def lint(files: Iterable[File], decided: Iterable[Finding] = ()) -> Report:
     report.not_judged = dict(sorted(collected.not_judged.items()))
     unique = dict.fromkeys(one.without_line() if one.place.file in live else one for one in found)
     for one in sorted(unique, key=lambda one: _key(one, order)):
-        if one.rule.code in ignored.get(one.place.file, {}).get(one.place.line, ()):
+        codes = ignored.get(one.place.file, {}).get(one.place.line, ())
+        if one.rule.code in codes and one.rule.code != "UNREADABLE":
             report.silenced += 1
         else:
             report.findings.append(one)

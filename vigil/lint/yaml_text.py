@@ -14,7 +14,7 @@ from yaml._yaml import CParser
 
 from advisor.lint.model import Mapping, Scalar, Sequence
 from contract.errors import quoted
-from vigil.lint.documents import DEPTH, Document, Repeated, TooMuch, Unreadable
+from vigil.lint.documents import DEPTH, MOST_VALUES, Document, Repeated, TooMuch, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,26 +49,31 @@ _PARSED = 4 << 20
 """How many errors of one document are looked for."""
 
 
-class _TooDeep(Exception):
-    """A value is nested too deep."""
+class _TooLarge(Exception):
+    """A value is nested too deep, or a document has too many of them."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, why: str) -> None:
         self.line = line
+        self.why = why
 
 
 class _Composer(CParser):  # type: ignore[misc]
     """Composes nodes without resolving what their scalars are, which few of them need."""
 
     depth = 0
+    left = MOST_VALUES
 
     def resolve(self, kind: object, value: object, implicit: object) -> None:
         """Return no tag: the scalar has none of its own."""
 
     def descend_resolver(self, parent: Any, _: object) -> None:
-        """Count a level. Raises ``_TooDeep``."""
+        """Count a level and a value. Raises ``_TooLarge``."""
         self.depth += 1
+        self.left -= 1
         if self.depth > DEPTH:
-            raise _TooDeep(parent.start_mark.line)
+            raise _TooLarge(parent.start_mark.line, f"is nested more than {DEPTH} levels deep")
+        if self.left < 0:
+            raise _TooLarge(parent.start_mark.line, f"has more than {MOST_VALUES:,} values")
 
     def ascend_resolver(self) -> None:
         """Leave a level."""
@@ -92,13 +97,14 @@ def read_yaml(text: str, into: Text, offset: int = 0) -> Iterator[Document]:
     # YAML ends lines with them, editors do not.
     text = _LINE_ENDS.sub(" ", text)
     last = -1
-    composer = _Composer(text)
     try:
-        while composer.check_node():
-            root = composer.get_node()
+        for root in _composed(text):
             last = root.start_mark.line
             yield from _document(root, text, into, offset)
-    except (YAMLError, _TooDeep):
+    except (YAMLError, _TooLarge) as error:
+        if isinstance(error, _TooLarge):
+            into.unreadable.append(Unreadable(offset + error.line + 1, error.why))
+            last = error.line
         for start, chunk in _chunks(text):
             if start > last:
                 yield from _with_errors(chunk, into, offset + start)
@@ -123,9 +129,8 @@ def _with_errors(text: str, into: Text, offset: int) -> Iterator[Document]:
         try:
             roots = [*_composed("\n".join(lines))]
             break
-        except _TooDeep as error:
-            why = f"is nested more than {DEPTH} levels deep"
-            found.append(Unreadable(offset + error.line + 1, why))
+        except _TooLarge as error:
+            found.append(Unreadable(offset + error.line + 1, error.why))
             break
         except YAMLError as error:
             index, why = _explained(error, lines)
@@ -148,7 +153,10 @@ def _with_errors(text: str, into: Text, offset: int) -> Iterator[Document]:
 def _composed(text: str) -> Iterator[Any]:
     composer = _Composer(text)
     while composer.check_node():
-        yield composer.get_node()
+        composer.left = MOST_VALUES
+        root = composer.get_node()
+        if root is not None:
+            yield root
 
 
 def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
@@ -185,7 +193,7 @@ def _mended(line: str, index: int) -> str:
 
 def _document(root: Any, text: str, into: Text, offset: int) -> Iterator[Document]:
     """The document below ``root``, unless it has what is never read."""
-    if root is None or (type(root) is ScalarNode and not root.value):
+    if type(root) is ScalarNode and not root.value:
         return
     walk = _Walk(offset)
     walk.through(root)
