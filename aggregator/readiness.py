@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aggregator.status import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
+    from aggregator.absence import Absence
     from aggregator.failing import Failing
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
@@ -26,7 +27,8 @@ class Readiness:
     """A leader is ready once everything that it knew at first is published, a follower once it
     knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
     such a leader publishes, but whoever asks for it hears that something is wrong. Neither is ready
-    while what it asks of a store fails for long; ``beats`` has that of heartbeats, by store.
+    while what it asks of a store fails for long; ``beats`` has that of heartbeats, by store. Nor is
+    one ready while a store lacks what it had of many nodes (``absences``).
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Readiness:
         stalls: Stalls,
         not_served: Callable[[], str | None],
         beats: Mapping[str, Failing],
+        absences: Collection[Absence],
         clock: Clock,
     ) -> None:
         self.waits_for: str | None = "waiting for the stores to answer"
@@ -48,6 +51,7 @@ class Readiness:
         self._stalls = stalls
         self._not_served = not_served
         self._beats = beats
+        self._absences = absences
         self._clock = clock
         self._complete: dict[str, int] | None = None
 
@@ -94,6 +98,10 @@ class Readiness:
             problem = one.problem(what, now_ms, of_many=of_many)
             if problem is not None:
                 yield problem
+        for absence in self._absences:
+            problem, is_serious = absence.problem(self._clock())
+            if problem is not None and is_serious:
+                yield problem
 
     def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
         """What is asked of stores, and whether it is of several documents."""
@@ -131,7 +139,15 @@ class Readiness:
                 if output.conflict
             ),
             *self._succession.keeping.conflicts,
+            *self._missing(),
         )
+
+    def _missing(self) -> Iterator[str]:
+        """Say what stores lack, where that is no reason not to be ready."""
+        for absence in self._absences:
+            problem, is_serious = absence.problem(self._clock())
+            if problem is not None and not is_serious:
+                yield problem
 
     def _follows(self) -> bool:
         """Whether everything is known and another aggregator publishes it."""

@@ -59,7 +59,7 @@ async def test_a_conflict_has_none(tmp_path: Path) -> None:
 
 async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
     async with life(tmp_path, 0) as (this, _):
-        owned = {"device-info"}
+        owned = frozenset({"device-info"})
         assert decode_owned(this.documents.writes()) == owned, "before anything is written"
         assert decode_writes(this.documents.writes()) == {}
         await this.documents.remembered()
