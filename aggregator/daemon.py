@@ -23,6 +23,7 @@ from aggregator.last_known import Known, KnownBeat, LastKnown
 from aggregator.last_seen import Memory
 from aggregator.lasting import LastingFeed
 from aggregator.leading import Always, Leadership
+from aggregator.marks import Marks
 from aggregator.missed_writes import MissedWrites, documents_of
 from aggregator.moment import Clock, system_clock
 from aggregator.namespaces import ALL
@@ -113,12 +114,12 @@ class Aggregator:
         public_fault_namespaces: tuple[str, ...] = (ALL,),
         rank_table_namespaces: tuple[str, ...] = (ALL,),
         stream_places: int = PLACES,
-        last_known: LastKnown | None = None,
+        state_dir: Path | None = None,
     ) -> None:
-        """``last_known`` is what lasts of stores that may come back without it."""
+        """In ``state_dir`` is what lasts of stores that may come back without it."""
         self._clock = clock
         lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
-        self.last_known = LastKnown(None, clock) if last_known is None else last_known
+        self.last_known = LastKnown(state_dir, clock)
         self.stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
@@ -203,6 +204,7 @@ class Aggregator:
                 zip(stores.items(), self.pipeline.sources, strict=True)
             )
         }
+        self.marks = Marks(stores, state_dir, self._known_nodes, self.wake)
         self.listener = Listener(
             stores,
             self._fell_silent,
@@ -210,7 +212,7 @@ class Aggregator:
             self.stalls,
             old,
             memory,
-            heard=self._heard,
+            heard=self._beats_were_listed,
             lasting=lasting,
             noted=self._note_beat,
         )
@@ -261,7 +263,8 @@ class Aggregator:
             self.leadership,
             self.stalls,
             self._not_served,
-            self.listener.failing,
+            lambda: self.listener.unread_stores,
+            lambda: self.marks.problems,
             self.absences.values(),
             clock,
         )
@@ -314,7 +317,8 @@ class Aggregator:
             for number, (url, store) in enumerate(self.stores.items()):
                 for feed in self.pipeline.sources[number].feeds:
                     name = f"read {feed.selection.namespace} of {url}"
-                    read = read_documents(feed, store, self._observe, self.stalls)
+                    log = self.telling.log
+                    read = read_documents(feed, store, self._observe, self.stalls, log)
                     tasks.create_task(read, name=name)
                 task = follow(self.world, number, store, self._told, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
@@ -334,6 +338,23 @@ class Aggregator:
             )
             tasks.create_task(told, name="service manager")
             tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
+
+    def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
+        self.missed_writes[url].hear(beats)
+        self.marks.hear(url, beats)
+        absence = self.absences.get(url)
+        if absence is not None:
+            absence.hear(beats)
+            if any(feed.absent for feed in absence.feeds) or absence.records:
+                self._wake.set()
+
+    def _known_nodes(self, url: str) -> frozenset[str]:
+        """Nodes with a document in this store, and those published that have none in any store."""
+        by_store = {
+            source.url: source.device.reports.keys() | source.node.reports.keys()
+            for source in self.pipeline.sources
+        }
+        return frozenset(by_store[url] | (self.pipeline.nodes - set().union(*by_store.values())))
 
     def wake(self) -> None:
         """Something changed that no store told: a part was called."""
@@ -366,19 +387,6 @@ class Aggregator:
         else:
             self.last_known.put_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
 
-    def _heard(self, url: str, beats: tuple[Beat, ...]) -> None:
-        self.missed_writes[url].hear(beats)
-        absence = self.absences.get(url)
-        if absence is not None:
-            absence.hear(beats)
-            if any(feed.absent for feed in absence.feeds) or absence.records:
-                self._wake.set()
-
-    def hold(self, url: str, why: str | None) -> None:
-        """Let nothing of this store end, and be not ready for this reason; ``None``: go on."""
-        self.absences[url].hold = why
-        self._wake.set()
-
     def _forgot(self) -> None:
         """The first store that is published to may have lost documents."""
         self.succession.keeping.look_for_lost()
@@ -386,6 +394,7 @@ class Aggregator:
     def _end_absent(self, now: Moment) -> None:
         """End what somebody's word ends of what stores lack."""
         for url, absence in self.absences.items():
+            absence.hold(self.marks.problem(url) is not None)
             if not absence.is_due(now):
                 continue
             ended = absence.step(partial(self.listener.beats, url), now)
@@ -453,6 +462,7 @@ class Aggregator:
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
+        tasks.create_task(self.marks.run(), name="marks of directories")
         tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
@@ -485,6 +495,7 @@ class Aggregator:
         self.parts.begin(tasks)
         self.readiness.waits_for = "waiting for the first list of the nodes' documents"
         await self._listed()
+        await self.marks.look()
         await self.telling.seed(self._clock())
         self._step()
         self.readiness.waits_for = None if self.leadership.follows else "waiting for a leader"
