@@ -100,8 +100,13 @@ class Absence:
         self._looks = True
 
     def hold(self, is_held: bool) -> None:
-        """Let nothing of this store end, or go on."""
-        self._looks = self._looks or (self.is_held and not is_held)
+        """Let nothing of this store end, or go on. What was deleted meanwhile ends nothing later:
+        that may have been in another store.
+        """
+        if self.is_held and not is_held:
+            self._looks = True
+            for feed in self.feeds:
+                feed.doubt_deletions()
         self.is_held = is_held
 
     def tell(self, record: ForgetRecord) -> None:
