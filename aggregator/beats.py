@@ -240,7 +240,11 @@ class Listener:
         """Who beat in an earlier run, with what the leader before has seen of those silent."""
         silent = self._beats[url].pulses
         return {
-            node: msgspec.structs.replace(silent[node], interval_ms=pulse.interval_ms)
+            node: msgspec.structs.replace(
+                silent[node],
+                interval_ms=pulse.interval_ms,
+                usual_interval_ms=pulse.usual_interval_ms,
+            )
             if node in silent
             else pulse
             for node, pulse in self._lasting[url].items()

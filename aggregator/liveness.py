@@ -299,7 +299,10 @@ def failed(heard: Heard, problem: str) -> Heard:
 
 def kept(holder: str, interval_ms: int, now_ms: int) -> Pulse:
     """Return the pulse of a node that beat in an earlier run."""
-    return Pulse(holder, 0, interval_ms, now_ms, now_ms, is_missing=True)
+    usual_ms = min(interval_ms, _FALLBACK_MS)
+    return Pulse(
+        holder, 0, interval_ms, now_ms, now_ms, usual_interval_ms=usual_ms, is_missing=True
+    )
 
 
 def beats(heard: Heard, brake: Brake | None, node: str) -> bool | None:
