@@ -33,6 +33,7 @@ from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
 from aggregator.readiness import Readiness
 from aggregator.shards import text_limit
+from aggregator.stale_documents import StaleDocuments
 from aggregator.stream import PLACES, Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
@@ -356,6 +357,8 @@ class Aggregator:
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
         tasks.create_task(self.marks.run(), name="marks of directories")
+        stale = StaleDocuments(self.pipeline, lambda: self.listener.alive)
+        tasks.create_task(stale.run(), name="stale documents")
         tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
