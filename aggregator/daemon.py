@@ -9,14 +9,19 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from aggregator.absence import Absence
 from aggregator.beats import Listener
 from aggregator.doubts import Doubts
 from aggregator.feeding import read_documents
 from aggregator.following import follow
+from aggregator.forgetting import Forgetting
 from aggregator.jobs.board import Board
+from aggregator.kinds import kind_of
 from aggregator.known_places import ClusterPlaces
 from aggregator.labelling import Labelling
+from aggregator.last_known import Known, KnownBeat, LastKnown
 from aggregator.last_seen import Memory
+from aggregator.lasting import LastingFeed
 from aggregator.leading import Always, Leadership
 from aggregator.marks import Marks
 from aggregator.missed_writes import MissedWrites, documents_of
@@ -39,9 +44,10 @@ from aggregator.succession import Succession
 from aggregator.telling import Telling
 from aggregator.world import World
 from contract.cluster_info import VALUE_LIMIT
-from contract.names import CLUSTER_NODE_NAME
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from service.notify import keep_told
 from service.stalls import Stalls
+from stores.base import Document, Listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -52,11 +58,13 @@ if TYPE_CHECKING:
     from aggregator.grpc.subscriptions import Client
     from aggregator.history import History
     from aggregator.intake import Feed
+    from aggregator.liveness import Pulse
+    from aggregator.moment import Moment
     from aggregator.part import Part
     from aggregator.public_faults.judging import Answer
     from contract.node_info import NodeRecord
     from contract.public_fault import PublicFault
-    from stores.base import Beat, Document, Store, WatchEvent
+    from stores.base import Beat, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -108,8 +116,12 @@ class Aggregator:
         rank_table_namespaces: tuple[str, ...] = (ALL,),
         stream_places: int = PLACES,
         state_dir: Path | None = None,
+        last_known: LastKnown | None = None,
     ) -> None:
+        """``last_known`` is what lasts of stores that may come back without it."""
         self._clock = clock
+        lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
+        self.last_known = LastKnown(None, clock) if last_known is None else last_known
         self.stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
@@ -121,7 +133,14 @@ class Aggregator:
             facts=self.world.facts,
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
+            lasting=lasting,
         )
+        self.absences = {
+            source.url: Absence(source, {"device-info": source.devices, "node-info": source.nodes})
+            for source in self.pipeline.sources
+            if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
+        }
+        """What each store lacks that may come back without what it had."""
         self._places = ClusterPlaces(self.pipeline, self.world)
         self.public_faults.know(self._places)
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
@@ -159,6 +178,7 @@ class Aggregator:
                 writes_per_second=writes_per_second,
                 clock=clock,
                 stalls=self.stalls,
+                forgot=self._forgot,
             )
             for store in publish.values()
         )
@@ -186,7 +206,7 @@ class Aggregator:
                 zip(stores.items(), self.pipeline.sources, strict=True)
             )
         }
-        self.marks = Marks(stores, state_dir, self._known_nodes, self.wake)
+        self.marks = Marks(stores, state_dir, lambda url: self.absences[url].nodes, self.hold)
         self.listener = Listener(
             stores,
             self._fell_silent,
@@ -194,8 +214,22 @@ class Aggregator:
             self.stalls,
             old,
             memory,
-            heard=self._beats_were_listed,
+            heard=self._heard,
+            lasting=lasting,
+            noted=self._note_beat,
         )
+        self._forgetting = {
+            url: Forgetting(
+                stores[url],
+                absence,
+                clock,
+                touch_period_seconds,
+                is_there=self.pipeline.knows,
+                may_write=lambda: self.succession.leads,
+                changed=self.wake,
+            )
+            for url, absence in self.absences.items()
+        }
         self.parts = Parts(
             (
                 memory,
@@ -222,6 +256,7 @@ class Aggregator:
             self.stalls,
             inherit=self._inherit,
             began=self._began_to_lead,
+            copies=self.last_known,
         )
         self.readiness = Readiness(
             self.pipeline,
@@ -231,11 +266,14 @@ class Aggregator:
             self.stalls,
             self._not_served,
             lambda: self.listener.unread_stores,
-            lambda: self.marks.problems,
+            self.absences.values(),
             clock,
         )
         self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)
         self._publish_lost = publish_lost
+        self._copies: tuple[Document, ...] = ()
+        """What an earlier run published, for a store that lost it."""
+        self._has_copies = True
         self.picture = Picture(self, clock, publish_lost=publish_lost)
         """What is shown of all this."""
         self._wake = asyncio.Event()
@@ -245,11 +283,35 @@ class Aggregator:
         async with asyncio.TaskGroup() as lasting:
             # Its last commit may take seconds, for which nobody would lead.
             lasting.create_task(self.telling.history.run(), name="history")
+            self._remember(await asyncio.to_thread(self.last_known.load))
+            lasting.create_task(self.last_known.run(), name="last known state")
             try:
                 await self._run()
             finally:
                 await self.succession.give_up()
         raise AssertionError("the tasks never end")
+
+    def _remember(self, found: Mapping[str, Known]) -> None:
+        """Take in what an earlier run knew of stores that may come back without it."""
+        now_ms = self._clock().wall_ms
+        for url, absence in self.absences.items():
+            known = found.get(url, Known())
+            for document in known.documents.values():
+                for feed in absence.feeds:
+                    feed.remember(document, now_ms)
+            for node, beat in known.beats.items():
+                self.listener.remember(url, node, beat.holder, beat.interval_ms)
+            for feed in absence.feeds:
+                feed.kept = partial(self._keep_document, url, feed)
+                feed.has_agent = partial(self.listener.knows, url)
+        self.pipeline.knows_all = all(
+            url in found and found[url].is_complete for url in self.absences
+        )
+        first = self.publishers[0].store
+        if not first.absence_is_deletion and first.url in found:
+            documents = tuple(found[first.url].documents.values())
+            self.succession.keeping.remember(documents)
+            self._copies = tuple(one for one in documents if kind_of(one.name) is not None)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -266,6 +328,8 @@ class Aggregator:
             if self._table_file is not None:
                 table = follow_table(self._table_file, self._configure)
                 tasks.create_task(table, name="read the table of public faults")
+            for url, forgetting in self._forgetting.items():
+                tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")
             tasks.create_task(self._merge(tasks), name="merge")
@@ -275,18 +339,6 @@ class Aggregator:
             )
             tasks.create_task(told, name="service manager")
             tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
-
-    def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
-        self.missed_writes[url].hear(beats)
-        self.marks.hear(url, beats)
-
-    def _known_nodes(self, url: str) -> frozenset[str]:
-        """Nodes with a document in this store, and those published that have none in any store."""
-        by_store = {
-            source.url: source.device.reports.keys() | source.node.reports.keys()
-            for source in self.pipeline.sources
-        }
-        return frozenset(by_store[url] | (self.pipeline.nodes - set().union(*by_store.values())))
 
     def wake(self) -> None:
         """Something changed that no store told: a part was called."""
@@ -298,7 +350,56 @@ class Aggregator:
 
     def _observe(self, feed: Feed, event: WatchEvent) -> None:
         self.pipeline.observe(feed, event, self._clock())
+        if isinstance(event, Listed):
+            for source in self.pipeline.sources:
+                if source.url in self.absences and source.listed:
+                    self.last_known.is_listed(source.url)
         self._wake.set()
+
+    def _keep_document(
+        self, url: str, feed: LastingFeed, node: str, document: Document | None
+    ) -> None:
+        if document is None:
+            (name,) = feed.names_of((node,)).values()
+            self.last_known.drop(url, feed.selection.namespace or "", name)
+        else:
+            self.last_known.put(url, document)
+
+    def _note_beat(self, url: str, node: str, pulse: Pulse | None) -> None:
+        if pulse is None:
+            self.last_known.drop_beat(url, node)
+        else:
+            self.last_known.put_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
+
+    def _heard(self, url: str, beats: tuple[Beat, ...]) -> None:
+        self.missed_writes[url].hear(beats)
+        self.marks.hear(url, beats)
+        absence = self.absences.get(url)
+        if absence is not None:
+            absence.hear(beats)
+            if any(feed.absent for feed in absence.feeds) or absence.records:
+                self._wake.set()
+
+    def hold(self, url: str, why: str | None) -> None:
+        """Let nothing of this store end, and be not ready for this reason; ``None``: go on."""
+        self.absences[url].hold = why
+        self._wake.set()
+
+    def _forgot(self) -> None:
+        """The first store that is published to may have lost documents."""
+        self.succession.keeping.look_for_lost()
+
+    def _end_absent(self, now: Moment) -> None:
+        """End what somebody's word ends of what stores lack."""
+        for url, absence in self.absences.items():
+            if not absence.is_due(now):
+                continue
+            ended = absence.step(partial(self.listener.beats, url), now)
+            self.pipeline.judge_again(ended)
+            gone = (n for n in {*ended, *absence.records} if not absence.knows(n))
+            self.listener.forget(url, [node for node in gone if not absence.has_beat(node)])
+            absence.say(now)
+            self._forgetting[url].look()
 
     def _found(self, number: int, event: WatchEvent) -> None:
         """A document with public faults was read by name in the store with this number."""
@@ -336,6 +437,7 @@ class Aggregator:
         now = self._clock()
         moved, self._moved = self._moved, set()
         self.pipeline.forget_deleted(now)
+        self._end_absent(now)
         self._places.look(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
@@ -369,13 +471,20 @@ class Aggregator:
             with self.stalls.busy("merge"):
                 self._wake_publishers(self._step())
                 views_due_ms = self.succession.look(self._clock())
-            due = (self.pipeline.next_due_ms(), self.parts.next_due_ms(), views_due_ms)
+            due = (
+                self.pipeline.next_due_ms(),
+                self.parts.next_due_ms(),
+                views_due_ms,
+                *(absence.due_ms for absence in self.absences.values()),
+            )
             await self._wait(min((at for at in due if at is not None), default=None))
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         """Wait for what the stores hold, so that nothing incomplete is published."""
         documents = await self.publishers[0].documents()
-        self.pipeline.restore(documents)
+        there = {document.name for document in documents}
+        lost = (document for document in self._copies if document.name not in there)
+        self.pipeline.restore((*documents, *lost))
         for error in self.pipeline.unreadable:
             _log.warning("an earlier run's document is overwritten: %s", error)
         if not self._publish_lost:
@@ -450,13 +559,30 @@ class Aggregator:
         for publisher in self.publishers:
             publisher.wake(names)
 
-    def _acknowledged(self, _: Publisher, name: str, __: int) -> None:
+    def _acknowledged(self, publisher: Publisher, name: str, _: int) -> None:
+        if publisher is self.publishers[0] and not publisher.store.absence_is_deletion:
+            self._keep_copy(publisher.store.url, name)
         outputs = [publisher.outputs.get(name) for publisher in self.publishers]
         revision = min(-1 if output is None else output.acknowledged for output in outputs)
         if revision >= 0:
             self._wake_publishers(self.pipeline.acknowledged(name, revision))
             self._wake.set()
         self.readiness.look()
+
+    def _keep_copy(self, url: str, name: str) -> None:
+        value = self.pipeline.value(name)
+        annotations = dict(value.annotations)
+        data, labels = {name: value.text}, dict([CLUSTER_LABEL])
+        self.last_known.put(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
+        self._has_copies = True
+
+    def _drop_copies(self) -> None:
+        """Another leader writes: what we published last will be old."""
+        if self._has_copies:
+            self._has_copies = False
+            self.succession.keeping.drop_copies()
+            for name in self.pipeline.documents:
+                self.last_known.drop(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))
@@ -467,6 +593,8 @@ class Aggregator:
             return
         now = self._clock()
         leads = self.succession.leads
+        if not leads:
+            self._drop_copies()
         self.telling.followed(*self.pipeline.follow(document, now, doubt=leads), now)
         self._doubts.look()
         lost = lost_of(document)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aggregator.status import Status
 
-NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted", "unreported")
+NODE_STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
 HEARTBEAT_STATES = ("alive", "silent", "lost", "unknown")
 
 BLIND_STATES = ("blind", "none", "unknown")
@@ -251,6 +251,19 @@ def _stores(status: Status) -> Iterator[Metric]:
         "Nodes whose heartbeat has a key about writes that cannot be read.",
         ["store"],
         (([one.store], one.unreadable) for one in status.missed_writes),
+    )
+
+    yield gauge(
+        "npu_vigil_missing_documents",
+        "Nodes whose document the store had and lacks; its last state stays.",
+        ["store", "document"],
+        (([one.store, one.document], one.nodes) for one in status.missing),
+    )
+    yield gauge(
+        "npu_vigil_held_deletions",
+        "Of those, nodes whose deletion is held back because so many were deleted at once.",
+        ["store", "document"],
+        (([one.store, one.document], one.held) for one in status.missing),
     )
 
 

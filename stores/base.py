@@ -65,7 +65,7 @@ class Selection(msgspec.Struct, frozen=True):
 class Listed(msgspec.Struct, frozen=True):
     """Everything selected, now: at the start of a watch and after each interruption.
 
-    What is not in here is gone.
+    What is not in here is gone; ``Store.absence_is_deletion`` says whether it was deleted.
     """
 
     documents: tuple[Document, ...]
@@ -78,10 +78,14 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """A document was deleted."""
+    """A document was deleted.
+
+    ``by_list``: a list lacks it, and nothing has shown its deletion.
+    """
 
     namespace: str
     name: str
+    by_list: bool = False
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -374,6 +378,14 @@ class Store(Protocol):
     @property
     def refusals(self) -> Refusals:
         """What is refused of heartbeats and messages; documents are for their readers to judge."""
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """Whether what a list lacks was deleted (``docs/decisions/021``).
+
+        An API server loses nothing that it acknowledged. A broker and a directory may come back
+        without what they had.
+        """
 
     @property
     def missed_changes(self) -> int | None:

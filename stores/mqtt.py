@@ -70,6 +70,11 @@ class MqttStore:
         return self._heartbeats.refusals
 
     @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``. A broker without persistence comes back empty."""
+        return False
+
+    @property
     def missed_changes(self) -> None:
         """See ``Store``. A broker tells of all changes."""
         return
