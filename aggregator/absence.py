@@ -9,7 +9,8 @@
   broken disk than the end of so many nodes. It is held back until the documents are there again or
   an operator ends the nodes.
 
-Nothing ends while the store is not the one that it was (``hold``). ``docs/decisions/021``.
+Nothing ends while the store is not the one that it was (``hold``,
+``marks.py``). ``docs/decisions/021``.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class Absence:
     def __init__(self, source: Source, feeds: Mapping[str, LastingFeed]) -> None:
         """``feeds`` are those of ``source``, by kind of document."""
         self.url = source.url
-        self.hold: str | None = None
-        """Why nothing of this store ends now; it is not ready then."""
+        self.is_held = False
+        """Whether nothing of this store ends now, because it may be another one."""
         self.records: dict[str, ForgetRecord] = {}
         """What operators ended, by node."""
         self._feeds = dict(feeds)
@@ -97,6 +98,16 @@ class Absence:
         """Take in the heartbeats of all nodes, as they were listed."""
         self._beats = {beat.node: beat for beat in beats}
         self._looks = True
+
+    def hold(self, is_held: bool) -> None:
+        """Let nothing of this store end, or go on. What was deleted meanwhile ends nothing later:
+        that may have been in another store.
+        """
+        if self.is_held and not is_held:
+            self._looks = True
+            for feed in self.feeds:
+                feed.doubt_deletions()
+        self.is_held = is_held
 
     def tell(self, record: ForgetRecord) -> None:
         """Take in that an operator ended a node."""
@@ -151,7 +162,7 @@ class Absence:
         if not any(feed.absent for feed in self.feeds):
             self._held.clear()
             return frozenset()
-        if self.hold is not None or self._beats is None:
+        if self.is_held or self._beats is None:
             return frozenset()
         ended: set[str] = set()
         for kind, feed in self._feeds.items():
@@ -260,8 +271,6 @@ class Absence:
         """Return in words what the store lacks, and whether so much of it that an aggregator should
         not be taken for one that knows its cluster.
         """
-        if self.hold is not None:
-            return self.hold, True
         nodes = {one.node for one in self.missing(now)}
         if not nodes:
             return None, False

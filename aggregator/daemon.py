@@ -116,12 +116,11 @@ class Aggregator:
         rank_table_namespaces: tuple[str, ...] = (ALL,),
         stream_places: int = PLACES,
         state_dir: Path | None = None,
-        last_known: LastKnown | None = None,
     ) -> None:
-        """``last_known`` is what lasts of stores that may come back without it."""
+        """In ``state_dir`` is what lasts of stores that may come back without it."""
         self._clock = clock
         lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
-        self.last_known = LastKnown(None, clock) if last_known is None else last_known
+        self.last_known = LastKnown(state_dir, clock)
         self.stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
@@ -206,7 +205,7 @@ class Aggregator:
                 zip(stores.items(), self.pipeline.sources, strict=True)
             )
         }
-        self.marks = Marks(stores, state_dir, lambda url: self.absences[url].nodes, self.hold)
+        self.marks = Marks(stores, state_dir, lambda url: self.absences[url].nodes, self.wake)
         self.listener = Listener(
             stores,
             self._fell_silent,
@@ -214,7 +213,7 @@ class Aggregator:
             self.stalls,
             old,
             memory,
-            heard=self._heard,
+            heard=self._beats_were_listed,
             lasting=lasting,
             noted=self._note_beat,
         )
@@ -266,6 +265,7 @@ class Aggregator:
             self.stalls,
             self._not_served,
             lambda: self.listener.unread_stores,
+            lambda: self.marks.problems,
             self.absences.values(),
             clock,
         )
@@ -340,6 +340,15 @@ class Aggregator:
             tasks.create_task(told, name="service manager")
             tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
 
+    def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
+        self.missed_writes[url].hear(beats)
+        self.marks.hear(url, beats)
+        absence = self.absences.get(url)
+        if absence is not None:
+            absence.hear(beats)
+            if any(feed.absent for feed in absence.feeds) or absence.records:
+                self._wake.set()
+
     def wake(self) -> None:
         """Something changed that no store told: a part was called."""
         self._wake.set()
@@ -371,20 +380,6 @@ class Aggregator:
         else:
             self.last_known.put_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
 
-    def _heard(self, url: str, beats: tuple[Beat, ...]) -> None:
-        self.missed_writes[url].hear(beats)
-        self.marks.hear(url, beats)
-        absence = self.absences.get(url)
-        if absence is not None:
-            absence.hear(beats)
-            if any(feed.absent for feed in absence.feeds) or absence.records:
-                self._wake.set()
-
-    def hold(self, url: str, why: str | None) -> None:
-        """Let nothing of this store end, and be not ready for this reason; ``None``: go on."""
-        self.absences[url].hold = why
-        self._wake.set()
-
     def _forgot(self) -> None:
         """The first store that is published to may have lost documents."""
         self.succession.keeping.look_for_lost()
@@ -392,6 +387,7 @@ class Aggregator:
     def _end_absent(self, now: Moment) -> None:
         """End what somebody's word ends of what stores lack."""
         for url, absence in self.absences.items():
+            absence.hold(self.marks.problem(url) is not None)
             if not absence.is_due(now):
                 continue
             ended = absence.step(partial(self.listener.beats, url), now)

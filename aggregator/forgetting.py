@@ -140,7 +140,7 @@ class Forgetting:
     def _is_pending(self, node: str) -> bool:
         """Whether the node is on its way out, or waits for the store to be the one that it was."""
         is_ending = self._is_there(node) and not self._absence.knows(node)
-        return is_ending or self._absence.hold is not None
+        return is_ending or self._absence.is_held
 
     async def _delete(self, node: str) -> None:
         if self._may_write():

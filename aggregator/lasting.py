@@ -95,6 +95,11 @@ class LastingFeed(Feed):
         self.kept(node, None)
         return frozenset({node})
 
+    def doubt_deletions(self) -> None:
+        """What is absent counts as lacking in a list from now on."""
+        for node, absent in self.absent.items():
+            self.absent[node] = msgspec.structs.replace(absent, is_told=False)
+
     def number(self, node: str) -> int:
         """Return the age of what is known of the node, in the unit of its kind; 0 for nothing."""
         inbox = self.inboxes[0]

@@ -88,8 +88,8 @@ class Known:
 class Marks:
     """Looks at the marks of ``stores``, by URL; the ids are in ``state_dir``, where there is one.
 
-    ``nodes`` are those that are known by the store with this URL. ``hold`` is called with why a
-    directory does not count, and ``None`` when it counts again.
+    ``nodes`` are those that are known by the store with this URL. ``changed`` is told when a
+    directory counts no more, or again.
     """
 
     def __init__(
@@ -97,18 +97,23 @@ class Marks:
         stores: Mapping[str, Store],
         state_dir: Path | None,
         nodes: Callable[[str], frozenset[str]],
-        hold: Callable[[str, str | None], None],
+        changed: Callable[[], None],
     ) -> None:
         self._marks: dict[str, StoreMark] = {
             url: store.mark for url, store in stores.items() if store.mark is not None
         }
         self._file = None if state_dir is None else state_dir / FILE_NAME
         self._nodes = nodes
-        self._hold = hold
+        self._changed = changed
         kept = self._read()
         self.known = {url: Known(url, kept.get(url, "")) for url in self._marks}
         self._kept = kept
         self._unreadable: dict[str, str] = {}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why directories do not count."""
+        return tuple(one.problem for one in self.known.values() if one.problem is not None)
 
     def problem(self, url: str) -> str | None:
         """Why the directory at ``url`` does not count."""
@@ -146,7 +151,7 @@ class Marks:
             _log.warning("%s: another directory in its place cannot be noticed", found.problem)
         self._unreadable[known.url] = found.problem or ""
         if known.problem != was:
-            self._hold(known.url, known.problem)
+            self._changed()
 
     def _read(self) -> dict[str, str]:
         if self._file is None:

@@ -14,7 +14,6 @@ from aggregator.grpc.endpoint import endpoint_of
 from aggregator.history import History
 from aggregator.http import application
 from aggregator.identity import Identity
-from aggregator.last_known import LastKnown
 from aggregator.leading import leadership
 from aggregator.moment import system_clock
 from aggregator.stream import PLACES
@@ -89,7 +88,6 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         # Streams never take the places that other pages need.
         stream_places=min(PLACES, configuration.pages.max_connections // 2),
         state_dir=configuration.state_dir,
-        last_known=LastKnown(configuration.state_dir, system_clock),
     )
     if aggregator.public_faults.namespaces.takes_all:
         setting = aggregator.public_faults.namespaces.setting

@@ -29,7 +29,8 @@ class Readiness:
     knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
     such a leader publishes, but whoever asks for it hears that something is wrong. Neither is ready
     while what it asks of a store fails for long. ``unread`` tells which stores' heartbeats were not
-    read for long. Nor is one ready while a store lacks what it had of many nodes (``absences``).
+    read for long, ``marks`` which directories are not the known ones. Nor is one ready while a
+    store lacks what it had of many nodes (``absences``).
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Readiness:
         stalls: Stalls,
         not_served: Callable[[], str | None],
         unread: Callable[[], Iterable[Unread]],
+        marks: Callable[[], Iterable[str]],
         absences: Collection[Absence],
         clock: Clock,
     ) -> None:
@@ -52,6 +54,7 @@ class Readiness:
         self._stalls = stalls
         self._not_served = not_served
         self._unread = unread
+        self._marks = marks
         self._absences = absences
         self._clock = clock
         self._complete: dict[str, int] | None = None
@@ -81,14 +84,14 @@ class Readiness:
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
-            not_ready = (*served, *self._failing())
+            not_ready = (*served, *self._marks(), *self._failing())
             return Health(self._stalls.stalled(), not_ready, self._warnings())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
-        not_ready = (self.waits_for, *why, *served)
+        not_ready = (self.waits_for, *why, *self._marks(), *served)
         return Health(self._stalls.stalled(), not_ready, self._warnings())
 
     def _failing(self) -> Iterator[str]:

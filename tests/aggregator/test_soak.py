@@ -41,6 +41,7 @@ class Soak:
         store = SimpleNamespace(
             url="kubernetes:",
             absence_is_deletion=True,
+            mark=None,
             cluster=object(),
             objects=None,
             leader_lease=None,
