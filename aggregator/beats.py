@@ -17,7 +17,7 @@ from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from aggregator.last_seen import Memory
     from aggregator.liveness import Pulse
@@ -92,6 +92,16 @@ class Listener:
     def unread(self) -> dict[str, Unread]:
         """Places whose beats were not listed for long, by name; their nodes are unknown."""
         return unread(self.heard, self._began_ms, self._clock())
+
+    @property
+    def alive(self) -> Iterator[tuple[str, int]]:
+        """Nodes that beat in a store that is read, with the time of the beat by their clock."""
+        unread, silent = self.unread, self.verdict.lost.keys() | _nodes(self.verdict.brake)
+        for url, one in self._beats.items():
+            if url not in unread:
+                for node, pulse in one.pulses.items():
+                    if node not in silent:
+                        yield node, pulse.beaten_at_ms
 
     @property
     def ages_ms(self) -> dict[str, int]:

@@ -38,6 +38,7 @@ from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
 from aggregator.readiness import Readiness
 from aggregator.shards import text_limit
+from aggregator.stale_documents import StaleDocuments
 from aggregator.stream import PLACES, Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
@@ -204,7 +205,7 @@ class Aggregator:
                 zip(stores.items(), self.pipeline.sources, strict=True)
             )
         }
-        self.marks = Marks(stores, state_dir, self._known_nodes, self.wake)
+        self.marks = Marks(stores, state_dir, lambda url: self.absences[url].nodes, self.wake)
         self.listener = Listener(
             stores,
             self._fell_silent,
@@ -348,14 +349,6 @@ class Aggregator:
             if any(feed.absent for feed in absence.feeds) or absence.records:
                 self._wake.set()
 
-    def _known_nodes(self, url: str) -> frozenset[str]:
-        """Nodes with a document in this store, and those published that have none in any store."""
-        by_store = {
-            source.url: source.device.reports.keys() | source.node.reports.keys()
-            for source in self.pipeline.sources
-        }
-        return frozenset(by_store[url] | (self.pipeline.nodes - set().union(*by_store.values())))
-
     def wake(self) -> None:
         """Something changed that no store told: a part was called."""
         self._wake.set()
@@ -463,6 +456,8 @@ class Aggregator:
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
         tasks.create_task(self.marks.run(), name="marks of directories")
+        stale = StaleDocuments(self.pipeline, lambda: self.listener.alive)
+        tasks.create_task(stale.run(), name="stale documents")
         tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")

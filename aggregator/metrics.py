@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from aggregator.families import counter, gauge
 from aggregator.metrics_of_parts import metrics_of_parts
+from aggregator.stale_documents import DEVICE_INFO, NODE_INFO
 from service.log import dropped_lines
 
 if TYPE_CHECKING:
@@ -148,6 +149,13 @@ def _liveness(status: Status) -> Iterator[Metric]:
         "How long ago the heartbeats in a store, or in its Nodes, were read last.",
         ["place"],
         (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
+    )
+    stale = Counter(one.document for node in status.nodes for one in node.stale)
+    yield gauge(
+        "npu_vigil_stale_documents",
+        "Nodes that beat and whose document is older than two of its periods.",
+        ["document"],
+        (([document], stale[document]) for document in (DEVICE_INFO, NODE_INFO)),
     )
 
 

@@ -20,6 +20,7 @@ from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.rank_tables.part import RankTablesStatus
 from aggregator.rejections import RejectedCount
+from aggregator.stale_documents import StaleDocument, stale_documents
 from aggregator.stream import StreamStatus
 from aggregator.world_status import WorldStatus
 from contract.cluster_info import cluster_device_name
@@ -88,6 +89,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
     how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
     the store tell.
 
+    ``stale``: documents that are older than two of their periods while the node beats. They count
+    as they were last known.
+
     ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
     entry.
 
@@ -115,6 +119,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     blind: tuple[BlindStatus, ...] | None = None
     blind_left_out: int = 0
     heartbeat_problem: str | None = None
+    stale: tuple[StaleDocument, ...] = ()
     missing: tuple[MissingStatus, ...] = ()
 
 
@@ -349,7 +354,12 @@ def _status_of(
     blind = blind_statuses(pipeline, node, heartbeat_blind)
     skew_ms = min(skews, key=abs, default=None)
     status = _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
-    return msgspec.structs.replace(status, heartbeat_problem=problem) if problem else status
+    stale: tuple[StaleDocument, ...] = ()
+    if heartbeat == "alive" and pulse is not None:
+        stale = stale_documents(pipeline, node, pulse.beaten_at_ms)
+    if problem is None and not stale:
+        return status
+    return msgspec.structs.replace(status, heartbeat_problem=problem, stale=stale)
 
 
 def _node(

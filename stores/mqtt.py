@@ -49,7 +49,7 @@ class MqttStore:
         self._connection = Connection(
             address, mqtt, node, (lambda: None) if will is None else will.of_next_connection
         )
-        self._documents = Documents(self._connection)
+        self._documents = Documents(self._connection, shows_flags=mqtt.protocol == "5")
         self._heartbeats = Heartbeats(self._connection, will)
         self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
