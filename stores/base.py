@@ -343,6 +343,27 @@ class LeaderLock(Protocol):
         """Let others have it."""
 
 
+class FoundMark(msgspec.Struct, frozen=True):
+    """The mark that a store has: ``id`` is empty without one, or with one of which ``problem`` says
+    why it cannot be read. ``replaces``: an operator put the store in the place of the one with that
+    id.
+    """
+
+    id: str = ""
+    replaces: str = ""
+    problem: str | None = None
+
+
+class StoreMark(Protocol):
+    """Tells one directory from another at the same path."""
+
+    async def read(self) -> FoundMark:
+        """Read the mark. Raises ``StoreUnavailable``."""
+
+    async def replace(self, replaces: str) -> FoundMark:
+        """Write that the store takes the place of the one with the id ``replaces``."""
+
+
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
 
@@ -381,6 +402,10 @@ class Store(Protocol):
     @property
     def leader_lock(self) -> LeaderLock | None:
         """The same for those on one host; ``None`` where a store cannot lock."""
+
+    @property
+    def mark(self) -> StoreMark | None:
+        """What tells this store from another at the same place; ``None`` where nothing does."""
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""

@@ -104,6 +104,11 @@ class KubernetesStore:
         """See ``Store``."""
         return
 
+    @property
+    def mark(self) -> None:
+        """See ``Store``. An API server has certificates."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)

@@ -24,6 +24,7 @@ class ReadOnly:
     channel = None
     leader_lease = None
     leader_lock = None
+    mark = None
 
     def __init__(self, store: Store) -> None:
         self._store = store

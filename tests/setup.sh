@@ -1,8 +1,9 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, mosquitto, bindfs, kube-apiserver, kustomize. A part that is missing is
-# installed (as root, from Debian's packages) or built once (the API server, about 4 minutes;
-# kustomize, 15 seconds). Where that may not be done, says the command that does it and ends with 2.
+# promtool, systemd-analyze, mosquitto, bindfs, mochi, kube-apiserver, kustomize. A part that is
+# missing is installed (as root, from Debian's packages) or built once (the API server, about 4
+# minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
+# does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 set -euo pipefail
@@ -20,12 +21,14 @@ key() { # of the content of these files
 }
 apiserver=$cache/kube-apiserver-$(key go.mod go.sum main.go)
 kustomize=$cache/kustomize-$(key ../kustomize/go.mod ../kustomize/go.sum)
+mochi=$cache/mochi-$(key ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
 kubernetes=$cache/kubernetes-$(key ../node/go.mod ../node/go.sum ../node/main.go)
 base=$cache/base-bookworm.tar
 with_node=${1:-}
 build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
 has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
+has mochi || [ -x "$mochi/mochi" ] || build+=(mochi)
 [ -z "$with_node" ] || [ -x "$kubernetes/kubernetes" ] || build+=(kubernetes)
 
 packages=()
@@ -102,6 +105,7 @@ of_kubernetes() { # the program $1 from the module here into the folder $2; $3: 
 for part in "${build[@]}"; do
     case $part in
     kustomize) (cd ../kustomize && build kustomize sigs.k8s.io/kustomize/kustomize/v5 "$kustomize" "") ;;
+    mochi) (cd ../mochi && build mochi . "$mochi" "") ;;
     kubernetes) (cd ../node && of_kubernetes kubernetes "$kubernetes" 6) ;;
     apiserver) of_kubernetes kube-apiserver "$apiserver" 4 ;;
     esac
