@@ -423,6 +423,13 @@ class Store(Protocol):
         needed.
         """
 
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """Put a document, and return it as the store has it then, with its new version.
+
+        That may differ: an admission webhook of Kubernetes can change each write. The answer to the
+        write says so; nothing more is asked.
+        """
+
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Delete a document; one that is not there is no error.
 

@@ -125,6 +125,11 @@ class DirectoryStore:
         _check(document.namespace, document.name)
         return await self._write(self._put, document, expected)
 
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A file has what was written."""
+        version = await self.put(document, expected=expected)
+        return msgspec.structs.replace(document, version=version)
+
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         _check(namespace, name)

@@ -137,6 +137,11 @@ class MqttStore:
                 await self._prove(topic, payload, version)
         return version
 
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A broker keeps what it is sent."""
+        version = await self.put(document, expected=expected)
+        return msgspec.structs.replace(document, version=version)
+
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)

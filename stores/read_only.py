@@ -86,6 +86,11 @@ class ReadOnly:
         del expected
         _refuse(f"put {document.namespace}/{document.name}")
 
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """Refused."""
+        del expected
+        _refuse(f"put {document.namespace}/{document.name}")
+
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Refused."""
         del expected
