@@ -103,6 +103,7 @@ class Lane:
         self.step("install", lambda: self._install(place))
         if not has_driver:
             self.step("no driver", self._waits_for_a_driver)
+            self.step("host unchanged", lambda: self._host_is_unchanged(before))
             self._install_driver()
         with NodeReader(self.plane) as reader:
             since = time.monotonic()
@@ -184,7 +185,13 @@ class Lane:
             (f"/{file.relative_to(self._written)}", stat.S_IFMT(file.lstat().st_mode))
             for file in self._written.rglob("*")
         }
-        return {file for file in found if not file[0].startswith((*_OURS, *_OF_OTHERS))}
+        # What is written below a directory of this machine shows the directory itself.
+        above = {str(parent) for place in _OURS for parent in Path(place).parents}
+        return {
+            file
+            for file in found
+            if not file[0].startswith((*_OURS, *_OF_OTHERS)) and file[0] not in above
+        }
 
     def _host_is_unchanged(self, before: set[tuple[str, int]]) -> str:
         new = self._files() - before
@@ -280,7 +287,7 @@ class Lane:
     def _update_image(self, place: Path) -> None:
         file = place / "daemonset/base/kustomization.yaml"
         old, new = (name.partition(":")[2] for name in (IMAGE, NEXT_IMAGE))
-        file.write_text(file.read_text().replace(f"newTag: {old}", f"newTag: {new}"))
+        file.write_text(file.read_text().replace(f'newTag: "{old}"', f'newTag: "{new}"'))
         self.cluster.kubectl("apply", "-k", place)
         self._ready()
         (pod,) = self.cluster.pods("agent")
