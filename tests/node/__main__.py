@@ -89,7 +89,7 @@ def each_verb(images: Images) -> str:
     place = "--store=directory:/tmp/store"
     for expected, text, arguments in (
         (3, "libdcmi.so", ("scan", "--node-name=x", place, "--state-dir=/tmp/state")),
-        (2, "KUBERNETES_SERVICE_HOST", ("uninstall", "--store=kubernetes:")),
+        (2, "does not run in a pod", ("uninstall", "--store=kubernetes:")),
         (0, "nothing was changed", ("uninstall", place)),
         (1, "nothing is known of x", ("forget", "x", place)),
         (2, "no-such-file", ("validate", "/tmp/no-such-file")),
