@@ -255,7 +255,8 @@ class Aggregator:
             for number, (url, store) in enumerate(self.stores.items()):
                 for feed in self.pipeline.sources[number].feeds:
                     name = f"read {feed.selection.namespace} of {url}"
-                    read = read_documents(feed, store, self._observe, self.stalls)
+                    log = self.telling.log
+                    read = read_documents(feed, store, self._observe, self.stalls, log)
                     tasks.create_task(read, name=name)
                 task = follow(self.world, number, store, self._told, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")

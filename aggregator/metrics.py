@@ -66,13 +66,14 @@ def _cluster(status: Status) -> Iterator[Metric]:
             fault.level,
             fault.severity or "unknown",
             "unknown" if fault.device_fault is None else str(fault.device_fault).lower(),
+            fault.severity_source,
         )
         for fault in status.faults
     )
     yield gauge(
         "npu_vigil_cluster_faults",
         "Chips of the cluster that have this fault now, those held back from readers, too.",
-        ["code", "level", "severity", "device_fault"],
+        ["code", "level", "severity", "device_fault", "severity_source"],
         ((labels, count) for labels, count in sorted(faults.items())),
     )
     yield gauge(

@@ -73,8 +73,7 @@ class Readiness:
                     return
         self._complete = None
         self.waits_for = None
-        nodes = len(self._pipeline.device.entries)
-        _log.info("everything known is published: %d nodes", nodes)
+        _log.info("everything known is published: %d nodes", len(self._pipeline.nodes))
 
     def health(self) -> Health:
         """The cheap part of the picture, for probes."""
