@@ -241,8 +241,8 @@ class ClusterObjects(Protocol):
         With ``expected`` only while the Node has this version; else ``StoreConflict``.
         """
 
-    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
-        """The command line of each container of the pods of ``node``, behind its pod's name."""
+    async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
+        """Return pod, command line and account of each container of the pods of ``node``."""
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
