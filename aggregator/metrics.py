@@ -143,6 +143,12 @@ def _liveness(status: Status) -> Iterator[Metric]:
         [],
         [([], float(len(status.liveness.problems)))],
     )
+    yield gauge(
+        "npu_vigil_heartbeats_unread_seconds",
+        "How long ago the heartbeats in a store, or in its Nodes, were read last.",
+        ["place"],
+        (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
+    )
 
 
 def _blind(status: Status) -> Iterator[Metric]:
@@ -202,6 +208,12 @@ def _stores(status: Status) -> Iterator[Metric]:
         "Changes of documents that a listing found and no event showed.",
         ["store"],
         (([s.store], s.missed_changes) for s in sources if s.missed_changes is not None),
+    )
+    yield gauge(
+        "npu_vigil_store_replaced",
+        "1 while a directory is not the known one, by its mark.",
+        ["store"],
+        (([s.store], float(s.replaced is not None)) for s in sources),
     )
     yield counter(
         "npu_vigil_rejected_documents",

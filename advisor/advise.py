@@ -1,0 +1,89 @@
+"""The advisor: what happens in one session of the scheduler (``spec/consumers.md`` 7.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.cluster_cache import ClusterCache
+from advisor.cluster_findings import by_object, cluster_findings, stale_nodes
+from advisor.gangs import gangs
+from advisor.job_findings import job_findings
+from advisor.jobs import jobs_of
+from advisor.node_view import view_nodes
+from advisor.options import Profile
+from advisor.placement import Placer, placements
+from advisor.report import Finding, Report, Severity
+from advisor.rescheduling import Rescheduling
+from advisor.state import State
+from advisor.verdicts import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from advisor.node_view import NodeView
+    from advisor.options import Options
+    from advisor.snapshot import Snapshot
+
+
+def _started(before: State, options: Options) -> State:
+    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (section 8, 9)."""
+    if options.profile is Profile.CORRECTED:
+        return State(is_known=True, retries=before.retries, judged=before.judged)
+    return State(is_known=True)
+
+
+def _divergences(views: Mapping[str, NodeView]) -> Iterator[Finding]:
+    for view in views.values():
+        for section, text in view.divergences:
+            yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {view.name}", text, section)
+
+
+def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
+    """Return what happens in the session of ``snapshot``, and the state after it."""
+    if snapshot.first_session:
+        state = _started(state, options)
+    cache = ClusterCache(state, options)
+    cache.read(snapshot.configmaps)
+    nodes = view_nodes(snapshot, cache, state.memories, options)
+    jobs = jobs_of(snapshot)
+    rescheduling = Rescheduling(
+        snapshot, jobs, nodes.views, state, options, stale_nodes(snapshot, cache, options)
+    )
+    if not cache.crashed_by:
+        rescheduling.run()
+    memories = dict(nodes.memories)
+    for name in sorted(rescheduling.link_down):
+        if name in memories:
+            memories[name] = msgspec.structs.replace(
+                memories[name], link_down_at=snapshot.now_ms // 1000
+            )
+    placer = Placer(nodes.views, snapshot.now_ms, options)
+    report = Report(
+        options.profile,
+        snapshot.now_ms,
+        node_verdicts=tuple(verdict(nodes.views[name]) for name in sorted(nodes.views)),
+        decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
+        findings=by_object(
+            [
+                *cluster_findings(snapshot, cache, nodes.views, options, is_known=state.is_known),
+                *job_findings(jobs, options),
+                *rescheduling.findings,
+                *_divergences(nodes.views),
+            ]
+        ),
+        placement=placements(jobs, placer),
+        gangs=gangs(jobs, placer, nodes.views),
+    )
+    return report, State(
+        is_known=state.is_known,
+        configmaps=cache.seen,
+        devices=cache.devices,
+        switches=cache.switches,
+        nodes=cache.nodes,
+        memories=memories,
+        jobs=rescheduling.cached,
+        retries=rescheduling.retries,
+        judged=rescheduling.judged,
+    )

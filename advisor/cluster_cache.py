@@ -1,0 +1,233 @@
+"""What the scheduler's informers make of ConfigMaps (``spec/consumers.md`` 1.2 and 1.4).
+
+A ConfigMap without the label is invisible, one that cannot be read changes nothing, entries of
+devices and switches are merged, and those of hosts replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from advisor import entries
+from advisor.options import Profile
+from advisor.report import Finding, Severity
+from advisor.state import SeenConfigMap
+from contract import names
+from contract.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
+from contract.errors import DocumentError
+from contract.node_info import DATA_KEY as NODE_INFO_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from advisor.entries import DeviceEntry, NodeEntry, SwitchEntry
+    from advisor.options import Options
+    from advisor.snapshot import ConfigMap
+    from advisor.state import State
+
+TOUCHED = "npu-vigil/touched"
+"""When a document of ours was touched last."""
+
+
+class ClusterCache:
+    """The caches of the scheduler, moved by the ConfigMaps of one session."""
+
+    def __init__(self, state: State, options: Options) -> None:
+        self.devices: dict[str, DeviceEntry] = dict(state.devices)
+        self.switches: dict[str, SwitchEntry] = dict(state.switches)
+        self.nodes: dict[str, NodeEntry] = dict(state.nodes)
+        self.seen: dict[str, SeenConfigMap] = dict(state.configmaps)
+        self.findings: list[Finding] = []
+        self.crashed_by = ""
+        self._cluster = options.use_cluster_info
+        self._corrected = options.profile is Profile.CORRECTED
+        self._problems: dict[str, Finding] = {}
+
+    def read(self, configmaps: Iterable[ConfigMap]) -> None:
+        """Read the ConfigMaps of a session in the order of their writes, deletions first."""
+        listed = list(configmaps)
+        there = {_key(one) for one in listed if self._is_visible(one)}
+        for key in sorted(self.seen.keys() - there):
+            self._delete(key)
+        for one in listed:
+            key, version = _key(one), _version(one)
+            seen = self.seen.get(key)
+            if not self._is_visible(one):
+                if seen is not None:
+                    self._delete(key)
+                continue
+            if seen is None or seen.version != version or not seen.is_readable:
+                self._problems.pop(key, None)
+                self._write(key, version, one)
+        self.findings += [self._problems[key] for key in sorted(self._problems)]
+
+    def _is_visible(self, one: ConfigMap) -> bool:
+        """Whether the informer has it: namespace, name and label (1.2)."""
+        if self._cluster:
+            label, value = names.CLUSTER_LABEL
+            return (
+                one.namespace == names.CLUSTER_NAMESPACE
+                and one.labels.get(label) == value
+                and (
+                    one.name.startswith((names.CLUSTER_DEVICE_PREFIX, names.CLUSTER_SWITCH_PREFIX))
+                    or one.name == names.CLUSTER_NODE_NAME
+                )
+            )
+        label, value = names.REPORT_LABEL
+        return one.labels.get(label) == value and (
+            (
+                one.namespace == names.DEVICE_INFO_NAMESPACE
+                and one.name.startswith(names.DEVICE_INFO_PREFIX)
+            )
+            or (
+                one.namespace == names.NODE_INFO_NAMESPACE
+                and one.name.startswith(names.NODE_INFO_PREFIX)
+            )
+        )
+
+    def _write(self, key: str, version: str, one: ConfigMap) -> None:
+        try:
+            found, event_at_ms = self._take(one)
+        except DocumentError as error:
+            before = self.seen.get(key)
+            self.seen[key] = SeenConfigMap(
+                version,
+                before.nodes if before else (),
+                is_readable=False,
+                event_at_ms=before.event_at_ms if before else 0,
+            )
+            self._problems[key] = Finding(
+                Severity.ERROR,
+                "CONFIGMAP_SKIPPED",
+                f"ConfigMap {key}",
+                f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
+            )
+            return
+        self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
+
+    def _take(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+        """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
+        if one.name == names.CLUSTER_NODE_NAME:
+            hosts = _by_node(
+                entries.read_nodes(_value(one, one.name), one.name), names.NODE_INFO_PREFIX
+            )
+            self.nodes = hosts
+            return tuple(hosts), _touched_ms(one)
+        if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
+            devices = _by_node(
+                entries.read_devices(_value(one, one.name), one.name), names.DEVICE_INFO_PREFIX
+            )
+            self._forget_omitted(self.devices, one, devices)
+            self.devices.update(devices)
+            newest = max((entry.UpdateTime for entry in devices.values()), default=0)
+            return tuple(devices), _touched_ms(one) or newest * 1000
+        if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
+            switches = _by_node(
+                entries.read_switches(_value(one, one.name), one.name), names.SWITCH_INFO_PREFIX
+            )
+            self._forget_omitted(self.switches, one, switches)
+            self.switches.update(switches)
+            newest = max((entry.UpdateTime for entry in switches.values()), default=0)
+            return tuple(switches), _touched_ms(one) or newest * 1000
+        if one.name.startswith(names.NODE_INFO_PREFIX):
+            node = one.name.removeprefix(names.NODE_INFO_PREFIX)
+            self.nodes[node] = entries.read_node_info(_value(one, NODE_INFO_KEY), one.name)
+            return (node,), _touched_ms(one)
+        return self._take_device_info(one)
+
+    def _take_device_info(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+        """Take over a device-info document (direct mode); an empty text ends the scheduler."""
+        node = one.name.removeprefix(names.DEVICE_INFO_PREFIX)
+        text = _value(one, DEVICE_INFO_KEY)
+        if not text:
+            self.crashed_by = "" if self._corrected else _key(one)
+            raise DocumentError(one.name, DEVICE_INFO_KEY, "is empty; the scheduler crashes on it")
+        device = entries.read_device_info(text, one.name)
+        switch = one.data.get(SWITCH_INFO_KEY)
+        if switch:
+            self.switches[node] = entries.read_switch_info(switch, one.name)
+        self.devices[node] = device
+        return (node,), _touched_ms(one) or device.UpdateTime * 1000
+
+    def _forget_omitted(
+        self, cache: dict[str, DeviceEntry] | dict[str, SwitchEntry], one: ConfigMap, now: object
+    ) -> None:
+        """Drop entries that left their document; upstream keeps them (section 8, 1)."""
+        before = self.seen.get(_key(one))
+        if not self._corrected or before is None or not isinstance(now, dict):
+            return
+        for node in before.nodes:
+            if node not in now and not self._is_elsewhere(node, _key(one)):
+                cache.pop(node, None)
+                self.findings.append(
+                    Finding(
+                        Severity.WARNING,
+                        "UPSTREAM_DIVERGES",
+                        f"Node {node}",
+                        f"its entry has left {one.name}: it does not count any more",
+                        section=1,
+                    )
+                )
+
+    def _is_elsewhere(self, node: str, key: str) -> bool:
+        kind = key.rpartition("-")[0]
+        return any(
+            node in seen.nodes
+            for other, seen in self.seen.items()
+            if other != key and other.startswith(kind)
+        )
+
+    def _delete(self, key: str) -> None:
+        seen = self.seen.pop(key)
+        self._problems.pop(key, None)
+        name = key.partition("/")[2]
+        if name == names.CLUSTER_NODE_NAME:
+            self.nodes = {}
+            return
+        if not seen.is_readable:
+            return
+        for node in seen.nodes:
+            if name.startswith((names.CLUSTER_DEVICE_PREFIX, names.DEVICE_INFO_PREFIX)):
+                self.devices.pop(node, None)
+            if name.startswith((names.CLUSTER_SWITCH_PREFIX, names.DEVICE_INFO_PREFIX)):
+                self.switches.pop(node, None)
+            if name.startswith(names.NODE_INFO_PREFIX):
+                self.nodes.pop(node, None)
+
+
+def _key(one: ConfigMap) -> str:
+    return f"{one.namespace}/{one.name}"
+
+
+def _version(one: ConfigMap) -> str:
+    """Return what tells this content from another."""
+    if one.resource_version:
+        return f"{one.uid}:{one.resource_version}"
+    digest = hashlib.sha256()
+    for texts in (one.labels, one.annotations, one.data):
+        for key in sorted(texts):
+            digest.update(f"{len(key)}:{key}{len(texts[key])}:".encode("utf-8", "replace"))
+            digest.update(texts[key].encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def _value(one: ConfigMap, key: str) -> str:
+    text = one.data.get(key)
+    if text is None:
+        raise DocumentError(one.name, key, "is missing")
+    return text
+
+
+def _by_node(found: dict[str, entries.E], prefix: str) -> dict[str, entries.E]:
+    """Return entries by node: the key without its prefix, or as it is where it has none (1.2)."""
+    return {key.removeprefix(prefix): one for key, one in found.items()}
+
+
+def _touched_ms(one: ConfigMap) -> int:
+    """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
+    try:
+        return int(datetime.fromisoformat(one.annotations.get(TOUCHED, "")).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0

@@ -1,0 +1,171 @@
+"""Where the scheduler's view differs from what is published, and what is wrong in documents.
+
+Sources: ``spec/consumers.md`` 1.2 to 1.9 and 7.1, rule R4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.entries import names
+from advisor.node_view import (
+    HEALTHY_WORD,
+    NETWORK_UNHEALTHY,
+    PRE_SEPARATE_WORD,
+    RECOVERING,
+    SUB_HEALTHY_WORD,
+    UNHEALTHY,
+    UNHEALTHY_WORD,
+)
+from advisor.report import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from advisor.cluster_cache import ClusterCache
+    from advisor.node_view import NodeView
+    from advisor.options import Options
+    from advisor.snapshot import Snapshot
+
+_WORDS = frozenset({"", HEALTHY_WORD, SUB_HEALTHY_WORD, UNHEALTHY_WORD, PRE_SEPARATE_WORD})
+_ISOLATING = frozenset(
+    {"RestartRequest", "RestartBusiness", "RestartNPU", "SeparateNPU", "ManuallySeparateNPU"}
+)
+"""Levels that put a card into a list of unhealthy ones, in use or not (1.10)."""
+_AHEAD_SECONDS = 5
+"""How far a stamp of a document may be ahead of the clock (M7)."""
+
+
+def cluster_findings(
+    snapshot: Snapshot,
+    cache: ClusterCache,
+    views: Mapping[str, NodeView],
+    options: Options,
+    *,
+    is_known: bool,
+) -> Iterator[Finding]:
+    """Return the findings about documents and nodes."""
+    yield from cache.findings
+    if cache.crashed_by:
+        yield Finding(
+            Severity.ERROR,
+            "SCHEDULER_CRASHES",
+            f"ConfigMap {cache.crashed_by}",
+            "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
+        )
+    if not is_known:
+        yield Finding(
+            Severity.INFO,
+            "NOT_KNOWN",
+            "Scheduler",
+            "No state of an earlier session is given: whether a job was already acted on, its"
+            " pending count and remaining retries, kept keys and entries without a document are"
+            " not known",
+        )
+    for kind in sorted(snapshot.unread):
+        yield Finding(
+            Severity.INFO, "NOT_KNOWN", kind, "They could not be read: what depends on them is left"
+        )
+    yield from _stale(snapshot, cache, options)
+    yield from _ghosts(cache)
+    now = snapshot.now_ms // 1000
+    for name in sorted(views):
+        yield from _node(views[name], cache, now)
+
+
+def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) -> list[str]:
+    """Return the ConfigMaps whose last event is older than ``stale_after`` (R4)."""
+    oldest = snapshot.now_ms - options.stale_after * 1000
+    return [key for key, seen in sorted(cache.seen.items()) if 0 < seen.event_at_ms < oldest]
+
+
+def stale_nodes(snapshot: Snapshot, cache: ClusterCache, options: Options) -> frozenset[str]:
+    """Return the nodes of which a document is too old to delete pods for it (R4)."""
+    keys = stale_configmaps(snapshot, cache, options)
+    return frozenset(node for key in keys for node in cache.seen[key].nodes)
+
+
+def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterator[Finding]:
+    for key in stale_configmaps(snapshot, cache, options):
+        age = (snapshot.now_ms - cache.seen[key].event_at_ms) // 1000
+        yield Finding(
+            Severity.WARNING,
+            "STALE_INPUT",
+            f"ConfigMap {key}",
+            f"Its last event was {age} s ago, more than {options.stale_after} s; the scheduler"
+            " goes on with it",
+        )
+
+
+def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
+    """Return entries that the scheduler has and no document has (1.4)."""
+    listed = {node for seen in cache.seen.values() for node in seen.nodes}
+    for kind, entries in (("device", cache.devices), ("switch", cache.switches)):
+        for node in sorted(entries.keys() - listed):
+            yield Finding(
+                Severity.WARNING,
+                "GHOST_ENTRY",
+                f"Node {node}",
+                f"No document has its {kind} entry any more, and the scheduler goes on with the"
+                " last one",
+            )
+
+
+def _node(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
+    called = f"Node {view.name}"
+    for code, text in view.problems:
+        yield Finding(Severity.WARNING, code, called, text)
+    for source, word in (("switch", view.switch_status), ("host", view.host_status)):
+        if word not in _WORDS:
+            text = f"NodeStatus of its {source} is {word!r:.60}: the scheduler knows no such word"
+            yield Finding(Severity.WARNING, "STATUS_WORD_UNKNOWN", called, text)
+    if not view.is_npu:
+        return
+    if not view.is_in_table:
+        text = "It has chips and no label accelerator that names them: it takes no pod"
+        yield Finding(Severity.WARNING, "ACCELERATOR_MISSING", called, text)
+        return
+    entry = cache.devices.get(view.name)
+    if entry is not None and entry.UpdateTime > now + _AHEAD_SECONDS:
+        text = f"UpdateTime of its entry is {entry.UpdateTime - now} s ahead of the clock"
+        yield Finding(Severity.WARNING, "STAMP_AHEAD", called, text)
+    if not view.is_in_map:
+        return
+    if view.free is None:
+        text = "The scheduler has no list of free cards for it: it takes no pod with chips"
+        yield Finding(Severity.WARNING, "NO_DEVICE_ENTRY", called, text)
+    elif len(view.free) > view.idle.get(view.resource, 0):
+        text = (
+            f"{len(view.free)} cards are listed as free, Kubernetes has"
+            f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
+        )
+        yield Finding(Severity.WARNING, "FREE_LIST_TOO_LONG", called, text)
+    yield from _names(view, called, entry.DeviceList if entry else None)
+
+
+def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Iterator[Finding]:
+    """Return names that match no card, and cards at fault that no list names (M6, M12)."""
+    prefix = f"{view.resource.partition('/')[2]}-"
+    bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
+    if bad:
+        text = f"-Unhealthy has {bad[0]!r:.60}, which is no name of a card: it matches none"
+        yield Finding(Severity.WARNING, "CARD_NAME_UNUSABLE", called, text)
+    known = {*view.unhealthy, *(view.network_unhealthy or ())}
+    known.update(names((listed or {}).get(view.resource + RECOVERING)))
+    for one in view.faults:
+        if one.fault_level in _ISOLATING and one.npu_name not in known:
+            text = (
+                f"{one.npu_name} has the level {one.fault_level} in -Fault and is in neither"
+                f" {UNHEALTHY} nor {NETWORK_UNHEALTHY}: nothing follows"
+            )
+            yield Finding(Severity.WARNING, "FAULT_NOT_LISTED", called, text)
+
+
+def _is_card(name: str, prefix: str) -> bool:
+    number = name.removeprefix(prefix)
+    return name.startswith(prefix) and number.isascii() and number.isdigit()
+
+
+def by_object(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in the order of their objects."""
+    return tuple(sorted(findings, key=lambda one: (one.object, one.code, one.section, one.text)))

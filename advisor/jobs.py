@@ -1,0 +1,248 @@
+"""Jobs as the plugin sees them: PodGroups with their pods (``spec/consumers.md`` 2.1)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from contract import scheduling
+from contract.scheduling import go_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from advisor.snapshot import Pod, PodGroup, ReplicaSet, Snapshot, Texts
+
+_MERGED_LABELS = (
+    scheduling.FAULT_SCHEDULING,
+    scheduling.POD_RESCHEDULING,
+    scheduling.FAULT_RETRY_TIMES,
+    scheduling.PROCESS_RECOVER,
+    scheduling.SUB_HEALTH_STRATEGY,
+    scheduling.OME_SERVICE,
+    scheduling.APP,
+)
+"""What decisions read of a job's labels."""
+JOINT = "|"
+
+
+class Job:
+    """A PodGroup and its pods, in the order of their names."""
+
+    def __init__(self, group: PodGroup, pods: list[Pod], replicas: int | None) -> None:
+        self.group = group
+        self.pods = sorted(pods, key=lambda pod: pod.name)
+        self._replicas = replicas
+
+    @property
+    def key(self) -> str:
+        return self.group.key
+
+    @property
+    def uid(self) -> str:
+        """What tells this job from another one of its name: its owner where it has one."""
+        return self.group.owner.uid if self.group.owner else self.group.uid
+
+    @cached_property
+    def labels(self) -> Texts:
+        """Labels of the PodGroup and all pods; those that differ are joined (2.1)."""
+        found = {}
+        for key in _MERGED_LABELS:
+            value = merged_label(self.group.labels.get(key), (p.labels.get(key) for p in self.pods))
+            if value is not None:
+                found[key] = value
+        return found
+
+    @cached_property
+    def annotations(self) -> Texts:
+        """Annotations of the PodGroup, and of the first pod those that it lacks (2.1)."""
+        found = dict(self.group.annotations)
+        if self.pods:
+            for key in scheduling.POD_TO_JOB_ANNOTATIONS:
+                if key not in found and key in self.pods[0].annotations:
+                    found[key] = self.pods[0].annotations[key]
+        return found
+
+    @property
+    def fault_scheduling(self) -> str:
+        return self.labels.get(scheduling.FAULT_SCHEDULING, "")
+
+    @property
+    def is_off(self) -> bool:
+        return self.fault_scheduling in ("", scheduling.FAULT_SCHEDULING_OFF)
+
+    @cached_property
+    def common_fault_scheduling(self) -> str:
+        """What ``fault-scheduling`` should mean where several values are given (R10, R23).
+
+        Any unsupported value is off, and of two supported ones the more careful counts.
+        """
+        values = {self.group.labels.get(scheduling.FAULT_SCHEDULING)}
+        values.update(pod.labels.get(scheduling.FAULT_SCHEDULING) for pod in self.pods)
+        values.discard(None)
+        off = scheduling.FAULT_SCHEDULING_OFF
+        if not values or values - set(scheduling.FAULT_SCHEDULING_VALUES) or off in values:
+            return off
+        for value in (scheduling.FAULT_SCHEDULING_GRACE, scheduling.FAULT_SCHEDULING_FORCE):
+            if value in values:
+                return value
+        return min(value for value in values if value)
+
+    @property
+    def is_pod_rescheduling(self) -> bool:
+        return self.labels.get(scheduling.POD_RESCHEDULING) == "on"
+
+    @property
+    def is_process_recovering(self) -> bool:
+        return self.labels.get(scheduling.PROCESS_RECOVER) == "on"
+
+    @property
+    def retry_times(self) -> int:
+        """``fault-retry-times``; 0 where it is absent or no integer (2.2)."""
+        return go_integer(self.labels.get(scheduling.FAULT_RETRY_TIMES, "")) or 0
+
+    @property
+    def strategy(self) -> str:
+        """The sub-health strategy; an unknown one is ``ignore`` (1.11)."""
+        value = self.labels.get(scheduling.SUB_HEALTH_STRATEGY, "")
+        known = value in scheduling.SUB_HEALTH_STRATEGIES
+        return value if known else scheduling.SUB_HEALTH_IGNORE
+
+    @property
+    def is_pod_limited(self) -> bool:
+        """Whether only pods at fault are ever deleted (2.6 rule 1)."""
+        return (
+            scheduling.OME_SERVICE in self.labels
+            or self.labels.get(scheduling.APP) in scheduling.MINDIE_CONTROL_APPS
+            or self.annotations.get(scheduling.RECOVER_POLICY_PATH) == scheduling.RECOVER_POLICY_POD
+        )
+
+    @cached_property
+    def is_npu(self) -> bool:
+        """Whether its ``minResources`` name chips (2.1)."""
+        return any(
+            key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources
+        ) or any(npu_request(pod) for pod in self.pods)
+
+    @cached_property
+    def npu_tasks(self) -> int:
+        """How many of its pods ask for chips."""
+        return sum(1 for pod in self.pods if npu_request(pod))
+
+    @property
+    def is_distributed(self) -> bool:
+        return self.npu_tasks > 1
+
+    @cached_property
+    def min_available(self) -> int:
+        """How many pods have to be placed together (2.1)."""
+        text = self.annotations.get(scheduling.SCHEDULE_MIN_AVAILABLE)
+        if text is None:
+            return self.group.min_member if self._replicas is None else self._replicas
+        number = go_integer(text)
+        if self.group.min_member == 1 and number is not None:
+            return number
+        return self.group.min_member
+
+    @property
+    def policy(self) -> str:
+        return self.annotations.get(scheduling.SCHEDULE_POLICY, "")
+
+    @cached_property
+    def is_super_pod(self) -> bool:
+        """Whether it is placed by logical super pods (2.1)."""
+        if self.policy:
+            return self.policy in scheduling.SUPER_POD_POLICIES
+        if scheduling.SUPER_POD_BLOCK in self.annotations:
+            return True
+        return any(
+            pod.node_selector.get(scheduling.ACCELERATOR_TYPE)
+            in scheduling.SUPER_POD_ACCELERATOR_TYPES
+            for pod in self.pods
+        )
+
+    @cached_property
+    def ranks(self) -> dict[str, str]:
+        """The rank of each pod by uid; one that nothing says is handed out by name (2.1)."""
+        found = {pod.uid: known_rank(pod) for pod in self.pods}
+        taken = set(found.values())
+        free = (str(n) for n in range(len(self.pods) + len(taken)) if str(n) not in taken)
+        return {uid: rank or next(free) for uid, rank in found.items()}
+
+
+def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
+    """Return the values of one label joined; one that is contained already adds nothing (2.1)."""
+    joined = own
+    for value in others:
+        if value is None or value == joined:
+            continue
+        if joined is None:
+            joined = value
+        elif value.lower() not in joined.lower():
+            joined = f"{joined}{JOINT}{value}"
+    return joined
+
+
+def known_rank(pod: Pod) -> str:
+    """Return the rank that the pod itself says; empty where it says none (2.1)."""
+    rank = pod.annotations.get(scheduling.RANK_INDEX, "")
+    if rank:
+        return rank
+    if pod.owner is not None and pod.owner.kind == "StatefulSet":
+        return pod.name.rpartition("-")[2]
+    return pod.task_index
+
+
+def npu_request(pod: Pod) -> int:
+    """Return how many chips a pod asks for."""
+    for resource, value in pod.requests.items():
+        if resource.startswith(scheduling.RESOURCE_DOMAIN):
+            return value
+    return 0
+
+
+def npu_resource(pod: Pod) -> str:
+    """Return the resource of chips that a pod asks for; empty where it asks for none."""
+    for resource, value in pod.requests.items():
+        if value and resource.startswith(scheduling.RESOURCE_DOMAIN):
+            return resource
+    return ""
+
+
+def used_cards(pod: Pod) -> tuple[str, ...]:
+    """Return the cards of a pod by ``huawei.com/AscendReal``, virtual ones folded (2.1)."""
+    text = pod.annotations.get(scheduling.ASCEND_REAL, "")
+    return tuple(_physical(name) for name in text.split(",")) if text else ()
+
+
+def _physical(name: str) -> str:
+    """Return the card of a virtual one: ``Ascend910-2c-100-1`` is on ``Ascend910-1``."""
+    parts = name.split("-")
+    return f"{parts[0]}-{parts[-1]}" if len(parts) > 2 else name
+
+
+def jobs_of(snapshot: Snapshot) -> dict[str, Job]:
+    """Return the jobs of a snapshot by ``<namespace>/<PodGroup>``, in that order."""
+    pods: dict[tuple[str, str], list[Pod]] = {}
+    for pod in snapshot.pods:
+        name = pod.group
+        if name:
+            pods.setdefault((pod.namespace, name), []).append(pod)
+    sizes: Mapping[tuple[str, str], ReplicaSet] = {
+        (one.namespace, one.name): one for one in snapshot.replica_sets
+    }
+    found = {}
+    for group in sorted(snapshot.podgroups, key=lambda one: (one.namespace, one.name)):
+        members = pods.get((group.namespace, group.name), [])
+        found[group.key] = Job(group, members, _replicas(group, members, sizes))
+    return found
+
+
+def _replicas(
+    group: PodGroup, members: list[Pod], sizes: Mapping[tuple[str, str], ReplicaSet]
+) -> int | None:
+    for owner in (group.owner, *(pod.owner for pod in members[:1])):
+        if owner is not None and owner.kind == "ReplicaSet":
+            one = sizes.get((group.namespace, owner.name))
+            return one.replicas if one else None
+    return None

@@ -1,0 +1,72 @@
+"""Whether a pod may be placed on a node, by labels and taints as Kubernetes reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contract.scheduling import go_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.snapshot import Node, Pod, Requirement, SelectorTerm, Taint, Toleration
+
+_HARD_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def selector_refusal(pod: Pod, node: Node) -> str:
+    """Return which label or field of ``node`` does not match ``pod``; empty where all match."""
+    for key, value in pod.node_selector.items():
+        if node.labels.get(key) != value:
+            return f"the label {key} is not {value}"
+    if pod.node_affinity is not None and not any(_matches(t, node) for t in pod.node_affinity):
+        return "no term of the required node affinity matches"
+    return ""
+
+
+def _matches(term: SelectorTerm, node: Node) -> bool:
+    if not term.labels and not term.fields:
+        return False
+    return all(_holds(one, node.labels) for one in term.labels) and all(
+        _holds(one, {"metadata.name": node.name}) for one in term.fields
+    )
+
+
+def _holds(one: Requirement, values: Mapping[str, str]) -> bool:
+    value = values.get(one.key)
+    match one.operator:
+        case "In":
+            return value in one.values
+        case "NotIn":
+            return value not in one.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            left = go_integer(value or "")
+            right = go_integer(one.values[0]) if len(one.values) == 1 else None
+            if left is None or right is None:
+                return False
+            return left > right if one.operator == "Gt" else left < right
+    return False
+
+
+def taint_refusal(pod: Pod, node: Node) -> str:
+    """Return the taint of ``node`` that ``pod`` does not tolerate; empty where there is none."""
+    for taint in node.taints:
+        if taint.effect in _HARD_EFFECTS and not any(
+            _tolerates(one, taint) for one in pod.tolerations
+        ):
+            return f"{taint.key}={taint.value}:{taint.effect} is not tolerated"
+    return ""
+
+
+def _tolerates(one: Toleration, taint: Taint) -> bool:
+    if one.effect and one.effect != taint.effect:
+        return False
+    if one.key and one.key != taint.key:
+        return False
+    if one.operator == "Exists":
+        return True
+    return bool(one.key) and one.operator in ("", "Equal") and one.value == taint.value

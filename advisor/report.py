@@ -1,0 +1,242 @@
+"""What the advisor reports of one session (``spec/consumers.md`` 7.4).
+
+Everything is ordered by namespace and name, so that the same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from advisor.options import Profile
+
+
+class Action(StrEnum):
+    """What happens to a job."""
+
+    NONE = "NONE"
+    FORCE_DELETE = "FORCE_DELETE"
+    EVICT = "EVICT"
+    ESCALATE = "ESCALATE"
+    ANNOTATE = "ANNOTATE"
+    SET_GRACEFUL_EXIT = "SET_GRACEFUL_EXIT"
+    PLATFORM_RESTART = "PLATFORM_RESTART"
+    WAIT_COMPLETION = "WAIT_COMPLETION"
+    RELEASED = "RELEASED"
+
+
+class Scope(StrEnum):
+    """How much of a job is deleted."""
+
+    POD = "pod"
+    RACK_BLOCK = "rack-block"
+    SUPER_POD = "super-pod"
+    BLOCK = "block"
+    JOB = "job"
+
+
+class Workload(StrEnum):
+    """What made a job (R11)."""
+
+    VCJOB = "vcjob"
+    ASCENDJOB = "ascendjob"
+    OME_DEPLOYMENT = "ome-deployment"
+    OME_LWS = "ome-lws"
+    AIBRIX = "aibrix"
+    MINDIE_SERVER = "mindie-server"
+    MINDIE_CONTROL = "mindie-control"
+    INFER_OPERATOR = "infer-operator"
+    OTHER = "other"
+
+
+class Severity(StrEnum):
+    """How serious a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class PodRef(msgspec.Struct, frozen=True, gc=False):
+    """A pod, by its names."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Deletion(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is deleted, and with how many seconds of grace."""
+
+    namespace: str
+    name: str
+    uid: str
+    grace_seconds: int
+
+
+class FaultPod(msgspec.Struct, frozen=True):
+    """A pod at fault: the type (2.4), and of a card fault its cards with codes and levels."""
+
+    namespace: str
+    name: str
+    uid: str
+    type: str
+    node: str
+    cards: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+
+
+class Retry(msgspec.Struct, frozen=True, gc=False):
+    """The remaining retries of a job before and after a decision."""
+
+    before: int
+    after: int
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What happens to one job, by which row of 2.10 and which rules of 7.5, and why.
+
+    ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
+    ``follow_up`` says who recreates the pods and what else goes. ``patch`` is what is written for
+    ``ANNOTATE`` and ``SET_GRACEFUL_EXIT``, as key and value.
+    """
+
+    namespace: str
+    job: str
+    workload: Workload
+    action: Action
+    row: str
+    rules: tuple[str, ...]
+    why: str
+    scope: Scope | None = None
+    pods: tuple[Deletion, ...] = ()
+    deadline_ms: int | None = None
+    fault_pods: tuple[FaultPod, ...] = ()
+    retry: Retry | None = None
+    follow_up: str = ""
+    patch: tuple[str, str] | None = None
+    dry_run: bool = True
+
+
+class Acceptance(StrEnum):
+    """Which new pods a node accepts (1.9)."""
+
+    ALL = "all"
+    ONLY_IGNORE_STRATEGY = "only-ignore-strategy"
+    NONE = "none"
+
+
+class NodeVerdict(msgspec.Struct, frozen=True):
+    """The verdict about one node (1.8). ``reasons`` are sentences."""
+
+    node: str
+    state: str
+    accept_new: Acceptance
+    switch_sub_health: bool = False
+    card_sub_health: bool = False
+    unhealthy: tuple[str, ...] = ()
+    network_unhealthy: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+class CreateAdvice(msgspec.Struct, frozen=True):
+    """Whether the operator makes pods for an AscendJob (R50): ``ALLOW``, ``HOLD`` or ``CRASH``."""
+
+    namespace: str
+    name: str
+    verdict: str
+    reason: str = ""
+    dest_index: int | None = None
+    current: dict[str, int] = {}
+    why: str = ""
+
+
+class ElasticAdvice(msgspec.Struct, frozen=True):
+    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none."""
+
+    namespace: str
+    name: str
+    replicas: int | None = None
+    trigger: str = ""
+    reason: str = ""
+    why: str = ""
+    flags: tuple[str, ...] = ()
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that the reader should know. ``object`` is ``<Kind> [<namespace>/]<name>``.
+
+    ``section`` is the number of section 8 for ``UPSTREAM_DIVERGES``, else 0.
+    """
+
+    severity: Severity
+    code: str
+    object: str
+    text: str
+    section: int = 0
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where equal pods of one PodGroup can go now.
+
+    ``accepts`` are nodes, ``refuses`` the first reason of every other node: ``<Reason>: <text>``.
+    """
+
+    pods: tuple[PodRef, ...]
+    accepts: tuple[str, ...]
+    refuses: dict[str, str]
+
+
+class Gang(msgspec.Struct, frozen=True, gc=False):
+    """Whether the waiting pods of a PodGroup fit together, and what is short where not."""
+
+    namespace: str
+    name: str
+    fits: bool
+    short: str = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All that is reported of one session in one profile."""
+
+    profile: Profile
+    now_ms: int
+    node_verdicts: tuple[NodeVerdict, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    create_advice: tuple[CreateAdvice, ...] = ()
+    elastic_advice: tuple[ElasticAdvice, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    placement: tuple[Placement, ...] = ()
+    gangs: tuple[Gang, ...] = ()
+
+    @property
+    def deletions(self) -> tuple[Deletion, ...]:
+        """The pods that the scheduler deletes in this session, by namespace and name."""
+        found = [pod for decision in self.decisions for pod in decision.pods]
+        return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+
+
+def flat(report: Report) -> dict[str, Any]:
+    """Return the report as plain values for JSON: deletions, and placement pod by pod, too."""
+    members: dict[str, Any] = msgspec.to_builtins(
+        msgspec.structs.replace(report, placement=(), gangs=())
+    )
+    members["deletions"] = msgspec.to_builtins(report.deletions)
+    members["placement"] = [
+        {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "accepts": list(group.accepts),
+            "refuses": group.refuses,
+        }
+        for pod, group in sorted(
+            ((pod, group) for group in report.placement for pod in group.pods),
+            key=lambda item: (item[0].namespace, item[0].name, item[0].uid),
+        )
+    ]
+    members["gangs"] = msgspec.to_builtins(report.gangs)
+    return members

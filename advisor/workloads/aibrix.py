@@ -1,0 +1,17 @@
+"""StormServices of AIBrix: a PodGroup per instance, or one for all roles (2.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.jobs import Job
+    from advisor.report import Deletion
+
+
+def follow_up(job: Job, pods: Sequence[Deletion]) -> str:
+    """Return what the AIBrix controllers do once pods are deleted."""
+    whole = "the instance" if len(pods) == len(job.pods) else f"{len(pods)} pod(s)"
+    return f"the AIBrix controllers make {whole} anew"

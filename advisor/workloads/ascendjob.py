@@ -1,0 +1,16 @@
+"""Jobs of the Ascend Operator (``spec/consumers.md`` 2.9 and 3.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.jobs import Job
+    from advisor.report import Deletion
+
+
+def follow_up(_job: Job, pods: Sequence[Deletion]) -> str:
+    """Return what the operator does once pods are deleted."""
+    return f"the Ascend Operator makes {len(pods)} pod(s) anew and counts one restart (3.6)"

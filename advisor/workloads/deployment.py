@@ -1,0 +1,16 @@
+"""Deployments of OME: one PodGroup per ReplicaSet (``spec/consumers.md`` 2.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.jobs import Job
+    from advisor.report import Deletion
+
+
+def follow_up(_job: Job, pods: Sequence[Deletion]) -> str:
+    """Return what the ReplicaSet controller does once pods are deleted."""
+    return f"the ReplicaSet controller makes {len(pods)} replacement(s) with new names"

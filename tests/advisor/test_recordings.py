@@ -1,0 +1,177 @@
+"""The recordings of Volcano, played session by session through the advisor.
+
+Compared are deletions with their grace, bindings, pods that stay unbound, and the reasons counted
+in messages. No recorded deletion reaches the advisor before it has decided.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.advise import advise
+from advisor.state import State
+from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
+
+if TYPE_CHECKING:
+    from advisor.report import Report
+    from advisor.snapshot import Snapshot
+    from tests.advisor.player import Session
+
+_ADMITTED = ("Inqueue", "Running", "Unknown")
+_REASONS = {
+    r"Insufficient [^ ,]+": "Insufficient",
+    r"node is unhealthy": "NodeUnhealthy",
+    r"node health status is PreSeparate": "PreSeparate",
+    r"NodePredicate failed, cardSubHealthy=\w+ andswitchSubHealthy=\w+, but [^,]+": "SubHealth",
+    r"node corresponding not in session": "NotInFaultTable",
+    r"node\(s\) didn't match Pod's node affinity/selector": "Selector",
+    r"NPUResourceShortage: [^,]+, req<\d+>, idle<\d+>": "FreeCards",
+    r"getUsableTopFromNode don't have [^ ,]+": "FreeCards",
+    r"node<[^>]+> don't have resource<[^>]+-NetworkUnhealthy>": "NetworkCards",
+}
+_LATE_MS = 300
+"""An input that came so shortly before a session may be seen in the next one."""
+
+
+@dataclass
+class Played:
+    """One session: what the scheduler found and did, and what the advisor said."""
+
+    session: Session
+    snapshot: Snapshot
+    report: Report
+
+    def placement(self, pod: str) -> tuple[tuple[str, ...], dict[str, str]] | None:
+        """Return where a pod can go; ``None`` for one that does not wait."""
+        for group in self.report.placement:
+            if any(f"{one.namespace}/{one.name}" == pod for one in group.pods):
+                return group.accepts, group.refuses
+        return None
+
+
+@cache
+def played(name: str) -> tuple[Played, ...]:
+    """Return all sessions of a recording."""
+    recording = recorded(name)
+    options, state = options_of(recording), State(is_known=True)
+    found = []
+    for session in play(recording):
+        snapshot = snapshot_of(session, recording)
+        report, state = advise(snapshot, state, options)
+        found.append(Played(session, snapshot, report))
+    return tuple(found)
+
+
+def test_all_recordings_are_there() -> None:
+    assert len(RECORDINGS) == 105
+    observed = [row for name in RECORDINGS for row in recorded(name)["observed"]]
+    by_scheduler = [row for row in observed if row["by"] == "scheduler"]
+    assert sum(row["kind"] == "pod-delete" for row in by_scheduler) == 110
+    assert sum(row["kind"] == "pod-bound" for row in by_scheduler) == 294
+    assert sum(row.get("reason") == "FailedScheduling" for row in by_scheduler) == 55
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_same_pods_are_deleted_with_the_same_grace(name: str) -> None:
+    early: set[tuple[str, int]] = set()
+    for one in played(name):
+        session = one.session
+        reported = {
+            (f"{pod.namespace}/{pod.name}", pod.grace_seconds) for pod in one.report.deletions
+        }
+        deleted = {
+            (row["pod"], row["effective_grace_seconds"])
+            for row in session.observed
+            if row["kind"] == "pod-delete"
+        }
+        assert deleted - reported <= early, f"not foretold at {session.at_ms} ms"
+        assert early <= deleted, f"did not come by {session.at_ms} ms"
+        early = reported - deleted
+        if early:
+            assert session.at_ms - session.last_input_ms <= _LATE_MS, (
+                f"{sorted(early)} foretold at {session.at_ms} ms did not come"
+            )
+    assert not early
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_pods_are_bound_where_placement_accepts_them(name: str) -> None:
+    for one in played(name):
+        for row in one.session.observed:
+            if row["kind"] == "pod-bound":
+                found = one.placement(row["pod"])
+                assert found is not None, f"{row['pod']} does not wait at {row['at_ms']} ms"
+                assert row["node"] in found[0], (row["pod"], found[1].get(row["node"]))
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_pod_that_stays_unbound_is_refused_or_its_gang_is_short(name: str) -> None:
+    before: dict[str, bool] = {}
+    for one in played(name):
+        if one.session.first:
+            before = {}
+            continue
+        bound = {row["pod"] for row in one.session.observed if row["kind"] == "pod-bound"}
+        groups = {group.key: group for group in one.snapshot.podgroups}
+        gangs = {f"{gang.namespace}/{gang.name}": gang for gang in one.report.gangs}
+        now: dict[str, bool] = {}
+        for pod in one.snapshot.pods:
+            group = groups.get(f"{pod.namespace}/{pod.group}")
+            key = f"{pod.namespace}/{pod.name}"
+            found = one.placement(key)
+            if group is None or found is None or key in bound or group.phase not in _ADMITTED:
+                continue
+            now[pod.uid] = bool(found[0]) and gangs[group.key].fits
+            assert not (now[pod.uid] and before.get(pod.uid)), (
+                f"{key} can be placed on {found[0]} and is not bound for two sessions,"
+                f" at {one.session.at_ms} ms"
+            )
+        before = now
+
+
+def test_reasons_are_those_of_recorded_messages() -> None:
+    compared = 0
+    for name in RECORDINGS:
+        for one in played(name):
+            for row in one.session.observed:
+                if row.get("reason") != "FailedScheduling":
+                    continue
+                counted = _counted(row["message"])
+                if not counted:
+                    continue
+                compared += 1
+                found = one.placement(row["about"].removeprefix("Pod "))
+                assert found is not None
+                reasons = Counter(why.partition(": ")[0] for why in found[1].values())
+                waiting = sum(len(group.pods) for group in one.report.placement)
+                assert waiting > 1 or not found[0], (name, row["at_ms"], found)
+                rest = counted - reasons
+                assert rest.total() == len(found[0]), (name, row["at_ms"], row["message"], found)
+                assert rest.keys() <= {"FreeCards", "Insufficient"}, (name, row["at_ms"], rest)
+    assert compared == 35
+
+
+def _counted(message: str) -> Counter[str]:
+    """Return how many nodes a message names for each reason; nothing for other messages."""
+    head = re.search(r"0/(\d+) nodes are unavailable: ", message)
+    if head is None:
+        return Counter()
+    found: Counter[str] = Counter()
+    rest = message[head.end() :].rstrip(".")
+    while rest:
+        for pattern, reason in _REASONS.items():
+            match = re.match(rf"(\d+) {pattern}(?:, |$)", rest)
+            if match:
+                found[reason] += int(match[1])
+                rest = rest[match.end() :]
+                break
+        else:
+            raise AssertionError(f"no reason is known for {rest!r}")
+    assert found.total() == int(head[1])
+    return found
