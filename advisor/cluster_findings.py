@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.cluster_cache import kind_of
 from advisor.entries import names
+from advisor.fault_pods import StaleNodes
 from advisor.node_view import (
     HEALTHY_WORD,
     NETWORK_UNHEALTHY,
@@ -79,10 +81,12 @@ def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) 
     return [key for key, seen in sorted(cache.seen.items()) if 0 < seen.event_at_ms < oldest]
 
 
-def stale_nodes(snapshot: Snapshot, cache: ClusterCache, options: Options) -> frozenset[str]:
-    """Return the nodes of which a document is too old to delete pods for it (R4)."""
-    keys = stale_configmaps(snapshot, cache, options)
-    return frozenset(node for key in keys for node in cache.seen[key].nodes)
+def stale_nodes(snapshot: Snapshot, cache: ClusterCache, options: Options) -> StaleNodes:
+    """Return the nodes whose documents are too old to delete pods for them (R4)."""
+    found: dict[str, set[str]] = {"device": set(), "switch": set(), "host": set()}
+    for key in stale_configmaps(snapshot, cache, options):
+        found[kind_of(key)].update(cache.seen[key].nodes)
+    return StaleNodes(**{kind: frozenset(nodes) for kind, nodes in found.items()})
 
 
 def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterator[Finding]:

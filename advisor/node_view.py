@@ -250,6 +250,8 @@ class _Builder:
         kept = before.kept
         if self.before is not None and uids != before.pods:
             kept = self._without_new_pods(kept, frozenset(before.pods))
+        if self.corrected and entry is None:
+            kept = {}
         listed = self._maintained(entry, now)
         if listed is None or listed.DeviceList is None:
             return NodeMemory(before.stamp, kept, uids, before.link_down_at)
