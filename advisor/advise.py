@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.cluster_cache import ClusterCache
-from advisor.cluster_findings import by_object, cluster_findings, stale_nodes
+from advisor.cluster_findings import by_object, cluster_findings, not_known, stale_nodes
 from advisor.gangs import gangs
 from advisor.job_findings import job_findings
 from advisor.jobs import jobs_of
@@ -71,7 +71,7 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
         decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
         findings=by_object(
             [
-                *cluster_findings(snapshot, cache, nodes.views, options, is_known=state.is_known),
+                *cluster_findings(snapshot, cache, nodes.views, options),
                 *job_findings(jobs, options),
                 *rescheduling.findings,
                 *_divergences(nodes.views, placer),
@@ -79,6 +79,7 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
         ),
         placement=placed,
         gangs=gangs(jobs, placer, nodes.views),
+        not_known=not_known(snapshot, is_known=state.is_known),
     )
     return report, State(
         is_known=state.is_known,
