@@ -202,6 +202,12 @@ def kind_of(key: str) -> str:
     return "switch" if name.startswith(names.CLUSTER_SWITCH_PREFIX) else "device"
 
 
+def has(key: str, kind: str) -> bool:
+    """Whether a ConfigMap has entries of a kind; one of an agent has its switch, too."""
+    of_agent = key.partition("/")[2].startswith(names.DEVICE_INFO_PREFIX)
+    return kind_of(key) == kind or (of_agent and kind == "switch")
+
+
 def _key(one: ConfigMap) -> str:
     return f"{one.namespace}/{one.name}"
 

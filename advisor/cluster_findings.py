@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.cluster_cache import kind_of
+from advisor.cluster_cache import has, kind_of
 from advisor.entries import names
 from advisor.fault_pods import StaleNodes
 from advisor.node_view import (
@@ -107,8 +107,8 @@ def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterato
 
 def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
     """Return entries that the scheduler has and no document has (1.4)."""
-    listed = {node for seen in cache.seen.values() for node in seen.nodes}
     for kind, entries in (("device", cache.devices), ("switch", cache.switches)):
+        listed = {node for key, seen in cache.seen.items() if has(key, kind) for node in seen.nodes}
         for node in sorted(entries.keys() - listed):
             yield Finding(
                 Severity.WARNING,
