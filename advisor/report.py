@@ -141,6 +141,11 @@ class NodeVerdict(msgspec.Struct, frozen=True):
     network_unhealthy: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether it takes all pods and has no fault."""
+        return self.accept_new is Acceptance.ALL and self.state == "Healthy" and not self.reasons
+
 
 class CreateAdvice(msgspec.Struct, frozen=True):
     """Whether the operator makes pods for an AscendJob (R50): ``ALLOW``, ``HOLD`` or ``CRASH``."""

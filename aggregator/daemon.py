@@ -42,9 +42,10 @@ from service.notify import keep_told
 from service.stalls import Stalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from aggregator.advising.advising import Advising
     from aggregator.grpc.interfaces import Faults, Send, Tables
     from aggregator.grpc.server import GrpcServer
     from aggregator.grpc.subscriptions import Client
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from contract.node_info import NodeRecord
     from contract.public_fault import PublicFault
     from stores.base import Document, Store, WatchEvent
+    from stores.cluster import Cluster
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +68,13 @@ somebody made immutable, and no reader may see the node healthy meanwhile.
 _PATIENCE_SECONDS = 30.0
 _FIT_SECONDS = 1.0
 """How long a store that is away holds up the first publication of what the others say."""
+
+
+def _advising(clusters: Sequence[Cluster], clock: Clock) -> Advising | None:
+    """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
+    from aggregator.advising.advising import Advising
+
+    return Advising(clusters[0], clock) if clusters else None
 
 
 class Serve(Protocol):
@@ -105,6 +114,7 @@ class Aggregator:
         public_fault_namespaces: tuple[str, ...] = (ALL,),
         rank_table_namespaces: tuple[str, ...] = (ALL,),
         stream_places: int = PLACES,
+        advise: bool = False,
     ) -> None:
         self._clock = clock
         self.stores = stores
@@ -124,6 +134,7 @@ class Aggregator:
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
+        self.advising = _advising(clusters, clock) if advise else None
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.telling = Telling(
@@ -261,6 +272,8 @@ class Aggregator:
                 table = follow_table(self._table_file, self._configure)
                 tasks.create_task(table, name="read the table of public faults")
             tasks.create_task(self._labelling.run(), name="label pods")
+            if self.advising is not None:
+                tasks.create_task(self.advising.run(), name="advice")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")
             tasks.create_task(self._merge(tasks), name="merge")
             tasks.create_task(self._keep_fitting(), name="limits of stores")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from advisor.report import Acceptance, Action
+from advisor.report import Action
 from vigil.advising.narrow import changes
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _time(at_ms: int) -> str:
 
 
 def _body(report: Report) -> Iterator[str]:
-    yield from _listed("nodes", [[_node(one)] for one in report.node_verdicts if _is_told(one)])
+    yield from _listed("nodes", [[_node(one)] for one in report.node_verdicts if not one.is_calm])
     deciding = [one for one in report.decisions if one.action is not Action.NONE or one.fault_pods]
     yield from _listed("jobs", [list(_decision(one)) for one in deciding])
     yield from _listed("placement", [list(_place(one)) for one in report.placement])
@@ -76,10 +76,6 @@ def _listed(heading: str, found: Sequence[Sequence[str]]) -> Iterator[str]:
         yield from (f"    {line}" for line in lines_of_one)
     if len(found) > _MOST:
         yield f"    ... and {len(found) - _MOST} more (--json has all)"
-
-
-def _is_told(one: NodeVerdict) -> bool:
-    return one.accept_new is not Acceptance.ALL or one.state != "Healthy" or bool(one.reasons)
 
 
 def _node(one: NodeVerdict) -> str:
