@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench lock wire clean
+.PHONY: help demo test test-node lint bench lock wire clean
 
 help:
-	@echo "make demo    the whole system on this machine, with emulated hardware"
-	@echo "make test    all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
-	@echo "make bench   latency benchmark on a real kube-apiserver"
+	@echo "make demo       the whole system on this machine, with emulated hardware"
+	@echo "make test       all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
+	@echo "make test-node  the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
+	@echo "make bench      latency benchmark on a real kube-apiserver"
 
 $(VENV)/installed: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -38,6 +39,11 @@ test: lint
 	tests/setup.sh
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 120 -m "not alone"
 	$(BIN)/pytest -m alone
+
+# Not part of `make test`: it takes a machine of which it is root.
+test-node: $(VENV)/installed-dev
+	tests/setup.sh node
+	$(BIN)/python -m tests.node
 
 bench: $(VENV)/installed-dev
 	tests/setup.sh

@@ -31,7 +31,7 @@ from agent.verdicts import restore
 from collectors.boot import boot_id, machine_digest
 from collectors.table import ABOUT_CHIPS
 from contract import catalogue
-from contract.errors import DriverNotFound, StoreError, VigilError
+from contract.errors import DriverMissing, DriverNotFound, StoreError, VigilError
 from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibrary, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
@@ -98,12 +98,16 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
         trust_driver=configuration.trust_driver,
         environment=os.environ,
     )
+    must_wait = False
     try:
         library = find()
     except DriverNotFound as error:
-        if not remembers_chips(configuration):
+        # A node may be set up in any order. A library that must not be loaded is a mistake, but
+        # where chips are known an agent that ends would take its node with it.
+        must_wait = isinstance(error, DriverMissing) or remembers_chips(configuration)
+        if not must_wait:
             raise
-        log.error("%s; chips of this node are remembered, so it is looked for again", error)
+        log.error("%s; it is looked for every %g s", error, DriverSettings().retry_last_seconds)
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT
         library = FoundLibrary(root / IN_ROOT / DCMI.file_name, (), ())
     for warning in library.warnings:
@@ -120,8 +124,10 @@ async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
         call_seconds=configuration.driver.call_deadline_seconds,
         probe_seconds=configuration.driver.probe_period_seconds,
     )
-    agent = Agent(configuration, store, Driver(library, _wall_clock, settings, find), leaving)
-    return await agent.run()
+    driver = Driver(library, _wall_clock, settings, find)
+    if must_wait:
+        driver.wait_for_library()
+    return await Agent(configuration, store, driver, leaving).run()
 
 
 def remembers_chips(configuration: AgentConfiguration) -> bool:

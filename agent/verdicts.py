@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.change_log import ChangeLog
 from agent.journal.file import Kind, body_of
 from agent.journal.values import inputs_of, state_of, tables_of, texts_of
 from agent.policy.clock_set_back import no_later
@@ -120,6 +121,7 @@ class Verdicts:
         self._taken_at_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hear: Heard | None = None
+        self._log = ChangeLog()
 
     def listen(self, hear: Heard) -> None:
         """``hear`` is told of each call of the policy: inputs, changes, tables, sequence."""
@@ -137,6 +139,7 @@ class Verdicts:
         if any(no_later(known, now_ms) is not known for _, known in self.state.subjects()):
             inputs.append(ClockSetBack(now_ms))
         self.take(inputs)
+        self._log.begin(self.state)
 
     def take(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
         """Change the state by ``inputs``, journal it, and wake whoever publishes.
@@ -160,17 +163,7 @@ class Verdicts:
                 seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
                 event_ms = min(seen, default=now_ms)
             self._on_change(event_ms)
-        for change in changes:
-            log.info(
-                "%s %s (%s) %s: %s -> %s (%s)",
-                change.subject,
-                change.code,
-                "severity unknown" if change.severity is None else change.severity.word,
-                change.kind,
-                change.old_level,
-                change.new_level,
-                change.because,
-            )
+        self._log.take(changes)
 
     def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
         """From now on judge by ``tables``, which are those of ``texts``; all that is known, too."""
@@ -200,6 +193,7 @@ class Verdicts:
         """Journal the last state and stop waiting for deadlines."""
         if self._timer is not None:
             self._timer.cancel()
+        self._log.flush()
         self.snapshot()
 
     def _record(self, inputs: Sequence[Input], changes: tuple[Change, ...], now_ms: int) -> int:

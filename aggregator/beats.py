@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator import liveness, skew
-from aggregator.failing import Failing
 from aggregator.liveness import Brake, Heard, Verdict
 from aggregator.rehearsals import Rehearsals
 from aggregator.skew import Skews
+from aggregator.unread_beats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
 
@@ -63,8 +63,8 @@ class Listener:
             url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
         }
         self._beats = {url: Heard(rehearsals=one.results) for url, one in self._rehearsals.items()}
-        self.failing = {url: Failing() for url in stores}
-        """By store, whether its beats cannot be listed; a missing right is no failure."""
+        self._began_ms = clock().steady_ms
+        self._forbidden: set[str] = set()
         self.skews = dict.fromkeys(stores, Skews())
         self.verdict = Verdict()
 
@@ -80,6 +80,28 @@ class Listener:
         return found | {
             f"nodes in {url}": one.problem for url, one in self._old.items() if one.problem
         }
+
+    @property
+    def unread(self) -> dict[str, Unread]:
+        """Places whose beats were not listed for long, by name; their nodes are unknown."""
+        return unread(self.heard, self._began_ms, self._clock())
+
+    @property
+    def ages_ms(self) -> dict[str, int]:
+        """How long ago the beats of each place were listed."""
+        return ages_ms(self.heard, self._began_ms, self._clock())
+
+    @property
+    def unread_stores(self) -> tuple[Unread, ...]:
+        """The same of stores only. A missing right is no failure."""
+        found = self.unread
+        return tuple(
+            msgspec.structs.replace(found[url], is_long=False)
+            if url in self._forbidden
+            else found[url]
+            for url in self._stores
+            if url in found
+        )
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """Listen until cancelled. ``lost``: who was published lost by the run before."""
@@ -149,13 +171,15 @@ class Listener:
                 beats = await store.beats()
         except StoreError as error:
             self._beats[url] = liveness.failed(self._beats[url], str(error))
-            if not isinstance(error, StoreForbidden):
-                self.failing[url].failed("beats", str(error), asked.steady_ms)
+            if isinstance(error, StoreForbidden):
+                self._forbidden.add(url)
+            else:
+                self._forbidden.discard(url)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
             self._listen_to_old(url, self._clock())
             return
-        self.failing[url].succeeded()
+        self._forbidden.discard(url)
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
         now = self._clock()

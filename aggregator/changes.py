@@ -26,7 +26,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``subject`` is a chip (``Ascend910-3``), a port (``switch 1 port 4``), a part of the server
     (``Fan 3``), or ``node`` and ``switches`` for their status (``code`` is ``status`` then).
-    ``level`` is ``None`` where it is over, ``was`` where it began.
+    ``level`` is ``None`` where it is over, ``was`` where it began. Of a fault of a chip that holds,
+    the other members are those of ``FaultStatus``.
     """
 
     node: str
@@ -35,6 +36,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str
     was: str | None = None
     level: str | None = None
+    severity: str | None = None
+    device_fault: bool | None = None
+    severity_source: str | None = None
 
 
 class Changes:

@@ -18,6 +18,7 @@ from aggregator.known_places import ClusterPlaces
 from aggregator.labelling import Labelling
 from aggregator.last_seen import Memory
 from aggregator.leading import Always, Leadership
+from aggregator.marks import Marks
 from aggregator.missed_writes import MissedWrites, documents_of
 from aggregator.moment import Clock, system_clock
 from aggregator.namespaces import ALL
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.judging import Answer
     from contract.node_info import NodeRecord
     from contract.public_fault import PublicFault
-    from stores.base import Document, Store, WatchEvent
+    from stores.base import Beat, Document, Store, WatchEvent
     from stores.cluster import Cluster
 
 _log = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class Aggregator:
         rank_table_namespaces: tuple[str, ...] = (ALL,),
         stream_places: int = PLACES,
         advise: bool = False,
+        state_dir: Path | None = None,
     ) -> None:
         self._clock = clock
         self.stores = stores
@@ -194,6 +196,7 @@ class Aggregator:
                 zip(stores.items(), self.pipeline.sources, strict=True)
             )
         }
+        self.marks = Marks(stores, state_dir, self._known_nodes, self.wake)
         self.listener = Listener(
             stores,
             self._fell_silent,
@@ -201,7 +204,7 @@ class Aggregator:
             self.stalls,
             old,
             memory,
-            heard=lambda url, beats: self.missed_writes[url].hear(beats),
+            heard=self._beats_were_listed,
         )
         self.parts = Parts(
             (
@@ -237,7 +240,8 @@ class Aggregator:
             self.leadership,
             self.stalls,
             self._not_served,
-            self.listener.failing,
+            lambda: self.listener.unread_stores,
+            lambda: self.marks.problems,
             clock,
         )
         self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)
@@ -262,7 +266,8 @@ class Aggregator:
             for number, (url, store) in enumerate(self.stores.items()):
                 for feed in self.pipeline.sources[number].feeds:
                     name = f"read {feed.selection.namespace} of {url}"
-                    read = read_documents(feed, store, self._observe, self.stalls)
+                    log = self.telling.log
+                    read = read_documents(feed, store, self._observe, self.stalls, log)
                     tasks.create_task(read, name=name)
                 task = follow(self.world, number, store, self._told, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
@@ -282,6 +287,18 @@ class Aggregator:
             )
             tasks.create_task(told, name="service manager")
             tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
+
+    def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
+        self.missed_writes[url].hear(beats)
+        self.marks.hear(url, beats)
+
+    def _known_nodes(self, url: str) -> frozenset[str]:
+        """Nodes with a document in this store, and those published that have none in any store."""
+        by_store = {
+            source.url: source.device.reports.keys() | source.node.reports.keys()
+            for source in self.pipeline.sources
+        }
+        return frozenset(by_store[url] | (self.pipeline.nodes - set().union(*by_store.values())))
 
     def wake(self) -> None:
         """Something changed that no store told: a part was called."""
@@ -352,6 +369,7 @@ class Aggregator:
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
+        tasks.create_task(self.marks.run(), name="marks of directories")
         tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
@@ -377,6 +395,7 @@ class Aggregator:
         self.parts.begin(tasks)
         self.readiness.waits_for = "waiting for the first list of the nodes' documents"
         await self._listed()
+        await self.marks.look()
         await self.telling.seed(self._clock())
         self._step()
         self.readiness.waits_for = None if self.leadership.follows else "waiting for a leader"

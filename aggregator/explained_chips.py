@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.answers import Answers
 from aggregator.blindness import BlindStatus
 from aggregator.fault_statuses import leveled, separated_since_ms
 from aggregator.processors.custom_filter import event_key, filters
@@ -42,10 +43,14 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     """A code on a chip. ``said`` (by the node) and ``published`` are its levels, ``null`` where
     there is none. ``since_ms``: since when an aggregator knows of it, ``until_ms``: when what
     ``because`` says ends by time alone; both epoch milliseconds, ``null`` where there is none.
+    ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
     """
 
     code: str
     name: str | None
+    severity: str | None
+    device_fault: bool | None
+    severity_source: str
     fault_type: str
     said: str | None
     published: str | None
@@ -113,6 +118,7 @@ class _Reasons:
     ) -> None:
         self._pipeline, self._node, self._facts = pipeline, node, facts
         self._standing = tuple(standing)
+        self.answers = Answers(pipeline, node)
         self.received: Times = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
 
     def since_ms(self, chip: str, code: str) -> int | None:
@@ -260,9 +266,13 @@ def _faults(
         fault_type, code = key
         one, other, held = before.get(key), after.get(key), aside.get(key)
         because, until_ms = reasons.of_fault(one, other, held)
+        answer = reasons.answers.of(chip, code)
         yield ExplainedFault(
             code=code,
             name=catalogue.name_of(code),
+            severity=answer.severity,
+            device_fault=answer.device_fault,
+            severity_source=answer.severity_source,
             fault_type=fault_type,
             said=None if one is None else one.level,
             published=None if other is None else other.level,

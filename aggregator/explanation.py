@@ -194,6 +194,8 @@ def _about_node(
 
 
 def _about_heartbeat(status: NodeStatus, around: Around) -> Iterator[str]:
+    if status.heartbeat_problem is not None:
+        yield f"whether it is alive is unknown: {status.heartbeat_problem}"
     if status.heartbeat not in ("lost", "silent"):
         return
     age, interval = status.heartbeat_age_seconds, status.heartbeat_interval_seconds

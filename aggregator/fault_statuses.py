@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.answers import Answers
 from aggregator.processors.custom_filter import event_key
 from aggregator.processors.fixing import PUBLIC_FAULT
 from aggregator.processors.states import FILTER, NO_DEVICE_STATE, NO_SWITCH_STATE
 from contract.catalogue import shipped
-from contract.levels import ChipLevel, is_device_fault
+from contract.levels import ChipLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,10 +29,11 @@ class FaultStatus(msgspec.Struct, frozen=True):
     """One code on one chip: of the node, of others (``fault_type`` ``PublicFault``), or of the
     policy of the cluster (code ``ManuallySeparateNPU``).
 
-    ``severity`` and ``device_fault`` are the catalogue's, ``null`` where it knows none: the
-    document does not carry them. ``raised_at_ms`` is its source's time (``null`` where it gave
-    none), ``received_at_ms`` since when an aggregator knows of it, over restarts (``null`` where
-    that is not known); both epoch milliseconds.
+    ``severity`` and ``device_fault`` are those of the node's agent (``severity_source`` ``agent``),
+    and the ``catalogue``'s where it gives none: ``null`` for what that does not know.
+    ``raised_at_ms`` is its source's time (``null`` where it gave none), ``received_at_ms`` since
+    when an aggregator knows of it, over restarts (``null`` where that is not known); both epoch
+    milliseconds.
 
     ``hidden`` says why it is not published: ``filter`` (its job rides it out), ``accompanies`` (it
     only came along with a UCE fault) or ``undecided`` (it may have); ``hidden_until_ms`` when that
@@ -45,6 +47,7 @@ class FaultStatus(msgspec.Struct, frozen=True):
     level: str
     severity: str | None
     device_fault: bool | None
+    severity_source: str
     fault_type: str
     raised_at_ms: int | None
     received_at_ms: int | None
@@ -100,19 +103,22 @@ def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:
 def _of_chips(pipeline: Pipeline, node: str, faults: Iterable[CodeFault]) -> Iterator[FaultStatus]:
     catalogue = shipped()
     received = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
+    answers: Answers | None = None
     for fault in faults:
+        answers = answers or Answers(pipeline, node)
+        answer = answers.of(fault.chip, fault.code)
         since_ms = received.get(fault.chip, {}).get(fault.code)
         if since_ms is None and fault.code == _MANUAL:
             since_ms = separated_since_ms(pipeline, node, fault.chip)
-        severity = catalogue.severity_of(fault.code)
         yield FaultStatus(
             node=node,
             chip=fault.chip,
             code=fault.code,
             name=catalogue.name_of(fault.code),
             level=fault.level,
-            severity=None if severity is None else severity.word,
-            device_fault=None if severity is None else is_device_fault(severity),
+            severity=answer.severity,
+            device_fault=answer.device_fault,
+            severity_source=answer.severity_source,
             fault_type=fault.fault_type,
             raised_at_ms=raised_at_ms(fault),
             received_at_ms=since_ms,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.intake import Feed, Inbox, Rejected
+    from aggregator.node_log import NodeLog
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 
@@ -18,7 +19,11 @@ _log = logging.getLogger(__name__)
 
 
 async def read_documents(
-    feed: Feed, store: Store, observe: Callable[[Feed, WatchEvent], None], stalls: Stalls
+    feed: Feed,
+    store: Store,
+    observe: Callable[[Feed, WatchEvent], None],
+    stalls: Stalls,
+    log: NodeLog,
 ) -> NoReturn:
     """Give what ``store`` says for ``feed`` to ``observe`` until cancelled."""
     async for event in store.watch(feed.selection):
@@ -26,7 +31,7 @@ async def read_documents(
             interrupted = feed.interrupted
             refused = [dict(inbox.rejected) for inbox in _inboxes(feed)]
             observe(feed, event)
-            _say(feed, store.url, interrupted, refused)
+            _say(feed, store.url, interrupted, refused, log)
     raise StoreError(f"the watch of {store.url} ended")
 
 
@@ -34,7 +39,13 @@ def _inboxes(feed: Feed) -> tuple[Inbox[Any], ...]:
     return (*feed.inboxes, feed.own_key)
 
 
-def _say(feed: Feed, url: str, interrupted: str | None, refused: list[dict[str, Rejected]]) -> None:
+def _say(
+    feed: Feed,
+    url: str,
+    interrupted: str | None,
+    refused: list[dict[str, Rejected]],
+    log: NodeLog,
+) -> None:
     """What is otherwise than before the event."""
     if feed.interrupted is not None and interrupted is None:
         _log.warning("%s cannot be read: %s", url, feed.interrupted)
@@ -43,7 +54,6 @@ def _say(feed: Feed, url: str, interrupted: str | None, refused: list[dict[str, 
     for inbox, before in zip(_inboxes(feed), refused, strict=True):
         name = inbox.kind.name
         for node in inbox.rejected.keys() - before.keys():
-            reason = inbox.rejected[node].reason
-            _log.warning("node %s: its %s document is refused: %s", node, name, reason)
+            log.refuse(node, name, inbox.rejected[node].reason)
         for node in before.keys() - inbox.rejected.keys():
-            _log.info("node %s: its %s document is good again or gone", node, name)
+            log.accept(node, name)

@@ -7,8 +7,8 @@ first and waits for no turn. Each write replaces the version that was seen last.
 marks each document, so that what an earlier one still has under way is refused, and then restores
 from it.
 
-Nobody watches these documents. So in Kubernetes what came of a write is read, once a minute of each
-document: what an admission webhook makes of it would otherwise show only at the next start.
+Nobody watches these documents. What an admission webhook makes of one would show only at the next
+start, so the answer to each write is compared with what was written.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ _SETTLE_SECONDS = 0.05
 """What changes together is written together, and behind what readers wait for."""
 _AT_ONCE = 8
 _ATTEMPTS = 5
-_LOOK_MS = 60_000
-"""From one look at what came of the writes of a document to the next."""
 _LAST_SECONDS = 0.5
 """Meanwhile nobody leads."""
 
@@ -102,9 +100,8 @@ class Keeping:
         self._next_ms: dict[_Key, int] = {}
         """When a document may be written again that was written a moment ago."""
         self._refused_until_ms: dict[_Key, int] = {}
-        self._look_from_ms: dict[_Key, int] = {}
         self._undone: Counter[_Key] = Counter()
-        """How often the store had something else than was just written, in a row."""
+        """How often the store made something else of a write, in a row."""
         self._awaited: Counter[str] = Counter()
         self._keeps = False
         self._term = 0
@@ -224,7 +221,6 @@ class Keeping:
         """Write from now on."""
         self._next_ms.clear()
         self._refused_until_ms.clear()
-        self._look_from_ms.clear()
         self._keeps = True
         self._task = tasks.create_task(self._run(), name=f"keep state in {self._store.url}")
 
@@ -358,9 +354,11 @@ class Keeping:
             ours = Document(STATE_NAMESPACE, full, {KEY: text}, {STATE_LABEL: name})
             document = added_by_others(there).beside(ours)
             expected = version if self._is_conditional else None
-            stored = await self._store.put(document, expected=expected)
-            self._there[key] = msgspec.structs.replace(document, version=stored)
-            if not await self._stands(key):
+            stored = await self._store.put_shown(document, expected=expected)
+            self._there[key] = stored
+            if found := differences(stored, document):
+                self._undone[key] += 1
+                self._say(key, f"conflict: {Writer(differing=found).changes(full)}")
                 return False
         self._writes[name] += 1
         self._is_kept_again(key)
@@ -370,28 +368,6 @@ class Keeping:
         self._undone.pop(key, None)
         if self._trouble.pop(key, None) is not None:
             _log.info("state %s%s-%s is kept again", STATE_PREFIX, *key)
-
-    async def _stands(self, key: _Key) -> bool:
-        """Whether the store has what was just written, as far as is known.
-
-        Nobody looks who is about to end: that has to be quick.
-        """
-        now_ms, ours = self._clock().steady_ms, self._there[key]
-        is_due = self._undone[key] or now_ms >= self._look_from_ms.get(key, 0)
-        if self._store.objects is None or self._task is None or not is_due:
-            return True
-        try:
-            there = await self._store.get(ours.namespace, ours.name)
-        except StoreError:
-            return True
-        self._look_from_ms[key] = now_ms + _LOOK_MS
-        found = differences(there, ours)
-        if there is None or there.version != ours.version or not found:
-            return True  # what somebody else wrote since, the next write finds
-        self._there[key] = there
-        self._undone[key] += 1
-        self._say(key, f"conflict: {Writer(differing=found).changes(ours.name)}")
-        return False
 
     @property
     def conflicts(self) -> tuple[str, ...]:

@@ -134,10 +134,8 @@ def _merge_switch(
     node: str, record: SwitchRecord, previous: Entry[SwitchRecord] | None, now: Moment
 ) -> Entry[SwitchRecord] | Wait:
     """Readers take every switch entry, whatever its time: no stamp of ours is needed."""
-    if previous is not None:
-        same = msgspec.structs.replace(record, update_time=previous.stamp)
-        if switch_info.render_switch_entry(node, same) == previous.text:
-            return previous
+    if previous and previous.whole and switch_info.is_same_switch(record, previous.record):
+        return previous
     text = switch_info.render_switch_entry(node, record)
     return Entry(text, record.update_time, record, now.steady_ms)
 
@@ -175,10 +173,8 @@ def _merge_node(
     node: str, record: NodeRecord, previous: Entry[NodeRecord] | None, now: Moment
 ) -> Entry[NodeRecord] | Wait:
     """Readers replace all they know by the document: no stamp of ours is needed."""
-    if previous is not None:
-        same = msgspec.structs.replace(record, update_time_ms=previous.stamp)
-        if node_info.render_node_entry(node, same) == previous.text:
-            return previous
+    if previous and previous.whole and node_info.is_same_node(record, previous.record):
+        return previous
     text = node_info.render_node_entry(node, record)
     return Entry(text, record.update_time_ms, record, now.steady_ms)
 

@@ -5,12 +5,14 @@ all of it, by a steady clock of his own, takes it. The holder counts from before
 and stops a fifth of the duration earlier, so it has stopped before anybody else begins. A process
 that was paused finds that out from its clock before it writes; what it had under way is refused by
 the version it was computed from (``docs/decisions/010-who-leads.md``). A leader whose renewals
-take long, as with slow admission, takes the Lease for longer.
+take long, as with slow admission, takes the Lease for longer. Until the first of those is accepted
+it reads whose the Lease is, and leads on for as long as a read counts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -20,7 +22,7 @@ from contract.errors import StoreConflict, StoreError
 from stores.base import WRITE_SECONDS, Interrupted, Tenure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from aggregator.moment import Clock
     from stores.base import LeaderLease, LeaderLock, Store
@@ -33,6 +35,9 @@ _AGAIN_SECONDS = 1.0
 _POLL_SECONDS = 0.25
 _RELEASE_SECONDS = 1.0
 _LONGEST_LEASE_SECONDS = 120
+_READ_MS = 2000
+"""For so long after it was asked for a read counts, which shows that nobody else has the Lease."""
+_READ_MARGIN_MS = 700
 _TIMES = 4
 """A Lease lasts at least so many times as long as its renewal takes, so that it outlasts the next
 one, which is begun after a third."""
@@ -182,6 +187,8 @@ class ByLease:
         self._seen_at_ms = 0
         self._own: Tenure | None = None
         self._renewed_at_ms = 0
+        self._proven_until_ms = 0
+        """Until then a read counts, made while the answer to a renewal is awaited."""
         self._trouble: str | None = None
         self._took_ms = 0
         self._is_unanswered = False
@@ -202,7 +209,8 @@ class ByLease:
         """See ``Leadership``."""
         if self._own is None:
             return False
-        return self._clock().steady_ms - self._renewed_at_ms < _safe_ms(self._own)
+        now_ms = self._clock().steady_ms
+        return now_ms < max(self._renewed_at_ms + _safe_ms(self._own), self._proven_until_ms)
 
     @property
     def holder(self) -> str:
@@ -253,17 +261,18 @@ class ByLease:
         """Do what is due; returns the seconds until the next thing is, ``None`` for no time."""
         now_ms = self._clock().steady_ms
         if self._own is not None:
-            if not self.leads:
+            safe_ms = self._renewed_at_ms + _safe_ms(self._own) - now_ms
+            if safe_ms <= 0:
                 if self._is_unanswered:
                     # Unless somebody else takes it meanwhile, which refuses this write, we lead on
-                    # from the answer; until then nothing is written.
+                    # from the answer, and until then by reads.
                     return await self._write(self._own, None)
                 self._lose(self._own, "its Lease could not be renewed in time")
                 return 0
             due_ms = self._renewed_at_ms + self._own.duration_seconds * 1000 // _RENEWALS
             if now_ms < due_ms:
                 return (due_ms - now_ms) / 1000
-            return await self._write(self._own, self._renewed_at_ms + _safe_ms(self._own) - now_ms)
+            return await self._write(self._own, safe_ms)
         if self._seen is None:
             return None
         if self._seen.holder not in ("", self._identity):
@@ -280,13 +289,17 @@ class ByLease:
         was_unanswered, self._is_unanswered = self._is_unanswered, False
         try:
             async with asyncio.timeout(WRITE_SECONDS if within_ms is None else within_ms / 1000):
-                written = await self._lease.write(wanted)
+                async with self._proving():
+                    written = await self._lease.write(wanted)
         except StoreConflict:
-            return 0 if await self.confirm() else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
+            # If it is still ours, the attempt before, which got no answer, was accepted late.
+            self._is_unanswered = await self._is_ours() and was_unanswered
+            return 0 if self.leads else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
         except (StoreError, TimeoutError) as error:
+            trouble = str(error) or "no answer in time"
             if self._trouble is None:
-                _log.warning("the Lease in %s cannot be written: %s", self.elected_by, error)
-            self._trouble = str(error) or "no answer in time"
+                _log.warning("the Lease in %s cannot be written: %s", self.elected_by, trouble)
+            self._trouble = trouble
             self.failing.failed("Lease", self._trouble, began_ms)
             if isinstance(error, TimeoutError) and not was_unanswered:
                 self._is_unanswered = True
@@ -305,18 +318,50 @@ class ByLease:
             self._told()
         return 0
 
+    @contextlib.asynccontextmanager
+    async def _proving(self) -> AsyncIterator[None]:
+        """Within the block a leader whose Lease has nearly run out reads whose it is.
+
+        Another one may take it right after a read. What is written then it finds and follows, or
+        has refused (``docs/decisions/010``): that is no more than after a pause of this process.
+        """
+        task = asyncio.create_task(self._prove())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _prove(self) -> None:
+        while self._own is not None:
+            safe_until_ms = self._renewed_at_ms + _safe_ms(self._own)
+            now_ms = self._clock().steady_ms
+            due_ms = max(safe_until_ms, self._proven_until_ms) - _READ_MARGIN_MS
+            if now_ms < due_ms:
+                await asyncio.sleep((due_ms - now_ms) / 1000)
+                continue
+            if await self._is_ours():
+                self._proven_until_ms = now_ms + _READ_MS
+                self.failing.succeeded()
+            else:
+                await asyncio.sleep(_READ_MARGIN_MS / 1000)
+
     async def confirm(self) -> bool:
         """See ``Leadership``."""
+        await self._is_ours()
+        return self.leads
+
+    async def _is_ours(self) -> bool:
+        """Read whose the Lease is; whether it was read and is still ours."""
         try:
             tenure = await self._lease.read()
         except StoreError:
-            return self.leads
+            return False
         if self._own is None:
             self._see(tenure)
             return False
         if tenure.holder == self._identity:
             self._own = tenure
-            return self.leads
+            return True
         self._lose(tenure, f"the Lease is {tenure.holder or 'nobody'}'s")
         return False
 

@@ -66,13 +66,14 @@ def _cluster(status: Status) -> Iterator[Metric]:
             fault.level,
             fault.severity or "unknown",
             "unknown" if fault.device_fault is None else str(fault.device_fault).lower(),
+            fault.severity_source,
         )
         for fault in status.faults
     )
     yield gauge(
         "npu_vigil_cluster_faults",
         "Chips of the cluster that have this fault now, those held back from readers, too.",
-        ["code", "level", "severity", "device_fault"],
+        ["code", "level", "severity", "device_fault", "severity_source"],
         ((labels, count) for labels, count in sorted(faults.items())),
     )
     yield gauge(
@@ -142,6 +143,12 @@ def _liveness(status: Status) -> Iterator[Metric]:
         [],
         [([], float(len(status.liveness.problems)))],
     )
+    yield gauge(
+        "npu_vigil_heartbeats_unread_seconds",
+        "How long ago the heartbeats in a store, or in its Nodes, were read last.",
+        ["place"],
+        (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
+    )
 
 
 def _blind(status: Status) -> Iterator[Metric]:
@@ -201,6 +208,12 @@ def _stores(status: Status) -> Iterator[Metric]:
         "Changes of documents that a listing found and no event showed.",
         ["store"],
         (([s.store], s.missed_changes) for s in sources if s.missed_changes is not None),
+    )
+    yield gauge(
+        "npu_vigil_store_replaced",
+        "1 while a directory is not the known one, by its mark.",
+        ["store"],
+        (([s.store], float(s.replaced is not None)) for s in sources),
     )
     yield counter(
         "npu_vigil_rejected_documents",

@@ -114,11 +114,11 @@ class Picture:
 
     def documents(self) -> Documents:
         """What is read, what is published, and what is refused."""
-        at_ms = self._at_ms
-        stores, faults, tables = self._of.stores, self._of.public_faults, self._of.rank_tables
+        at_ms, of = self._at_ms, self._of
+        stores, faults, tables = of.stores, of.public_faults, of.rank_tables
         return Documents(
             at_ms,
-            tuple(source_statuses(self._of.pipeline, self._of.world, stores.values())),
+            tuple(source_statuses(of.pipeline, of.world, stores.values(), of.marks)),
             tuple(document_statuses(self._of.publishers, at_ms)),
             tuple(refused_statuses(stores, faults, tables)),
             tuple(rejected_counts(stores, self._of.pipeline, faults, tables)),

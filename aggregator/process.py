@@ -88,6 +88,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         # Streams never take the places that other pages need.
         stream_places=min(PLACES, configuration.pages.max_connections // 2),
         advise=configuration.advice.enabled,
+        state_dir=configuration.state_dir,
     )
     if aggregator.public_faults.namespaces.takes_all:
         setting = aggregator.public_faults.namespaces.setting

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aggregator.status import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from aggregator.failing import Failing
     from aggregator.leading import Leadership
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
     from aggregator.succession import Succession
+    from aggregator.unread_beats import Unread
     from service.stalls import Stalls
 
 _log = logging.getLogger(__name__)
@@ -26,7 +27,8 @@ class Readiness:
     """A leader is ready once everything that it knew at first is published, a follower once it
     knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
     such a leader publishes, but whoever asks for it hears that something is wrong. Neither is ready
-    while what it asks of a store fails for long; ``beats`` has that of heartbeats, by store.
+    while what it asks of a store fails for long. ``unread`` tells which stores' heartbeats were not
+    read for long, ``marks`` which directories are not the known ones.
     """
 
     def __init__(
@@ -37,7 +39,8 @@ class Readiness:
         leadership: Leadership,
         stalls: Stalls,
         not_served: Callable[[], str | None],
-        beats: Mapping[str, Failing],
+        unread: Callable[[], Iterable[Unread]],
+        marks: Callable[[], Iterable[str]],
         clock: Clock,
     ) -> None:
         self.waits_for: str | None = "waiting for the stores to answer"
@@ -47,7 +50,8 @@ class Readiness:
         self._leadership = leadership
         self._stalls = stalls
         self._not_served = not_served
-        self._beats = beats
+        self._unread = unread
+        self._marks = marks
         self._clock = clock
         self._complete: dict[str, int] | None = None
 
@@ -69,22 +73,21 @@ class Readiness:
                     return
         self._complete = None
         self.waits_for = None
-        nodes = len(self._pipeline.device.entries)
-        _log.info("everything known is published: %d nodes", nodes)
+        _log.info("everything known is published: %d nodes", len(self._pipeline.nodes))
 
     def health(self) -> Health:
         """The cheap part of the picture, for probes."""
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
-            not_ready = (*served, *self._failing())
+            not_ready = (*served, *self._marks(), *self._failing())
             return Health(self._stalls.stalled(), not_ready, self._warnings())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
-        not_ready = (self.waits_for, *why, *served)
+        not_ready = (self.waits_for, *why, *self._marks(), *served)
         return Health(self._stalls.stalled(), not_ready, self._warnings())
 
     def _failing(self) -> Iterator[str]:
@@ -94,6 +97,7 @@ class Readiness:
             problem = one.problem(what, now_ms, of_many=of_many)
             if problem is not None:
                 yield problem
+        yield from (one.text for one in self._unread() if one.is_long)
 
     def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
         """What is asked of stores, and whether it is of several documents."""
@@ -101,8 +105,6 @@ class Readiness:
             for feed in source.feeds:
                 what = f"the watch of {feed.selection.namespace} in {source.url}"
                 yield what, feed.reading, False
-        for url, beats in self._beats.items():
-            yield f"the list of heartbeats in {url}", beats, False
         for publisher in self._publishers:
             url, many = publisher.store.url, len(publisher.outputs) > 1
             yield f"the watch of our documents in {url}", publisher.reading, False
@@ -111,7 +113,7 @@ class Readiness:
         yield f"the election by {elected_by}", self._leadership.failing, False
 
     def _warnings(self) -> tuple[str, ...]:
-        """Documents that cannot be written, and those that somebody else writes, and who."""
+        """Heartbeats that are not read, documents that cannot be written or that others write."""
         written: list[tuple[str, Authored[Any]]] = [
             (publisher.store.url, output)
             for publisher in self._publishers
@@ -120,6 +122,7 @@ class Readiness:
         for url, views in self._succession.views.items():
             written += ((url, output) for output in views.outputs)
         return (
+            *(one.text for one in self._unread() if not one.is_long),
             *(
                 f"{output.name} is not written to {url}: {output.error}"
                 for url, output in written

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -24,15 +24,17 @@ from aggregator.world_status import WorldStatus
 from contract.cluster_info import cluster_device_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.beats import Listener
     from aggregator.intake import Report
     from aggregator.leading import Leadership
     from aggregator.liveness import Heard, Pulse
+    from aggregator.marks import Marks
     from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
+    from aggregator.unread_beats import Unread
     from aggregator.world import World
     from contract.cluster_device import DeviceRecord
     from stores.base import Store
@@ -57,9 +59,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     node's own. All that is about its device-info.
 
     ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
-    held back by the silence alarm) or ``unknown`` (it has none). Its age is how long ago it
-    changed. ``clock_skew_seconds`` is by how much its clock is ahead of the aggregator's, at least
-    (or behind), as far as heartbeats in the store tell.
+    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` says since
+    when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
+    how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
+    the store tell.
 
     ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
     entry.
@@ -87,6 +90,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     rejected: tuple[RejectedStatus, ...]
     blind: tuple[BlindStatus, ...] | None = None
     blind_left_out: int = 0
+    heartbeat_problem: str | None = None
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
@@ -95,6 +99,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
     ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where nobody knows.
     ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
+    ``replaced``: why the directory that is there is not the known one.
     """
 
     store: str
@@ -109,6 +114,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     pods: int | None
     pods_interrupted: str | None
     missed_changes: int | None
+    replaced: str | None = None
 
 
 class DocumentStatus(msgspec.Struct, frozen=True):
@@ -135,7 +141,8 @@ class LivenessStatus(msgspec.Struct, frozen=True):
 
     ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
     ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
-    why. ``wrong_clocks``: nodes whose clock is more than 2 s off.
+    why; ``listed_seconds_ago`` when they were, by place. ``alive`` does not count nodes whose
+    heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s off.
     """
 
     alarm: bool
@@ -145,6 +152,7 @@ class LivenessStatus(msgspec.Struct, frozen=True):
     held: tuple[str, ...]
     problems: dict[str, str]
     wrong_clocks: tuple[str, ...] = ()
+    listed_seconds_ago: dict[str, float] = {}
 
 
 class LeaderStatus(msgspec.Struct, frozen=True):
@@ -233,7 +241,10 @@ def leader_status(leadership: Leadership) -> LeaderStatus:
 def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
     """Who fell silent."""
     verdict = listener.verdict
-    heard = {node for one in listener.heard.values() for node in one.pulses}
+    unread = listener.unread
+    heard = {
+        node for place, one in listener.heard.items() if place not in unread for node in one.pulses
+    }
     held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
     return LivenessStatus(
         alarm=verdict.brake is not None,
@@ -243,6 +254,7 @@ def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
         held=tuple(sorted(held)),
         problems=listener.problems,
         wrong_clocks=tuple(sorted(skew.wrong(listener.skews.values()))),
+        listed_seconds_ago={place: age / 1000 for place, age in listener.ages_ms.items()},
     )
 
 
@@ -252,8 +264,8 @@ def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterat
     for source in pipeline.sources:
         for inbox in source.inboxes:
             nodes |= inbox.reports.keys() | inbox.rejected.keys()
-    heard = tuple(listener.heard.values())
-    for one in heard:
+    heard = _Places(listener.heard, listener.unread)
+    for one in heard.all.values():
         nodes |= one.pulses.keys()
     for node in sorted(nodes):
         yield _status_of(pipeline, listener, node, heard, now)
@@ -263,29 +275,43 @@ def node_status(
     pipeline: Pipeline, listener: Listener, node: str, now: Moment
 ) -> NodeStatus | None:
     """One node; ``None`` where nobody knows of it."""
-    heard = tuple(listener.heard.values())
+    heard = _Places(listener.heard, listener.unread)
     known = any(node in lane.entries for lane in pipeline.lanes) or any(
         node in inbox.reports or node in inbox.rejected
         for source in pipeline.sources
         for inbox in source.inboxes
     )
-    if not known and not any(node in one.pulses for one in heard):
+    if not known and not any(node in one.pulses for one in heard.all.values()):
         return None
     return _status_of(pipeline, listener, node, heard, now)
 
 
+class _Places(NamedTuple):
+    """What is known of beats, by place, and which places are not read."""
+
+    all: Mapping[str, Heard]
+    unread: Mapping[str, Unread]
+
+    def problem(self, node: str) -> str | None:
+        """Why the beats of ``node`` are not read in any place that has some; ``None`` if so."""
+        places = [place for place, one in self.all.items() if node in one.pulses]
+        texts = [self.unread[place].text for place in places if place in self.unread]
+        return "; ".join(texts) if texts and len(texts) == len(places) else None
+
+
 def _status_of(
-    pipeline: Pipeline, listener: Listener, node: str, heard: tuple[Heard, ...], now: Moment
+    pipeline: Pipeline, listener: Listener, node: str, heard: _Places, now: Moment
 ) -> NodeStatus:
-    pulses = [pulse for one in heard if (pulse := one.pulses.get(node)) is not None]
+    pulses = [pulse for one in heard.all.values() if (pulse := one.pulses.get(node)) is not None]
     pulse = max(pulses, key=lambda one: one.changed_at_ms, default=None)
     brake = listener.verdict.brake
     heartbeat = "unknown"
+    problem = heard.problem(node)
     if node in listener.verdict.lost:
         heartbeat = "lost"
     elif brake is not None and node in brake.nodes:
         heartbeat = "silent"
-    elif pulse is not None:
+    elif pulse is not None and problem is None:
         heartbeat = "alive"
     skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
     # Heartbeats for readers of old releases do not have it.
@@ -297,7 +323,8 @@ def _status_of(
     heartbeat_blind = None if newest_pulse is None else newest_pulse.blind
     blind = blind_statuses(pipeline, node, heartbeat_blind)
     skew_ms = min(skews, key=abs, default=None)
-    return _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
+    status = _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
+    return msgspec.structs.replace(status, heartbeat_problem=problem) if problem else status
 
 
 def _node(
@@ -358,7 +385,7 @@ def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -
 
 
 def source_statuses(
-    pipeline: Pipeline, world: World, stores: Iterable[Store]
+    pipeline: Pipeline, world: World, stores: Iterable[Store], marks: Marks
 ) -> Iterator[SourceStatus]:
     """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
     for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
@@ -376,6 +403,7 @@ def source_statuses(
             pods=sum(bool(pod.chips) for pod in pods.told.values()) if pods.known else None,
             pods_interrupted=pods.interrupted,
             missed_changes=store.missed_changes,
+            replaced=marks.problem(source.url),
         )
 
 

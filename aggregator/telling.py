@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from aggregator.answers import Answers
 from aggregator.blindness import BlindChanges
 from aggregator.changes import Changes
+from aggregator.node_log import NodeLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from aggregator.jobs.board import Board
     from aggregator.labelling import Labelling
     from aggregator.moment import Moment
-    from aggregator.pipeline import Pipeline
+    from aggregator.pipeline import Pipeline, Published
     from aggregator.rank_tables.part import RankTables
     from aggregator.stream import Stream
     from aggregator.world import World
@@ -50,6 +54,7 @@ class Telling:
         self._stream = stream
         self.history = history
         self._labelling = labelling
+        self.log = NodeLog()
         self._changes = Changes()
         self._blind = BlindChanges(pipeline)
         self._computed: set[str] = set()
@@ -100,15 +105,32 @@ class Telling:
         self._computed.clear()
         for node in sorted(self._changes.nodes | self._pipeline.nodes):
             self._observe(node, now)
+        self.log.begin(self._pipeline.nodes, self._changes.standing)
 
-    def _observe(self, node: str, now: Moment) -> None:
+    def _observe(self, node: str, now: Moment) -> tuple[Change, ...]:
         published, shown = self._pipeline.published(node), self._shown_faults(node)
-        self._send(self._changes.observe(node, published, now.wall_ms, shown))
-
-    def _send(self, changes: tuple[Change, ...]) -> None:
+        changes = self._changes.observe(node, published, now.wall_ms, shown)
         if changes:
+            changes = self._answered(node, changes, published)
             self._stream.send(changes)
             self.history.note(changes)
+        return changes
+
+    def _answered(
+        self, node: str, changes: tuple[Change, ...], published: Published
+    ) -> tuple[Change, ...]:
+        """Add what is answered now about the faults of chips that hold."""
+        if published.device is None:
+            return changes
+        chips, answers = published.device.chips, Answers(self._pipeline, node)
+        return tuple(
+            one
+            if one.level is None or one.subject not in chips
+            else msgspec.structs.replace(
+                one, **msgspec.structs.asdict(answers.of(one.subject, one.code))
+            )
+            for one in changes
+        )
 
     def after(self, moved: Iterable[str], now: Moment, *, leads: bool) -> None:
         """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed.
@@ -118,7 +140,8 @@ class Telling:
         changed = self._pipeline.changed
         if leads:
             for node in sorted(changed):
-                self._observe(node, now)
+                self.log.look(node, is_known=self._pipeline.knows(node))
+                self.log.take(self._observe(node, now))
         else:
             for node in changed:
                 if self._pipeline.knows(node):

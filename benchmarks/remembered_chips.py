@@ -123,6 +123,21 @@ def driver_gone(run: Run) -> None:
     run.kept()
 
 
+def both_lost(run: Run) -> None:
+    """State directory and driver are lost; the driver comes back without the card."""
+    run.node.emulator.drop(CHIP, hard=True)
+    shutil.rmtree(run.node.state_dir)
+    away = run.node.driver_root.with_name("away")
+    run.node.driver_root.rename(away)
+    run.start()
+    time.sleep(2)
+    assert len(run.document.versions) == run.first, "the document changed"
+    assert run.node.ask("/readyz")[0] == 503
+    away.rename(run.node.driver_root)
+    run.document.until(has(run.name, LOST), "it is lost", 40)
+    run.kept()
+
+
 def replaced(run: Run) -> None:
     """Another card is in its place."""
     run.node.emulator.replace(CHIP)
@@ -160,6 +175,7 @@ CASES: dict[str, Callable[[Run], None]] = {
     "state-lost": state_lost,
     "all-unlisted": all_unlisted,
     "driver-gone": driver_gone,
+    "both-lost": both_lost,
     "replaced": replaced,
     "forgotten": forgotten,
     "healthy": healthy,

@@ -14,7 +14,8 @@ class EpisodeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     ``sequence`` is the journal's row, ``place`` the change's number in that row; both together are
     unique in a journal. ``kind`` is a word of ``agent.policy.state.ChangeKind``. Levels are those
     that the code has on its subject, ``None`` where it has none. ``at_ms`` is Unix epoch
-    milliseconds of the node's clock; ``because`` is for people.
+    milliseconds of the node's clock; ``because`` is for people. ``device_fault`` is the agent's
+    answer; agents of earlier releases do not tell it.
     """
 
     sequence: int
@@ -28,3 +29,4 @@ class EpisodeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     new_level: str | None = None
     severity: Severity | None = None
     because: str = ""
+    device_fault: bool = False

@@ -7,6 +7,7 @@ VigilError
 │   └── OtherNodeError        it names another node than the one whose place it lies at
 ├── DriverError               the vendor library could not be used (exit status 3)
 │   ├── DriverNotFound        no library, or one that must not be loaded
+│   │   └── DriverMissing       there is no library at all
 │   ├── DriverCallError       a call answered with a return code other than 0
 │   ├── DriverCallStuck       a call missed its deadline, or is left out because it did
 │   └── DriverGone            the library's process is not there (crashed, being replaced)
@@ -91,6 +92,10 @@ class DriverError(VigilError):
 
 class DriverNotFound(DriverError):
     """No library was found, or the one found must not be loaded."""
+
+
+class DriverMissing(DriverNotFound):
+    """There is no library at all: it may be installed later."""
 
 
 class DriverCallError(DriverError):

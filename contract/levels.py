@@ -67,6 +67,22 @@ class NodeLevel(StrEnum):
     NOT_HANDLE_FAULT = "NotHandleFault"
 
 
+_IN_PLACE = frozenset(
+    {"", ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, "Healthy"}
+)
+
+
+def takes_out(level: str | None, *, is_network: bool = False) -> bool:
+    """Return whether a code at ``level``, or a status of that name, takes a chip, a switch or a
+    node out of use, or is to. A network in sub-health is out, a chip is not.
+
+    Source: ``spec/device-plugin.md`` 2.8 and 5.3, ``spec/noded.md`` 3.4.
+    """
+    if level is None or level in _IN_PLACE:
+        return False
+    return is_network or level not in (ChipLevel.SUB_HEALTH_FAULT, "SubHealthy")
+
+
 def is_device_fault(severity: Severity | None) -> bool:
     """Whether elastic training counts a chip fault as a device fault: critical or major.
 

@@ -165,6 +165,24 @@ def _has(record: NodeRecord, level: str) -> bool:
     return any(device.fault_level == level for device in record.faults)
 
 
+def is_same_node(record: NodeRecord, other: NodeRecord) -> bool:
+    """Return whether both say the same of the server: times and the order of lists are ignored.
+
+    NodeD gives parts and codes in any order (``spec/clusterd.md`` 3). How often a code is there
+    counts.
+    """
+    return record.status == other.status and (
+        record.faults == other.faults or _unordered(record.faults) == _unordered(other.faults)
+    )
+
+
+def _unordered(faults: Iterable[FaultDevice]) -> list[tuple[str, int, str, list[str]]]:
+    return sorted(
+        (part.device_type, part.device_id, part.fault_level, sorted(part.fault_code or ()))
+        for part in faults
+    )
+
+
 def render_node_entry(node: str, record: NodeRecord) -> str:
     """The value of a node's member in cluster-info-node-cm. Empty lists are ``null`` there."""
     devices = [_device_tree(device, empty=None) for device in record.faults]

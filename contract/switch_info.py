@@ -16,7 +16,7 @@ from contract.names import SWITCH_INFO_PREFIX
 from contract.observation import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class SwitchEvent(GoStruct, frozen=True):
@@ -109,6 +109,20 @@ def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> Swit
     if chips_in_use is None or record.status == "UnHealthy" or record.level != "PreSeparate":
         return record
     return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
+
+
+def is_same_switch(record: SwitchRecord, other: SwitchRecord) -> bool:
+    """Return whether both say the same of the switches: the time of the document and the order of
+    events are ignored, how often an event is there counts (``spec/clusterd.md`` 3).
+    """
+    same = (record.level, record.status, record.times) == (other.level, other.status, other.times)
+    return same and (
+        record.events == other.events or _unordered(record.events) == _unordered(other.events)
+    )
+
+
+def _unordered(events: Iterable[SwitchEvent]) -> list[tuple[object, ...]]:
+    return sorted(map(msgspec.structs.astuple, events))
 
 
 def render_switch_entry(node: str, record: SwitchRecord) -> str:

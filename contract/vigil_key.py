@@ -10,7 +10,7 @@ version 1 would misunderstand is another version, which it refuses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,8 @@ from contract.errors import DocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+T = TypeVar("T")
 
 VIGIL_KEY = "NpuVigil"
 VERSION = 1
@@ -42,17 +44,34 @@ class BlindSource(msgspec.Struct, frozen=True, omit_defaults=True):
     chip: Annotated[int, Meta(ge=0, lt=65536)] | None = None
 
 
+class FaultAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the agent answers about ``code`` on the chip with this physical id.
+
+    ``severity`` is the driver's, ``None`` where it gave none. ``device_fault``: whether elastic
+    training counts it as a device fault (``spec/consumers.md`` 5.3).
+    """
+
+    chip: Annotated[int, Meta(ge=0, lt=65536)]
+    code: Annotated[str, Meta(min_length=8, max_length=9)]
+    severity: Annotated[str, Meta(pattern="^(suggestion|minor|major|critical)$")] | None = None
+    device_fault: bool = False
+
+
 class VigilRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the key has. ``left_out`` counts entries of ``blind`` for which there was no room.
+    ``faults`` are about the device-info that has the key; what is not in it has the catalogue's
+    answer.
 
-    ``changed_at_ms`` is when it changed last, by the node's clock (epoch milliseconds): of two
-    documents of a node that have the key the later one counts. Earlier releases do not write it.
+    ``changed_at_ms`` is when ``blind`` changed last, by the node's clock (epoch milliseconds): of
+    two documents of a node that have the key the later one counts. Earlier releases do not write
+    it.
     """
 
     version: int
     blind: tuple[BlindSource, ...] = ()
     left_out: Annotated[int, Meta(ge=0)] = 0
     changed_at_ms: Milliseconds = 0
+    faults: tuple[FaultAnswer, ...] = ()
 
 
 class _Version(msgspec.Struct):
@@ -63,23 +82,33 @@ _decode_version = msgspec.json.Decoder(_Version).decode
 _decode = msgspec.json.Decoder(VigilRecord).decode
 
 
-def encode_vigil_key(blind: Iterable[BlindSource], changed_at_ms: int = 0) -> str | None:
+def encode_vigil_key(
+    blind: Iterable[BlindSource], changed_at_ms: int = 0, faults: Iterable[FaultAnswer] = ()
+) -> str | None:
     """The text of the key for these sources, in their order; ``None``: the key is to be absent.
 
     ``changed_at_ms`` (epoch milliseconds) is when they changed last; 0: not written. Long reasons
-    are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only.
+    are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only, and ``faults`` have
+    the room that is left.
     """
-    entries = tuple(map(_cut, blind))
-    if not entries:
+    entries, answers = tuple(map(_cut, blind)), tuple(faults)
+    if not entries and not answers:
         return None
-    room, fitting = LARGEST_BYTES - _FRAME_BYTES, 0
-    for entry in entries:
-        room -= len(msgspec.json.encode(entry)) + 1
-        if room < 0:
-            break
-        fitting += 1
-    record = VigilRecord(VERSION, entries[:fitting], len(entries) - fitting, changed_at_ms)
+    named, room = _fitting(entries, LARGEST_BYTES - _FRAME_BYTES)
+    left_out = len(entries) - len(named)
+    answered, _ = _fitting(answers, room)
+    record = VigilRecord(VERSION, named, left_out, changed_at_ms, answered)
     return msgspec.json.encode(record).decode()
+
+
+def _fitting(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
+    """The first entries, as many as have room, and what room is left behind them."""
+    for number, entry in enumerate(entries):
+        size = len(msgspec.json.encode(entry)) + 1
+        if size > room:
+            return entries[:number], 0
+        room -= size
+    return entries, room
 
 
 def _cut(entry: BlindSource) -> BlindSource:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract.errors import DriverNotFound
+from contract.errors import DriverMissing, DriverNotFound
 from dcmi_shim.vendor import DCMI
 
 if TYPE_CHECKING:
@@ -55,10 +55,13 @@ def find_library(
 ) -> FoundLibrary:
     """Find a library of ``vendor``; ``driver_root`` is ``None`` unless the operator gave one.
 
-    Raises ``DriverNotFound`` that names each candidate and why it was refused.
+    Raises ``DriverNotFound`` that names each candidate and why it was refused, or that no place has
+    one (``DriverMissing``).
     """
     refused: list[str] = []
+    error: type[DriverNotFound] = DriverMissing
     for origin, candidate in _candidates(vendor.file_name, driver_root, environment, refused):
+        error = DriverNotFound
         problems = ownership_problems(candidate)
         if problems and not trust_driver:
             refused.append(f"{candidate} ({origin}): {problems[0]}")
@@ -69,7 +72,7 @@ def find_library(
             continue
         return FoundLibrary(candidate, _search(candidate, trust_driver), tuple(problems), vendor)
     listing = "".join(f"\n  {reason}" for reason in refused)
-    raise DriverNotFound(
+    raise error(
         f"no usable {vendor.file_name}; install the driver, or name its directory with "
         f"--driver-root{listing}"
     )

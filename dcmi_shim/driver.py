@@ -129,7 +129,7 @@ class Driver:
             self._inventory = msgspec.structs.replace(self._inventory, chips=tuple(chips))
 
     def wait_for_library(self) -> None:
-        """Look for a library that cannot be loaded at the start until it can be."""
+        """Look for a library that is missing or cannot be loaded at the start until it can be."""
         self._keeper.is_patient = True
 
     def look_for_more(self, more: bool) -> None:

@@ -86,14 +86,14 @@ class Installed:
     async def is_replaced(self) -> bool:
         """Whether another library than the one in use is installed, complete as far as can be seen.
 
-        It is complete when it is the same as at the call before. It is logged once that there is
-        none at all.
+        It is complete when it is the same as at the call before. It is logged once that the one
+        in use is not installed any more.
         """
         before, self._seen = self._seen, None
         try:
             self._seen = await self.find()
         except DriverError as error:
-            if not self._is_missing:
+            if not self._is_missing and self._in_use is not None:
                 reason = " ".join(str(error).split())
                 _log.warning("driver: its files are gone; it is looked for again: %s", reason)
             self._is_missing = True

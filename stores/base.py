@@ -343,6 +343,27 @@ class LeaderLock(Protocol):
         """Let others have it."""
 
 
+class FoundMark(msgspec.Struct, frozen=True):
+    """The mark that a store has: ``id`` is empty without one, or with one of which ``problem`` says
+    why it cannot be read. ``replaces``: an operator put the store in the place of the one with that
+    id.
+    """
+
+    id: str = ""
+    replaces: str = ""
+    problem: str | None = None
+
+
+class StoreMark(Protocol):
+    """Tells one directory from another at the same path."""
+
+    async def read(self) -> FoundMark:
+        """Read the mark. Raises ``StoreUnavailable``."""
+
+    async def replace(self, replaces: str) -> FoundMark:
+        """Write that the store takes the place of the one with the id ``replaces``."""
+
+
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
 
@@ -382,6 +403,10 @@ class Store(Protocol):
     def leader_lock(self) -> LeaderLock | None:
         """The same for those on one host; ``None`` where a store cannot lock."""
 
+    @property
+    def mark(self) -> StoreMark | None:
+        """What tells this store from another at the same place; ``None`` where nothing does."""
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""
 
@@ -396,6 +421,13 @@ class Store(Protocol):
         ``StoreConflict``. ``document.version`` is ignored. Identical content may keep its version.
         One that somebody made immutable is deleted and created, for which the right to delete is
         needed.
+        """
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """Put a document, and return it as the store has it then, with its new version.
+
+        That may differ: an admission webhook of Kubernetes can change each write. The answer to the
+        write says so; nothing more is asked.
         """
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:

@@ -15,11 +15,13 @@ import msgspec
 
 from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
 from stores import directory_files as files
+from stores import directory_mark
 from stores.backoff import Backoff
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
 from stores.directory_beats import Heartbeats
 from stores.directory_listing import Comparison, Lister
 from stores.directory_lock import DirectoryLock
+from stores.directory_mark import DirectoryMark
 from stores.directory_owner import Owner
 from stores.document_names import check_names
 from stores.inotify import Inotify
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Beat, Writer
+    from stores.directory_listing import Identity
     from stores.refusals import Refusals
 
 _log = logging.getLogger(__name__)
@@ -55,6 +58,7 @@ class DirectoryStore:
         self._lister = Lister(root, self._thread)
         self._heartbeats = Heartbeats(root, self._owner)
         self._leader_lock = DirectoryLock(root)
+        self._mark = DirectoryMark(root, self._owner, self._thread)
 
     @property
     def url(self) -> str:
@@ -101,6 +105,11 @@ class DirectoryStore:
         """See ``Store``."""
         return self._leader_lock
 
+    @property
+    def mark(self) -> DirectoryMark:
+        """See ``Store``."""
+        return self._mark
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         _check(namespace, name)
@@ -115,6 +124,11 @@ class DirectoryStore:
         """See ``Store``."""
         _check(document.namespace, document.name)
         return await self._write(self._put, document, expected)
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A file has what was written."""
+        version = await self.put(document, expected=expected)
+        return msgspec.structs.replace(document, version=version)
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
@@ -186,8 +200,9 @@ class DirectoryStore:
                     if make:
                         await self._thread.run(files.make, self._root)
                         make = False
+                    identity = await self._lister.identity()
                     await self._thread.run(self._add_all, inotify, selection)
-                    comparison = Comparison(await self._lister.list(selection), _now())
+                    comparison = Comparison(identity, await self._lister.list(selection), _now())
                     known = await self._thread.run(self._scan, selection, known)
                     backoff.reset()
                     reason = ""
@@ -216,6 +231,9 @@ class DirectoryStore:
         except TimeoutError:
             # Events that came while the loop was held were in time.
             changed, everything = inotify.taken()
+        if everything or _now() >= comparison.identity_due:
+            # What is missing in another directory was not deleted.
+            self._demand_same(comparison, await self._lister.identity(fresh=everything))
         keys = self._keys(changed, selection)
         comparison.shown(keys)
         if everything:
@@ -242,14 +260,17 @@ class DirectoryStore:
         """List, and tell what no event has told of."""
         before = comparison.listing
         listing = await self._lister.list(selection)
-        if listing.identity != before.identity:
-            raise StoreUnavailable(f"{self._root} is another directory than before")
+        self._demand_same(comparison, listing.identity)
         if listing.namespaces != before.namespaces:
             await self._thread.run(self._add_all, inotify, selection)
         keys = comparison.compare(listing, _now())
         events = await self._updates(keys, selection, known) if keys else ()
         comparison.found((_key(event) for event in events), _now())
         return events
+
+    def _demand_same(self, comparison: Comparison, identity: Identity) -> None:
+        if not comparison.is_same(identity, _now()):
+            raise StoreUnavailable(f"{self._root} is another directory than before")
 
     async def _updates(
         self, keys: tuple[_Key, ...], selection: Selection, known: dict[_Key, Document]
@@ -336,6 +357,7 @@ class DirectoryStore:
         self._owner.check()
         with files.locked(self._root, namespace) as directory:
             self._demand(namespace, name, expected)
+            directory_mark.make(self._root)
             return files.replace(directory, self._path(namespace, name), content)
 
     def _demand(self, namespace: str, name: str, expected: str | None) -> None:

@@ -125,9 +125,12 @@ def read(root: Path, namespace: str, name: str) -> Document | None:
     return Document(namespace, name, file.data, file.labels, file.annotations, version)
 
 
-def content(path: Path) -> bytes | None:
-    """What is in a file; ``None`` if there is none. Raises ``Malformed`` if it cannot be read."""
-    found = _content(path)
+def content(path: Path, *, follow: bool = True) -> bytes | None:
+    """What is in a file; ``None`` if there is none. Raises ``Malformed`` if it cannot be read.
+
+    Without ``follow`` a link cannot.
+    """
+    found = _content(path, 0 if follow else os.O_NOFOLLOW)
     return None if found is None else found[0]
 
 
@@ -288,10 +291,10 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _content(path: Path) -> tuple[bytes, os.stat_result] | None:
+def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
     # Without O_NONBLOCK a FIFO of that name would hold the reader for ever.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 10.0
+IDENTITY_SECONDS = 4.0
+"""Between two looks at whether the path still leads to the same directory."""
 SHOWN_SECONDS = 2.0
 """For so long the event of a change that a listing found may still come."""
 _SHARED_SECONDS = 1.0
 
 _Key: TypeAlias = tuple[str, str]
+Identity: TypeAlias = tuple[int, int]
+"""Device and inode of a directory."""
 
 
 class Stamp(NamedTuple):
@@ -42,9 +46,9 @@ class Stamp(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The files there are. ``identity`` is the device and the inode of the directory."""
+    """The files there are, and in which directory."""
 
-    identity: tuple[int, int]
+    identity: Identity
     namespaces: tuple[str, ...]
     stamps: Mapping[_Key, Stamp]
 
@@ -54,10 +58,7 @@ def listed(root: Path, selection: Selection) -> Listing:
 
     Raises ``StoreUnavailable`` where the directory is not there.
     """
-    try:
-        status = root.stat()
-    except OSError as error:
-        raise StoreUnavailable(f"cannot read {root}: {error.strerror}") from error
+    identity = _identity(root)
     found = tuple(n for n in files.namespaces(root) if selection.namespace in (None, n))
     stamps: dict[_Key, Stamp] = {}
     for namespace in found:
@@ -68,7 +69,15 @@ def listed(root: Path, selection: Selection) -> Listing:
             with contextlib.suppress(OSError):
                 one = files.document_path(root, namespace, selection.name).stat()
                 stamps[namespace, selection.name] = _stamp(one)
-    return Listing((status.st_dev, status.st_ino), found, stamps)
+    return Listing(identity, found, stamps)
+
+
+def _identity(root: Path) -> Identity:
+    try:
+        status = root.stat()
+    except OSError as error:
+        raise StoreUnavailable(f"cannot read {root}: {error.strerror}") from error
+    return status.st_dev, status.st_ino
 
 
 def _stamps(root: Path, namespace: str) -> Iterable[tuple[_Key, Stamp]]:
@@ -97,6 +106,7 @@ class Lister:
         self._thread = thread
         self._shared: dict[str | None, tuple[float, Listing]] = {}
         self._turn = asyncio.Lock()
+        self._seen: tuple[float, Identity] | None = None
         self.missed = 0
         """Changes that no event told of."""
 
@@ -113,6 +123,17 @@ class Lister:
             self._shared[selection.namespace] = began, listing
             return listing
 
+    async def identity(self, *, fresh: bool = False) -> Identity:
+        """Return which directory there is. Raises ``StoreUnavailable``.
+
+        Unless it is to be ``fresh``, the answer may be a second old.
+        """
+        async with self._turn:
+            began = time.monotonic()
+            if fresh or self._seen is None or began - self._seen[0] > _SHARED_SECONDS:
+                self._seen = began, await self._thread.run(_identity, self._root)
+            return self._seen[1]
+
     def miss(self, count: int, key: _Key) -> None:
         """Count changes that no event told of; ``key`` is one of the documents."""
         if not self.missed:
@@ -128,19 +149,27 @@ class Lister:
 class Comparison:
     """What one watch knows of the files, against what a listing shows.
 
-    Times are those of the loop. ``listing`` was made before the documents were read.
+    Times are those of the loop. ``listing`` was made before the documents were read, and
+    ``identity`` read before the kernel was asked to tell of changes.
     """
 
-    def __init__(self, listing: Listing, now: float) -> None:
+    def __init__(self, identity: Identity, listing: Listing, now: float) -> None:
         self.listing = listing
+        self.identity = identity
+        self.identity_due = _next_turn(now, IDENTITY_SECONDS)
         self._shown: set[_Key] = set()
         self._unshown: dict[_Key, float] = {}
         """Changes that a listing found, and until when their event may come."""
-        self.due = _next_turn(now)
+        self.due = _next_turn(now, PERIOD_SECONDS)
 
     def wakes_at(self) -> float:
         """Return when something is to be done next."""
-        return min((self.due, *self._unshown.values()))
+        return min((self.due, self.identity_due, *self._unshown.values()))
+
+    def is_same(self, identity: Identity, now: float) -> bool:
+        """Whether the path leads to the same directory; to be asked again after a while."""
+        self.identity_due = _next_turn(now, IDENTITY_SECONDS)
+        return identity == self.identity
 
     def shown(self, keys: Iterable[_Key]) -> None:
         """Take note that events told of these documents."""
@@ -159,7 +188,7 @@ class Comparison:
         found = tuple(sorted(others - self._shown))
         self.listing = listing
         self._shown.clear()
-        self.due = _next_turn(now)
+        self.due = _next_turn(now, PERIOD_SECONDS)
         return found
 
     def found(self, keys: Iterable[_Key], now: float) -> None:
@@ -175,6 +204,6 @@ class Comparison:
         return missed
 
 
-def _next_turn(now: float) -> float:
+def _next_turn(now: float, period: float) -> float:
     """All watches have their turn at the same times."""
-    return (now // PERIOD_SECONDS + 1) * PERIOD_SECONDS
+    return (now // period + 1) * period

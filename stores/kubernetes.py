@@ -27,7 +27,7 @@ from stores.kubernetes_watch import Page, listed, watched
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from stores.base import Beat, UsageEvent, Writer
     from stores.kubernetes_attempts import Answer
@@ -104,6 +104,11 @@ class KubernetesStore:
         """See ``Store``."""
         return
 
+    @property
+    def mark(self) -> None:
+        """See ``Store``. An API server has certificates."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)
@@ -131,17 +136,29 @@ class KubernetesStore:
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         """See ``Store``. A missing namespace is created."""
+        return (await self._put(document, expected, wire.WRITE_HEADERS)).version
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A missing namespace is created."""
+        return await self._put(document, expected, wire.WHOLE_WRITE_HEADERS)
+
+    async def _put(
+        self, document: Document, expected: str | None, headers: Mapping[str, str]
+    ) -> Document:
+        """Put a document; what is answered, whose data are only there if ``headers`` ask for it."""
         namespace, name = document.namespace, document.name
         check_names(namespace, name)
         what = f"write ConfigMap {namespace}/{name}"
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                (status, answer), again = await self._write("PUT", _path(namespace, name), body)
+                (status, answer), again = await self._write(
+                    "PUT", _path(namespace, name), body, headers
+                )
                 if status in (_OK, _CREATED):
-                    return _version(answer, what)
-                if status == _CONFLICT and again and (version := await self._own(document)):
-                    return version
+                    return _written(answer, what)
+                if status == _CONFLICT and again and (own := await self._own(document)):
+                    return own
                 if status == _CONFLICT and expected is None:
                     continue
                 if status == _INVALID and await self._make_way(document, expected, what):
@@ -150,19 +167,19 @@ class KubernetesStore:
                     raise wire.refusal(status, answer, what)
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            (status, answer), again = await self._write("POST", _path(namespace), body)
+            (status, answer), again = await self._write("POST", _path(namespace), body, headers)
             if status in (_OK, _CREATED):
-                return _version(answer, what)
-            if status == _CONFLICT and again and (version := await self._own(document)):
-                return version
+                return _written(answer, what)
+            if status == _CONFLICT and again and (own := await self._own(document)):
+                return own
             if status == _NOT_FOUND:
                 await create_namespace(self._connection, namespace, what)
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
 
-    async def _own(self, document: Document) -> str | None:
-        """Return the version of what is there, if an attempt of ours that got no answer wrote it.
+    async def _own(self, document: Document) -> Document | None:
+        """Return what is there, if an attempt of ours that got no answer wrote it.
 
         Its other attempt meets a document that is newer than the one it was to replace.
         """
@@ -174,7 +191,7 @@ class KubernetesStore:
             document.labels,
             document.annotations,
         )
-        return shown.version if is_own else None
+        return shown if is_own else None
 
     async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
         """Delete a ConfigMap that somebody made immutable; whether it was.
@@ -212,12 +229,14 @@ class KubernetesStore:
         )
         return True
 
-    async def _write(self, method: str, path: str, body: bytes) -> Answer:
+    async def _write(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> Answer:
         return await self._connection.ask(
             method,
             f"{path}?{wire.FIELD_MANAGER}",
             body,
-            headers=wire.WRITE_HEADERS,
+            headers=headers,
             is_urgent=True,
         )
 
@@ -331,9 +350,9 @@ def _query(selection: Selection) -> dict[str, str]:
     return query
 
 
-def _version(answer: bytes, what: str) -> str:
+def _written(answer: bytes, what: str) -> Document:
     try:
-        return wire.config_map_decoder.decode(answer).metadata.resource_version
+        return wire.document(wire.config_map_decoder.decode(answer))
     except msgspec.DecodeError as error:
         raise StoreUnavailable(f"the answer to {what} is no ConfigMap: {error}") from error
 

@@ -103,8 +103,11 @@ LIST_ONLY_METADATA = {
 }
 """Asks the same of a list."""
 
-WRITE_HEADERS = {"Content-Type": "application/vnd.kubernetes.protobuf"} | ONLY_METADATA
-"""What goes with a ``config_map_body``."""
+WHOLE_WRITE_HEADERS = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+"""What goes with a ``config_map_body`` whose answer is to have the data as they are stored."""
+
+WRITE_HEADERS = WHOLE_WRITE_HEADERS | ONLY_METADATA
+"""What goes with each other ``config_map_body``."""
 
 MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 """What goes with a JSON merge patch."""

@@ -17,7 +17,7 @@ from stores.mqtt_beats import Heartbeats, LastWill
 from stores.mqtt_channel import MqttChannel
 from stores.mqtt_connection import Connection
 from stores.mqtt_documents import Documents, encode, selected_topics, version_of
-from stores.mqtt_limits import packet_bytes
+from stores.mqtt_limits import no_retain, packet_bytes
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
@@ -105,6 +105,11 @@ class MqttStore:
         """See ``Store``."""
         return
 
+    @property
+    def mark(self) -> None:
+        """See ``Store``. A broker has none."""
+        return
+
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
         check_names(namespace, name)
@@ -126,9 +131,16 @@ class MqttStore:
                 await self._demand(topic, expected)
             await self._connection.publish(topic, payload, retain=True)
             version = version_of(payload)
-            if not self._says_refusals:
+            if self._says_refusals:
+                await self._prove_retained(topic)
+            else:
                 await self._prove(topic, payload, version)
         return version
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A broker keeps what it is sent."""
+        version = await self.put(document, expected=expected)
+        return msgspec.structs.replace(document, version=version)
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
@@ -196,6 +208,18 @@ class MqttStore:
         """Keeps other writes of this process to the same document out."""
         return self._writing.setdefault(topic, asyncio.Lock())
 
+    async def _prove_retained(self, topic: str) -> None:
+        """With MQTT 5 a broker says what it refuses, but some say nothing of retained messages.
+
+        So the first write over each connection is read back.
+        """
+        session = await self._connection.session()
+        if session is self._proven_in:
+            return
+        if await self._get(topic) is None:
+            raise no_retain(self._connection.address)
+        self._proven_in = session
+
     async def _prove(self, topic: str, payload: bytes, version: str) -> None:
         """With MQTT 3.1.1 a broker acknowledges what it throws away, too.
 
@@ -219,8 +243,9 @@ class MqttStore:
             self._connection.sizes.check(topic, size)
         raise StoreForbidden(
             f"publication of {topic}: acknowledged and not there: the broker's access rules do "
-            "not let this client write it or read it, or it keeps no retained messages, or none of "
-            f"{len(payload)} bytes (MQTT 5 would say so), unless somebody else wrote in this moment"
+            "not let this client write it or read it, or it keeps no retained messages (set "
+            f"retain_available true), or none of {len(payload)} bytes (MQTT 5 would say so), "
+            "unless somebody else wrote in this moment"
         )
 
     async def _demand(self, topic: str, expected: str) -> None:

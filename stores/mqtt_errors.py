@@ -15,10 +15,11 @@ from stores.mqtt_limits import no_qos, no_retain
 if TYPE_CHECKING:
     from stores.mqtt_address import Address
 
-HUNG_UP = (
-    "the broker hung up; it may not take a last will that is retained (retain_available true) or "
-    "at QoS 1 (max_qos 1), or a packet of this size (max_packet_size)"
+_MAY_NOT_TAKE = (
+    "it may not take a last will that is retained (set retain_available true) or at QoS 1 (set "
+    "max_qos 1), a packet of this size (max_packet_size), or this version of MQTT (mqtt.protocol)"
 )
+HUNG_UP = f"the broker hung up; {_MAY_NOT_TAKE}"
 
 _UNSPECIFIED = 0x80
 _TOO_LARGE = 0x95
@@ -152,4 +153,6 @@ def _refused_connection(address: Address, error: aiomqtt.MqttCodeError) -> Store
         return no_qos(address)
     if code == _IDENTIFIER:
         return StoreRefused(f"{address}: the broker refused the client's identifier")
-    return StoreUnavailable(f"{address}: the broker refused the connection: {error}")
+    # With 3.1.1 there is no code for what a broker does not offer, and some send one of MQTT 5.
+    why = f"; {_MAY_NOT_TAKE}" if code == _UNSPECIFIED else ""
+    return StoreUnavailable(f"{address}: the broker refused the connection: {error}{why}")

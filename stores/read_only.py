@@ -24,6 +24,7 @@ class ReadOnly:
     channel = None
     leader_lease = None
     leader_lock = None
+    mark = None
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -81,6 +82,11 @@ class ReadOnly:
         await self._store.close()
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """Refused."""
+        del expected
+        _refuse(f"put {document.namespace}/{document.name}")
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
         """Refused."""
         del expected
         _refuse(f"put {document.namespace}/{document.name}")

@@ -1,8 +1,10 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, mosquitto, bindfs, kube-apiserver, kustomize. A part that is missing is
+# promtool, systemd-analyze, mosquitto, bindfs, mochi, kube-apiserver, kustomize. A part that is missing is
 # installed (as root, from Debian's packages) or built once (the API server, about 4 minutes;
-# kustomize, 15 seconds). Where that may not be done, says the command that does it and ends with 2.
+# kustomize and mochi, 15 seconds each). Where that may not be done, says the command that does it and ends with 2.
+# With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
+# buildah, debootstrap; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
 # Where Debian has mosquitto, and not everybody looks.
@@ -18,9 +20,15 @@ key() { # of the content of these files
 }
 apiserver=$cache/kube-apiserver-$(key go.mod go.sum main.go)
 kustomize=$cache/kustomize-$(key ../kustomize/go.mod ../kustomize/go.sum)
+mochi=$cache/mochi-$(key ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
+kubernetes=$cache/kubernetes-$(key ../node/go.mod ../node/go.sum ../node/main.go)
+base=$cache/base-bookworm.tar
+with_node=${1:-}
 build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
 has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
+has mochi || [ -x "$mochi/mochi" ] || build+=(mochi)
+[ -z "$with_node" ] || [ -x "$kubernetes/kubernetes" ] || build+=(kubernetes)
 
 packages=()
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
@@ -31,6 +39,13 @@ command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)
 command -v bindfs >/dev/null || packages+=(bindfs)
+if [ -n "$with_node" ]; then
+    for one in containerd runc buildah debootstrap; do
+        command -v $one >/dev/null || packages+=($one)
+    done
+    command -v ip >/dev/null || packages+=(iproute2)
+    [ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
+fi
 if [ ${#build[@]} -gt 0 ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi
 
 if [ ${#packages[@]} -gt 0 ]; then
@@ -46,6 +61,16 @@ if [ ${#packages[@]} -gt 0 ]; then
     export RUNLEVEL=1 SYSTEMD_OFFLINE=1
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+
+if [ -n "$with_node" ] && [ ! -e "$base" ]; then
+    echo "tests/setup.sh: making a base image, once, about 1 minute"
+    tree=$(mktemp -d)
+    trap 'rm -rf "$tree"' EXIT
+    debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates,tzdata bookworm "$tree" >/dev/null
+    mkdir -p "$cache"
+    tar -C "$tree" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$base.part" .
+    mv "$base.part" "$base"
 fi
 
 [ ${#build[@]} -gt 0 ] || exit 0
@@ -67,15 +92,20 @@ build() ( # the program $1 from package $2 of the module here into the folder $3
     mv "$3/$1.part" "$3/$1"
 )
 
+of_kubernetes() { # the program $1 from the module here into the folder $2; $3: how long that takes
+    version=$(go list -mod=readonly -m -f '{{.Version}}' k8s.io/kubernetes)
+    echo "tests/setup.sh: building $1 $version, once, about $3 minutes"
+    minor=${version#v1.}
+    stamp=k8s.io/component-base/version
+    build "$1" . "$2" \
+        "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}"
+}
+
 for part in "${build[@]}"; do
-    if [ "$part" = kustomize ]; then
-        (cd ../kustomize && build kustomize sigs.k8s.io/kustomize/kustomize/v5 "$kustomize" "")
-    else
-        version=$(go list -mod=readonly -m -f '{{.Version}}' k8s.io/kubernetes)
-        echo "tests/setup.sh: building kube-apiserver $version, once, about 4 minutes"
-        minor=${version#v1.}
-        stamp=k8s.io/component-base/version
-        build kube-apiserver . "$apiserver" \
-            "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}"
-    fi
+    case $part in
+    kustomize) (cd ../kustomize && build kustomize sigs.k8s.io/kustomize/kustomize/v5 "$kustomize" "") ;;
+    mochi) (cd ../mochi && build mochi . "$mochi" "") ;;
+    kubernetes) (cd ../node && of_kubernetes kubernetes "$kubernetes" 6) ;;
+    apiserver) of_kubernetes kube-apiserver "$apiserver" 4 ;;
+    esac
 done

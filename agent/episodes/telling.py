@@ -60,4 +60,5 @@ def _event(sequence: int, place: int, change: Change) -> EpisodeEvent:
         new_level=change.new_level,
         severity=change.severity,
         because=change.because[:_BECAUSE_LENGTH],
+        device_fault=change.device_fault,
     )

@@ -26,6 +26,7 @@ from agent.journal.file import (
     Row,
     body_of,
 )
+from agent.journal.slow_commits import SlowCommits
 from contract.errors import JournalError
 from service.broken_database import is_damaged, move_aside
 
@@ -96,6 +97,7 @@ class Journal:
         self._dropped_told = 0
         self._trouble: str | None = None
         self._trouble_since_ms: int | None = None
+        self._slow = SlowCommits(self._path)
         # Shared with the threads, guarded by the condition.
         self._condition = threading.Condition()
         self._queue: deque[Row] = deque()
@@ -154,7 +156,9 @@ class Journal:
             async with asyncio.timeout(within_seconds):
                 await waiter
         except TimeoutError:
-            self._begin_trouble(f"a commit takes longer than {within_seconds * 1000:.0f} ms")
+            if self._trouble is None:
+                self._slow.begin(within_seconds)
+                self._mark(f"a commit takes longer than {within_seconds * 1000:.0f} ms")
             return False
         return self._committed >= sequence
 
@@ -177,6 +181,7 @@ class Journal:
 
         A thread that hangs in the kernel is left behind: it must not keep the process.
         """
+        self._slow.close()
         with self._condition:
             self._closing = True
             self._condition.notify_all()
@@ -191,11 +196,16 @@ class Journal:
     # On the loop.
 
     def _begin_trouble(self, reason: str) -> None:
+        if self._trouble is None or self._slow.take():
+            log.error("journal %s: %s; publishing goes on without it", self._path, reason)
+            self._mark(reason)
+
+    def _mark(self, reason: str) -> None:
+        """There is a gap from here on; nobody waits."""
         if self._trouble is None:
-            self._trouble = reason
             self._trouble_since_ms = self._wall_clock()
             self._gaps += 1
-            log.error("journal %s: %s; publishing goes on without it", self._path, reason)
+        self._trouble = reason
         while self._waiters:
             waiter = self._waiters.popleft()[1]
             if not waiter.done():
@@ -214,7 +224,8 @@ class Journal:
         now_ms = self._wall_clock()
         lost = dropped - self._dropped_told
         self._dropped_told = dropped
-        log.warning("journal %s: works again (%d rows lost)", self._path, lost)
+        if not self._slow.take() or lost:
+            log.warning("journal %s: works again (%d rows lost)", self._path, lost)
         gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
         self._trouble = self._trouble_since_ms = None
         self.append([(Kind.GAP, body_of(gap))], now_ms)

@@ -14,6 +14,7 @@ from agent.policy.state import CHIP_SOURCE, Adopted, Forgotten, Released, Rememb
 from agent.publishing.publisher import Wanted
 from agent.publishing.render import family_of, missing_chips, render
 from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
+from agent.publishing.vigil_key import key_with_answers
 from agent.usage import ChipsInUse
 from contract.codes import is_code
 from contract.device_info import UPGRADE_REASON_KEY, decode, encode, verify_published
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from agent.policy.state import State
     from agent.policy.stepping import Input
+    from agent.publishing.vigil_key import Named
     from contract.device_info import DeviceInfo
     from dcmi_shim.types import Inventory
 
@@ -49,7 +51,7 @@ PATIENCE_SECONDS = 1.5
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered.
 
-    ``own_key`` is the text of our own data key, ``None`` where there is to be none;
+    ``named_blind`` is what our own data key names, ``None`` where there is to be no such key;
     ``cards_together`` is that of ``render``.
     """
 
@@ -57,12 +59,12 @@ class DeviceInfoDocument:
         self,
         node: str,
         state: Callable[[], State],
-        own_key: Callable[[], str | None] = lambda: None,
+        named_blind: Callable[[], Named | None] = lambda: None,
         *,
         cards_together: bool = False,
     ) -> None:
         self._cards_together = cards_together
-        self._own_key = own_key
+        self._named_blind = named_blind
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
@@ -108,15 +110,16 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or inventory.virtual or not self._is_told(inventory, state):
             return None
-        made_of = state, inventory, self.in_use, self._own_key()
+        made_of = state, inventory, self.in_use, self._named_blind()
         if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
             # All four are immutable, and one event asks more than once.
             self._made_of, self._made = made_of, self._make(*made_of)
         return self._made
 
     def _make(
-        self, state: State, inventory: Inventory, in_use: ChipsInUse, own_key: str | None
+        self, state: State, inventory: Inventory, in_use: ChipsInUse, named: Named | None
     ) -> Wanted:
+        own_key = None if named is None else key_with_answers(named, state)
         family = family_of(inventory)
         content = render(
             state,

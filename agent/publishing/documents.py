@@ -127,10 +127,10 @@ class Documents:
         beating: Beating | None = None,
     ) -> None:
         self._desk = desk
-        own_key = VigilKeyText(self._state, desk.wall_clock, self._wake_now).text
-        self._own_key = (lambda: None) if shadowed else own_key
+        named = VigilKeyText(self._state, desk.wall_clock, self._wake_now).named
+        self._named_blind = (lambda: None) if shadowed else named
         self.device_info = DeviceInfoDocument(
-            node, self._state, self._own_key, cards_together=cards_together
+            node, self._state, self._named_blind, cards_together=cards_together
         )
         self._node_info = (
             NodeInfoDocument(node, self._state, self._key_in_node_info)
@@ -203,7 +203,8 @@ class Documents:
         is_there = (
             device_info is None or device_info.was_others or self._node_info.was_found_with_own_key
         )
-        return self._own_key() if is_there else None
+        named = self._named_blind() if is_there else None
+        return None if named is None else named.text
 
     def _wanted(self, kind: str, document: Made) -> Wanted | None:
         may_publish = self._desk.may_publish() and not self._is_left(kind)

@@ -1,9 +1,9 @@
-"""The text of our own data key: which sources are blind, at the pace at which it may be written.
+"""Our own data key: which sources are blind, and what the agent answers about faults.
 
 A source is named once it has been blind for ``SETTLE_MS``; that of a chip which gave no answer
 since the start at once, because the process before may have named it. The text changes at most once
 in ``PACE_SECONDS``, so that a source that comes and goes costs few writes; whatever else is written
-meanwhile carries the last text along.
+meanwhile carries the last text along. Answers about faults go with the faults, without a pause.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from contract.catalogue import shipped
+from contract.codes import is_code
+from contract.levels import is_device_fault
 from contract.observation import storage_subject
 from contract.storage_faults import RESOURCES
-from contract.vigil_key import BlindSource, encode_vigil_key
+from contract.vigil_key import BlindSource, FaultAnswer, encode_vigil_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.policy.state import State, SubjectState
+    from agent.policy.state import ChipState, State, SubjectState
+    from contract.levels import Severity
 
 PACE_SECONDS = 10.0
 SETTLE_MS = 2_000
@@ -40,8 +46,58 @@ def _of(known: SubjectState, client: str, chip: int | None) -> Iterator[BlindSou
         yield BlindSource(f"{source}{client}", why.since_ms, why.reason, chip)
 
 
+class Named(msgspec.Struct, frozen=True):
+    """The sources that are named as blind, when that changed last, and the text of both.
+
+    ``text`` is ``None`` where nothing is named.
+    """
+
+    sources: tuple[BlindSource, ...] = ()
+    changed_at_ms: int = 0
+    text: str | None = None
+
+
+NOTHING_NAMED = Named()
+
+
+def key_with_answers(named: Named, state: State) -> str | None:
+    """The text of the key in device-info: what is blind, and what is answered about each fault."""
+    answers = [
+        answer
+        for chip, known in state.chips.items()
+        if known.faults or known.upgrades
+        for answer in _answers(chip, known)
+    ]
+    if not answers:
+        return named.text
+    # What the catalogue says as well is left out first where there is no room for all.
+    answers.sort(key=lambda one: (_is_of_catalogue(one), one.chip, one.code))
+    return encode_vigil_key(named.sources, named.changed_at_ms, answers)
+
+
+def _answers(chip: int, known: ChipState) -> Iterator[FaultAnswer]:
+    for fault in known.faults.values():
+        yield _answer(chip, fault.code, fault.severity, device_fault=fault.device_fault)
+    for code, upgrade in {upgrade.code: upgrade for upgrade in known.upgrades}.items():
+        if code not in known.faults and is_code(code):
+            severity = upgrade.severity
+            yield _answer(chip, code, severity, device_fault=is_device_fault(severity))
+
+
+def _answer(chip: int, code: str, severity: Severity | None, *, device_fault: bool) -> FaultAnswer:
+    word = None if severity is None else severity.word
+    return FaultAnswer(chip, code, word, device_fault)
+
+
+def _is_of_catalogue(answer: FaultAnswer) -> bool:
+    severity = shipped().severity_of(answer.code)
+    if severity is None:
+        return False
+    return (answer.severity, answer.device_fault) == (severity.word, is_device_fault(severity))
+
+
 class VigilKeyText:
-    """Makes the text from ``state``; ``wake`` is called when it may have changed by time alone."""
+    """Makes what is named from ``state``; ``wake`` is called when it may have changed by time."""
 
     def __init__(
         self,
@@ -52,7 +108,7 @@ class VigilKeyText:
         self._state = state
         self._wall_clock = wall_clock
         self._wake = wake
-        self._text: str | None = None
+        self._named = NOTHING_NAMED
         self._undated: str | None = None
         """The text without the time of its last change."""
         self._changed_at = -math.inf
@@ -60,19 +116,21 @@ class VigilKeyText:
         self._look_at = -math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def text(self) -> str | None:
-        """The text of the key now; ``None``: it is absent. The same object while it stays."""
+    def named(self) -> Named:
+        """What is named now. The same object while it stays."""
         loop, state = asyncio.get_running_loop(), self._state()
         now = loop.time()
         if state is self._of and now < self._look_at:
-            return self._text
+            return self._named
         settled, settles_in = self._settled(state)
         undated = encode_vigil_key(settled)
         look_at = now + settles_in
         if undated != self._undated:
             due = self._changed_at + PACE_SECONDS
             if now >= due:
-                self._text = encode_vigil_key(settled, self._wall_clock())
+                now_ms = self._wall_clock()
+                text = encode_vigil_key(settled, now_ms)
+                self._named = Named(tuple(settled), now_ms, text)
                 self._undated, self._changed_at = undated, now
             else:
                 look_at = min(look_at, due)
@@ -80,7 +138,7 @@ class VigilKeyText:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if math.isinf(look_at) else loop.call_at(look_at, self._wake)
-        return self._text
+        return self._named
 
     def _settled(self, state: State) -> tuple[list[BlindSource], float]:
         """Who is to be named, and in how many seconds the next one is."""

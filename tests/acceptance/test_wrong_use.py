@@ -43,8 +43,6 @@ def _spoil(library: Path, how: str) -> None:
             library.write_text("this is no library\n")
         case "empty":
             library.write_bytes(b"")
-        case "missing":
-            library.unlink()
         case "directory":
             library.unlink()
             library.mkdir()
@@ -61,7 +59,6 @@ def _spoil(library: Path, how: str) -> None:
     [
         ("text", "is not an ELF library"),
         ("empty", "is not an ELF library"),
-        ("missing", "is not there"),
         ("directory", "cannot be read"),
         ("other machine", "is built for"),
     ],
@@ -74,6 +71,20 @@ def test_wrong_files(folder: Folder, make_agent: MakeAgent, how: str, said: str)
     assert said in agent.logged()
     assert str(agent.hardware.library) in agent.logged()
     assert "Traceback" not in agent.logged()
+
+
+def test_no_library_at_all(folder: Folder, make_agent: MakeAgent) -> None:
+    agent = make_agent(folder)
+    library = agent.hardware.library
+    away = library.with_name("away")
+    library.rename(away)
+    agent.start()
+    wait(lambda: "is not there" in agent.logged(), "it is said")
+    status, answer = agent.ask("/readyz")
+    assert status == 503
+    assert any(str(library) in reason for reason in answer["reasons"])
+    away.rename(library)
+    agent.up(20)
 
 
 @pytest.mark.parametrize(

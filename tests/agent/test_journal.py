@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import resource
 import signal
 import sqlite3
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.journal import slow_commits
 from agent.journal.file import FILE_NAME, JournalFile, Kind, Remembered, Row, read_remembered
 from agent.journal.journal import Journal
 
@@ -218,6 +220,75 @@ async def test_a_locked_journal_is_late_not_in_the_way(tmp_path: Path) -> None:
     assert await journal.committed(last, 0)
     assert await journal.close()
     assert [row[1] for row in stored_rows(tmp_path)] == ["start", "reports", "gap"]
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else can commit."""
+    with closing(sqlite3.connect(directory / FILE_NAME, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def test_slow_commits_are_one_warning_with_their_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    journal = open_journal(tmp_path)
+    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    for _ in range(3):
+        with locked(tmp_path):
+            last = journal.append([(Kind.REPORTS, "[]")], NOW_MS)
+            assert not await journal.committed(last, 0.02)
+            await asyncio.sleep(0.05)
+        await until(lambda: journal.status().trouble is None, "it is committed")
+    assert journal.status().gaps == 3
+    first = [(one.levelname, one.message) for one in caplog.records]
+    assert await journal.close()
+    said = [(one.levelname, one.message) for one in caplog.records]
+    assert [level for level, _ in said] == ["WARNING", "WARNING"]
+    assert said[:1] == first, "the others wait for the end of the minute, or of the journal"
+    assert "1 slow commit(s), the longest took " in said[0][1]
+    assert "2 slow commit(s), the longest took " in said[1][1]
+    longest_ms = int(said[1][1].partition("took ")[2].split()[0])
+    assert longest_ms >= 60
+
+
+async def test_a_commit_that_hangs_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_commits, "HANGS_SECONDS", 0.1)
+    journal = open_journal(tmp_path)
+    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    with locked(tmp_path):
+        assert not await journal.committed(journal.append([(Kind.REPORTS, "[]")], NOW_MS), 0.02)
+        assert caplog.records == []
+        await asyncio.sleep(0.2)
+        assert [one.levelname for one in caplog.records] == ["ERROR"]
+    await until(lambda: journal.status().trouble is None, "it is committed")
+    assert await journal.close()
+    assert [one.levelname for one in caplog.records] == ["ERROR", "WARNING"]
+    assert "works again (0 rows lost)" in caplog.records[1].message
+
+
+async def test_a_slow_commit_that_fails_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = open_journal(tmp_path)
+    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    with full_disk():
+        with locked(tmp_path):
+            last = journal.append([(Kind.REPORTS, json.dumps("x" * 5000))], NOW_MS)
+            assert not await journal.committed(last, 0.02)
+            assert caplog.records == []
+        await until(lambda: "publishing goes on without it" in caplog.text, "it fails")
+        assert journal.status().gaps == 1
+        assert "longer than" not in str(journal.status().trouble)
+    await until(lambda: journal.status().trouble is None, "it is committed")
+    assert await journal.close()
+    failed = [one.levelname for one in caplog.records if "slow commit" not in one.message]
+    assert failed == ["ERROR", "WARNING"]
 
 
 async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(

@@ -33,7 +33,7 @@ class Bench:
         return BEGIN_MS + round(self.seconds() * 1000)
 
     def ask(self) -> None:
-        text = self.key.text()
+        text = self.key.named().text
         if not self.texts or self.texts[-1][1] != text:
             self.texts.append((round(self.seconds(), 2), text))
 
@@ -104,7 +104,7 @@ async def test_the_same_text_is_the_same_object() -> None:
     bench = Bench()
     bench.set(bench.blind())
     await asyncio.sleep(5)
-    text = bench.key.text()
-    assert text is not None
+    named = bench.key.named()
+    assert named.text is not None
     bench.state = State("node-1", "boot", revision=1, chips=bench.state.chips)
-    assert bench.key.text() is text
+    assert bench.key.named() is named

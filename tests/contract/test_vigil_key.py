@@ -13,6 +13,7 @@ from contract.vigil_key import (
     LARGEST_BYTES,
     VIGIL_KEY,
     BlindSource,
+    FaultAnswer,
     VigilRecord,
     decode_vigil_key,
     encode_vigil_key,
@@ -44,6 +45,34 @@ def test_with_nothing_to_say_there_is_no_key() -> None:
     assert encode_vigil_key([]) is None
 
 
+def test_answers_about_faults_are_written_behind_what_is_blind() -> None:
+    answers = (
+        FaultAnswer(3, "81078603", "minor", device_fault=True),
+        FaultAnswer(4, "80E01801"),
+    )
+    text = encode_vigil_key([], 0, answers)
+    assert text == (
+        '{"version":1,"faults":['
+        '{"chip":3,"code":"81078603","severity":"minor","device_fault":true},'
+        '{"chip":4,"code":"80E01801"}]}'
+    )
+    assert decode_vigil_key(text, "doc") == VigilRecord(1, faults=answers)
+    both = encode_vigil_key([CHIP], 7, answers)
+    assert both is not None
+    assert decode_vigil_key(both, "doc") == VigilRecord(1, (CHIP,), 0, 7, answers)
+
+
+def test_answers_have_the_room_that_is_left() -> None:
+    many = [FaultAnswer(3, f"{number:08X}", "critical") for number in range(5000)]
+    for blind in ([], [NODE] * 100):
+        text = encode_vigil_key(blind, 0, many)
+        assert text is not None
+        assert LARGEST_BYTES - 400 < len(text.encode()) <= LARGEST_BYTES
+        record = decode_vigil_key(text, "doc")
+        assert len(record.blind) == len(blind)
+        assert record.faults == tuple(many[: len(record.faults)])
+
+
 def test_what_does_not_fit_is_counted() -> None:
     many = [BlindSource("links", 1, "x" * 5000, chip) for chip in range(200)]
     text = encode_vigil_key(many)
@@ -73,7 +102,7 @@ def test_members_that_this_release_does_not_know_are_ignored() -> None:
         {
             "version": 1,
             "blind": [{"source": "links", "since_ms": 5, "chip": 1, "later": {}}],
-            "faults": [{"chip": 1, "code": "80E01801", "severity": "major"}],
+            "later": [{"chip": 1}],
         }
     )
     assert decode_vigil_key(text, "doc") == VigilRecord(1, (BlindSource("links", 5, "", 1),))
@@ -97,6 +126,9 @@ def test_members_that_this_release_does_not_know_are_ignored() -> None:
         ('{"version":1,"blind":[{"source":"x","since_ms":1,"chip":-1}]}', ">= 0"),
         ('{"version":1,"blind":[{"source":"x","since_ms":1,"chip":true}]}', "Expected"),
         ('{"version":1,"left_out":-1}', ">= 0"),
+        ('{"version":1,"faults":[{"chip":1}]}', "code"),
+        ('{"version":1,"faults":[{"chip":1,"code":"8"}]}', "length >= 8"),
+        ('{"version":1,"faults":[{"chip":1,"code":"80E01801","severity":"bad"}]}', "regex"),
         ('{"version":1,"blind":' + "[" * 4000, "depth|recursion|truncated"),
         ('{"version":1,"more":"' + "x" * LARGEST_BYTES + '"}', "bytes, more than 16384"),
         ('{"version":1,"blind":[{"source":"\ud800","since_ms":1}]}', None),

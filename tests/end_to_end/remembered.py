@@ -21,7 +21,9 @@ PROFILES = {
     "a3": ("Ascend910", 16),
     "910a": ("Ascend910", 8),
     "310p": ("Ascend310P", 4),
+    "duo": ("Ascend310P", 8),
     "310": ("Ascend310", 4),
+    "a5": ("npu", 8),
 }
 """The type of the devices of each profile, and how many there are."""
 QUICK = {

@@ -38,7 +38,7 @@ def blind(data: dict[str, str] | None) -> dict[tuple[str, int | None], dict[str,
     record = json.loads(data[KEY])
     assert record["version"] == 1
     assert len(data[KEY].encode()) <= 16 * 1024
-    return {(one["source"], one.get("chip")): one for one in record["blind"]}
+    return {(one["source"], one.get("chip")): one for one in record.get("blind", ())}
 
 
 def without_times(data: dict[str, str] | None) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def make_node(tmp_path: Path, built: Path) -> Iterator[Callable[[str], Node]]:
         node.close()
 
 
-@pytest.mark.parametrize("profile", ["a2", "a3", "310p"])
+@pytest.mark.parametrize("profile", ["a2", "a3", "310p", "duo", "a5"])
 def test_a_chip_that_drops_while_nobody_runs_keeps_its_fault(
     make_node: Callable[[str], Node], profile: str
 ) -> None:
@@ -187,6 +187,27 @@ def test_without_a_driver_the_document_stays_as_it_is(node: Node, hardware: Hard
             assert version.free == all_but(2)
             assert version.levels == {"Ascend910-2": {FAULT: "RestartBusiness"}}
     assert LOST not in str(node.journal("changes"))
+
+
+def test_with_state_and_driver_lost_the_document_stays_as_it_is(
+    node: Node, hardware: Hardware
+) -> None:
+    with following(node) as document:
+        first = begin(node, document, hardware)
+        shutil.rmtree(node.state_dir)
+        away = hardware.library.with_name("away")
+        hardware.library.rename(away)
+        hardware.list_chips(one for one in CARDS if one.physical != 2)
+        node.start()
+        node.up()
+        node.wait(lambda: "is not there" in str(node.ask("/readyz")[1]), "it says why")
+        assert len(document.versions) == first
+        away.rename(hardware.library)
+        node.wait(lambda: is_blind(node, 2), "it is blind")
+        document.until(has("Ascend910-2", LOST), "it is lost")
+        for version in document.versions[first:]:
+            assert has("Ascend910-2", FAULT)(version)
+            assert version.free == all_but(2)
 
 
 def test_ids_that_shift_when_a_card_is_gone(node: Node, hardware: Hardware) -> None:

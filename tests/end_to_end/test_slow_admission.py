@@ -24,6 +24,9 @@ FAULT = "80E01801"
 INTERVAL_SECONDS = 1
 TIMEOUT_SECONDS = 4
 """Longer than three intervals: without patience the node would be lost."""
+LEASE_SECONDS = 2
+"""Much less than that: the first slow renewal of a leader outlasts its Lease."""
+FAULTS = 6
 
 
 @pytest.fixture
@@ -37,6 +40,30 @@ def aggregator(tmp_path: Path, cluster: Cluster) -> Iterator[Daemon]:
     daemon = Daemon(tmp_path / "aggregator", *cluster.options)
     yield daemon
     daemon.stop()
+
+
+def test_a_leader_leads_on_while_its_first_slow_renewal_is_under_way(
+    node: Node, aggregator: Daemon, cluster: Cluster
+) -> None:
+    aggregator.environment["VIGIL_LEADER_LEASE_SECONDS"] = str(LEASE_SECONDS)
+    with NodeReader(cluster.plane) as reader:
+        node.start()
+        node.healthy()
+        aggregator.start()
+        with HangingWebhook(cluster.plane, TIMEOUT_SECONDS, ("leases",)):
+            for chip in range(FAULTS):
+                node.emulator.occur(chip, FAULT)
+                occurred, device = time.monotonic(), f"Ascend910-{chip}"
+
+                def shown(device: str = device) -> float | None:
+                    return reader.shown_at("cluster-info-device-", node.name, device, FAULT)
+
+                node.wait(lambda: shown() is not None, f"chip {chip} is in cluster-info", 15)
+                at = shown()
+                assert at is not None
+                assert at - occurred <= 2
+                time.sleep(max(0.0, occurred + 1 - time.monotonic()))
+    assert "leads no more" not in aggregator.log.read_text()
 
 
 @pytest.mark.timeout(150)

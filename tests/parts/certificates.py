@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
 _SERVER = (
-    "subjectAltName=IP:127.0.0.1,DNS:localhost",
+    # The second is where pods look for it (the first address of the cluster's services).
+    "subjectAltName=IP:127.0.0.1,IP:10.0.0.1,DNS:localhost",
     "extendedKeyUsage=serverAuth",
     "keyUsage=digitalSignature",
 )

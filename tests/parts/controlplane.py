@@ -57,10 +57,12 @@ class ControlPlane:
     ``audited`` every request of a service account is told by ``audit``.
     """
 
-    def __init__(self, directory: Path, *, audited: bool = False) -> None:
+    def __init__(self, directory: Path, *, audited: bool = False, port: int | None = None) -> None:
         self.directory = directory
         self._audited = audited
         self.port, self.etcd_port, self._peer_port = free_ports(3)
+        if port is not None:
+            self.port = port
         self.kubeconfig = directory / "admin.kubeconfig"
         self._etcd: Running | None = None
         self._apiserver: Running | None = None
@@ -143,7 +145,6 @@ class ControlPlane:
             [
                 apiserver_program(),
                 f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
-                "--bind-address=127.0.0.1",
                 f"--secure-port={self.port}",
                 f"--client-ca-file={here / 'ca.crt'}",
                 f"--tls-cert-file={here / 'server.crt'}",
@@ -155,14 +156,21 @@ class ControlPlane:
                 "--service-cluster-ip-range=10.0.0.0/24",
                 "--authorization-mode=RBAC",
                 "--allow-privileged=true",
-                # Nobody makes the service accounts that it would demand of every pod.
-                "--disable-admission-plugins=ServiceAccount",
                 "--endpoint-reconciler-type=none",
+                *self._surroundings(),
                 *(self._audit_options() if self._audited else ()),
             ],
             here / "kube-apiserver.log",
         )
         self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
+
+    def _surroundings(self) -> tuple[str, ...]:
+        """Options for the place of the API server: on this machine, without controllers."""
+        return (
+            "--bind-address=127.0.0.1",
+            # Nobody makes the service accounts that it would demand of every pod.
+            "--disable-admission-plugins=ServiceAccount",
+        )
 
     def stop_apiserver(self) -> None:
         """Stop the API server; etcd keeps the data."""

@@ -101,6 +101,16 @@ async def test_a_label_may_have_any_value(store: Store) -> None:
     assert {document.name for document in seen.documents.values()} == {"job-a"}
 
 
+async def test_a_write_answers_with_what_the_store_has(store: Store) -> None:
+    first = await store.put_shown(a_document(text="1"), expected="")
+    assert first == await store.get("mindx-dl", "one")
+    assert first.data == {"text": "1"}
+    second = await store.put_shown(a_document(text="2"), expected=first.version)
+    assert second == await store.get("mindx-dl", "one")
+    with pytest.raises(StoreConflict):
+        await store.put_shown(a_document(text="3"), expected=first.version)
+
+
 async def test_the_expected_version_is_demanded(store: Store) -> None:
     first = await store.put(a_document(text="1"), expected="")
     with pytest.raises(StoreConflict):

@@ -147,9 +147,11 @@ async def test_a_directory_that_is_replaced_is_listed_anew(here: Store, mirror: 
         (mirror.behind.parent / "over").mkdir()
         with Mirror(mirror.behind.parent / "over") as other:
             mounted = ["mount", "--bind", str(other.place), str(mirror.place)]
+            began = time.monotonic()
             assert os.spawnvp(os.P_WAIT, "mount", mounted) == 0
             try:
                 await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+                assert time.monotonic() - began <= 5
                 assert "another directory" in seen.of(Interrupted)[0].reason
             finally:
                 assert os.spawnvp(os.P_WAIT, "umount", ["umount", str(mirror.place)]) == 0

@@ -38,7 +38,7 @@ READS = {
     "other_writer",
     "close",
 }
-NONE = {"objects", "cluster", "channel", "leader_lease", "leader_lock"}
+NONE = {"objects", "cluster", "channel", "leader_lease", "leader_lock", "mark"}
 
 
 def test_every_part_of_a_store_is_read_or_refused() -> None:

@@ -66,6 +66,7 @@ def _body(report: Report) -> Iterator[str]:
     if not (deciding or report.placement or report.create_advice or report.elastic_advice):
         yield "  nothing happens, and nothing waits"
     yield from _listed("findings", [[_finding(one)] for one in report.findings])
+    yield from _listed("not known", [[one] for one in report.not_known])
 
 
 def _listed(heading: str, found: Sequence[Sequence[str]]) -> Iterator[str]:

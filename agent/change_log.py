@@ -1,0 +1,77 @@
+"""The log of what changes on this node: what takes a chip or the node out is a warning."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent.policy.draft import level_of
+from agent.policy.state import ChangeKind, ChipState
+from contract.codes import is_network
+from contract.levels import takes_out
+from service.paced_lines import PacedLines, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from agent.policy.state import Change, State
+
+log = logging.getLogger("agent.faults")
+
+_MOST_WARNINGS, _MOST_OTHERS = 16, 8
+"""Lines a minute: a node has 16 chips at most, and each of them may fail at once."""
+_TAKES_NOTHING = frozenset({ChangeKind.ENDED, ChangeKind.RELEASED, ChangeKind.REPEATED})
+
+
+class ChangeLog:
+    """Logs changes as they are made, and once what stands at a start."""
+
+    def __init__(self) -> None:
+        self._warnings = PacedLines(
+            log, logging.WARNING, _MOST_WARNINGS, many="%d changes take chips or the node out: %s"
+        )
+        self._others = PacedLines(log, logging.INFO, _MOST_OTHERS, many="%d more changes: %s")
+
+    def take(self, changes: Iterable[Change]) -> None:
+        """Log these."""
+        for change in changes:
+            lines = self._warnings if _is_warning(change) else self._others
+            lines.add((_text(change),))
+
+    def begin(self, state: State) -> None:
+        """Log what stands when the process starts."""
+        standing = sorted(_standing(state))
+        if standing:
+            texts = [text for _, text in standing]
+            log.warning("%d fault(s) at the start: %s", len(texts), shortened(texts, len(texts)))
+
+    def flush(self) -> None:
+        """Log what waits for its turn."""
+        self._warnings.flush()
+        self._others.flush()
+
+
+def _is_warning(change: Change) -> bool:
+    if change.kind in _TAKES_NOTHING:
+        return False
+    return takes_out(change.new_level, is_network=is_network(change.code))
+
+
+def _text(change: Change) -> str:
+    severity = "severity unknown" if change.severity is None else change.severity.word
+    return (
+        f"{change.subject} {change.code} ({severity}) {change.kind}: "
+        f"{change.old_level} -> {change.new_level} ({change.because})"
+    )
+
+
+def _standing(state: State) -> Iterator[tuple[bool, str]]:
+    """What stands, each with whether it takes nothing out, so that it is sorted behind."""
+    for subject, known in state.subjects():
+        codes = dict.fromkeys(known.faults)
+        if isinstance(known, ChipState):
+            codes |= dict.fromkeys(upgrade.code for upgrade in known.upgrades)
+        for code in codes:
+            level = level_of(known, code)
+            is_mild = not takes_out(level, is_network=is_network(code))
+            yield is_mild, f"{subject} {code} {level or 'without a level'}"

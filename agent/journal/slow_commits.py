@@ -1,0 +1,84 @@
+"""The log of commits that a publication did not wait for: at most one line a minute.
+
+A busy disk takes more than 20 ms for many commits, each of which costs a gap mark and no more
+(decision 2). One that hangs is an ERROR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from service.paced_lines import PERIOD_SECONDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger("agent.journal")
+
+HANGS_SECONDS = 5.0
+
+
+class SlowCommits:
+    """Times and counts the slow commits of the journal at ``path``, from one event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._began: float | None = None
+        self._hang: asyncio.TimerHandle | None = None
+        self._minute: asyncio.TimerHandle | None = None
+        self._count = 0
+        self._longest_seconds = 0.0
+
+    def begin(self, waited_seconds: float) -> None:
+        """Note that a commit is not done after so many seconds."""
+        loop = asyncio.get_running_loop()
+        self._began = loop.time() - waited_seconds
+        self._hang = loop.call_later(HANGS_SECONDS - waited_seconds, self._hangs)
+
+    def take(self) -> bool:
+        """End the time of the slow commit; return whether there was one that did not hang."""
+        if self._hang is None or self._began is None:
+            return False
+        seconds = asyncio.get_running_loop().time() - self._began
+        self._hang.cancel()
+        self._hang = None
+        self._count += 1
+        self._longest_seconds = max(self._longest_seconds, seconds)
+        if self._minute is None:
+            self._say()
+        return True
+
+    def close(self) -> None:
+        """Log what waits, and wait for nothing more."""
+        for timer in (self._hang, self._minute):
+            if timer is not None:
+                timer.cancel()
+        self._hang = self._minute = None
+        if self._count:
+            self._write()
+
+    def _say(self) -> None:
+        self._minute = None
+        if self._count:
+            self._write()
+            self._minute = asyncio.get_running_loop().call_later(PERIOD_SECONDS, self._say)
+
+    def _write(self) -> None:
+        log.warning(
+            "journal %s: %d slow commit(s), the longest took %.0f ms; publishing went on meanwhile",
+            self._path,
+            self._count,
+            self._longest_seconds * 1000,
+        )
+        self._count = 0
+        self._longest_seconds = 0.0
+
+    def _hangs(self) -> None:
+        self._hang = None
+        log.error(
+            "journal %s: a commit takes longer than %.0f s; publishing goes on without it",
+            self._path,
+            HANGS_SECONDS,
+        )

@@ -1,0 +1,177 @@
+"""Whether a directory that is read is the one that it was, by its mark.
+
+An empty directory where a mount is missing looks like a cluster in which everything was deleted,
+and a wrong mount like another cluster. The ids of the marks are in the state directory. While
+another directory is there than the known one, nothing of its nodes is forgotten and the aggregator
+is not ready. It counts as the new one when more than half of the known nodes beat in it (their
+clocks do not matter, only that a heartbeat changes: one of a backup does not), or when an operator
+confirms it (``vigil forget --mark``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from contract.errors import StoreError
+from service.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from stores.base import Beat, FoundMark, Store, StoreMark
+
+_log = logging.getLogger(__name__)
+
+FILE_NAME = "marks.json"
+PERIOD_SECONDS = 4.0
+
+_decoder = msgspec.json.Decoder(dict[str, str])
+
+
+class Known:
+    """What is known of the mark of the directory at ``url``. Pure.
+
+    ``id`` is empty before the first mark was seen, and where the directory that counts has none.
+    """
+
+    def __init__(self, url: str, identity: str) -> None:
+        self.url = url
+        self.id = identity
+        self.problem: str | None = None
+        """Why the directory that is there does not count; ``None`` if it does."""
+        self._first: dict[str, int] = {}
+        self._beating: set[str] = set()
+
+    def hear(self, beats: Iterable[Beat]) -> None:
+        """Take note of who beats in the directory that is there."""
+        if self.problem is None:
+            return
+        for beat in beats:
+            if self._first.setdefault(beat.node, beat.beaten_at_ms) != beat.beaten_at_ms:
+                self._beating.add(beat.node)
+
+    def look(self, found: FoundMark, nodes: frozenset[str]) -> str | None:
+        """Compare with the mark that is there; ``nodes`` are those known by this store.
+
+        Returns in words why the directory counts again, or for the first time.
+        """
+        if self.id in ("", found.id):
+            why = "the known directory is back"
+        elif found.replaces == self.id:
+            why = "an operator confirmed it"
+        elif len(self._beating & nodes) * 2 > len(nodes) or not nodes:
+            why = f"{len(self._beating & nodes)} of {len(nodes)} known nodes beat there"
+        else:
+            self.problem = self._problem(found, len(nodes))
+            return None
+        has_ended = self.problem is not None or self.id not in ("", found.id)
+        self.id, self.problem = found.id, None
+        self._first.clear()
+        self._beating.clear()
+        return why if has_ended else None
+
+    def _problem(self, found: FoundMark, nodes: int) -> str:
+        there = f"has the mark {found.id}" if found.id else found.problem or "has no mark"
+        return (
+            f"{self.url} {there}, and the directory known here has {self.id}: is another one "
+            f"mounted, or none? Nothing of its {nodes} nodes is forgotten. It counts again when "
+            "the known one is back, when more than half of these nodes beat in this one, or after "
+            f"vigil forget --mark {self.id} --store {self.url} --yes"
+        )
+
+
+class Marks:
+    """Looks at the marks of ``stores``, by URL; the ids are in ``state_dir``, where there is one.
+
+    ``nodes`` are those that are known by the store with this URL. ``changed`` is told when a
+    directory counts no more, or again.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[str, Store],
+        state_dir: Path | None,
+        nodes: Callable[[str], frozenset[str]],
+        changed: Callable[[], None],
+    ) -> None:
+        self._marks: dict[str, StoreMark] = {
+            url: store.mark for url, store in stores.items() if store.mark is not None
+        }
+        self._file = None if state_dir is None else state_dir / FILE_NAME
+        self._nodes = nodes
+        self._changed = changed
+        kept = self._read()
+        self.known = {url: Known(url, kept.get(url, "")) for url in self._marks}
+        self._kept = kept
+        self._unreadable: dict[str, str] = {}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why directories do not count."""
+        return tuple(one.problem for one in self.known.values() if one.problem is not None)
+
+    def problem(self, url: str) -> str | None:
+        """Why the directory at ``url`` does not count."""
+        return self.known[url].problem if url in self.known else None
+
+    def hear(self, url: str, beats: Iterable[Beat]) -> None:
+        """Take note of the beats that were listed in a store."""
+        if url in self.known:
+            self.known[url].hear(beats)
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(PERIOD_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once at each. A store that gives no answer is in trouble, and not another one."""
+        for url, mark in self._marks.items():
+            try:
+                found = await mark.read()
+            except StoreError:
+                continue
+            self._look(self.known[url], found)
+        await self._keep()
+
+    def _look(self, known: Known, found: FoundMark) -> None:
+        was = known.problem
+        why = known.look(found, self._nodes(known.url))
+        if known.problem is not None and was is None:
+            _log.error("%s", known.problem)
+        elif why is not None:
+            _log.warning("%s counts, %s: its mark is %s", known.url, why, known.id or "none")
+        elif found.problem is not None and self._unreadable.get(known.url) != found.problem:
+            _log.warning("%s: another directory in its place cannot be noticed", found.problem)
+        self._unreadable[known.url] = found.problem or ""
+        if known.problem != was:
+            self._changed()
+
+    def _read(self) -> dict[str, str]:
+        if self._file is None:
+            return {}
+        try:
+            return _decoder.decode(self._file.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            _log.warning(
+                "%s cannot be read, the directories that are there now count: %s", self._file, error
+            )
+            return {}
+
+    async def _keep(self) -> None:
+        ids = self._kept | {url: one.id for url, one in self.known.items()}
+        if self._file is None or ids == self._kept:
+            return
+        self._kept = ids
+        try:
+            await asyncio.to_thread(replace, self._file, msgspec.json.encode(ids))
+        except OSError as error:
+            _log.warning("%s cannot be written: %s", self._file, error)

@@ -1,0 +1,64 @@
+"""``make test-node``: the manifests on a real node. Needs root; ends with 2 where it has not.
+
+    python -m tests.node [--overlays NAME,...]
+
+Builds the image, makes a host of its own (host.sh) and runs the lane there. Nothing is left on this
+machine. Exit status: 0 all steps held, 1 one did not, 2 no root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.node.image import ROOT, Images
+from tests.node.lane import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
+
+_NO_ROOT = 2
+
+
+def main() -> int:
+    """Run everything; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.node")
+    parser.add_argument("--overlays", default=",".join(OVERLAYS), help="which run on the node")
+    parser.add_argument("--keep", action="store_true", help="leave the logs and say where they are")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        print("make test-node needs root: it starts a kubelet and containerd", file=sys.stderr)
+        return _NO_ROOT
+    begin = time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="npu-vigil-node-"))
+    try:
+        images = Images(directory)
+        images.build_pause(PAUSE)
+        images.build(IMAGE, NEXT_IMAGE)
+        size = images.size(IMAGE)
+        print(f"{time.monotonic() - begin:6.1f} s  image: {size / 1e6:.0f} MB above its base")
+        assert size <= MOST_IMAGE_BYTES, "the image is too large"
+        for name in (PAUSE, IMAGE, NEXT_IMAGE):
+            images.archive(name)
+        host = [str(ROOT / "tests/node/host.sh"), str(directory)]
+        lane = [sys.executable, "-m", "tests.node.lane", str(directory), options.overlays]
+        done = subprocess.run([*host, *lane], cwd=ROOT, check=False)
+        print(f"{time.monotonic() - begin:6.1f} s  in all, {load()}")
+        return 1 if done.returncode else 0
+    finally:
+        if options.keep:
+            print(f"logs: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def load() -> str:
+    """How busy this machine is."""
+    return f"load {os.getloadavg()[0]:.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

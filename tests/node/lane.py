@@ -1,0 +1,407 @@
+"""The steps of ``make test-node``, on a host of its own with a real kubelet and containerd.
+
+Each overlay is installed by kubectl as the README says, and goes through what happens to a node.
+After each step an independent reader compares documents and heartbeat with the emulated hardware.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import ssl
+import stat
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import yaml
+
+from dcmi_shim.emulator.control import Emulator
+from tests.node import truth
+from tests.node.cluster import NODE, Cluster, wait_until
+from tests.parts.kustomize import MANIFESTS
+from tests.parts.node_reader import NodeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IMAGE, NEXT_IMAGE, PAUSE = "npu-vigil:0.1.0", "npu-vigil:0.1.1", "pause:1"
+MOST_IMAGE_BYTES = 120_000_000
+OVERLAYS = ("base", "overlays/beside-device-plugin", "overlays/with-clusterd-clients")
+_DRIVER = Path("/usr/local/Ascend/driver")
+_LOCAL_TIME = Path("/etc/localtime")
+_PLUGIN = "ascend-device-plugin-sa"
+_PLUGIN_ROLE = "pods-node-ascend-device-plugin-role"
+_FORBIDDEN = 403
+_OK = 200
+_UNAVAILABLE = 503
+_OURS = ("/var/lib/npu-vigil", str(truth.EMULATOR), "/usr/local/Ascend")
+_OF_OTHERS = (
+    *("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/usr/libexec", "/opt/containerd"),
+    *("/root", "/tmp", "/run", "/var/tmp"),
+)
+"""Where Kubernetes and this lane write."""
+
+
+class Lane:
+    """One overlay after the other on one cluster."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.plane = cluster.plane
+        self.directory = directory
+        self.begin = time.monotonic()
+        self._written = directory / "host/written"
+
+    def step(self, name: str, act: Callable[[], str | None]) -> None:
+        """Do ``act`` and print what it says."""
+        began = time.monotonic()
+        said = act()
+        took = time.monotonic() - began
+        print(
+            f"{time.monotonic() - self.begin:6.1f} s  {name} ({took:.1f} s) {said or ''}",
+            flush=True,
+        )
+
+    def every_overlay(self) -> str:
+        """Let the API server judge each object of each overlay."""
+        self.cluster.kubectl("apply", "-f", MANIFESTS / "base/namespaces.yaml")
+        folders = [
+            "base",
+            *(f"overlays/{one.name}" for one in sorted((MANIFESTS / "overlays").iterdir())),
+        ]
+        for folder in folders:
+            self.cluster.kubectl("apply", "--dry-run=server", "-k", MANIFESTS / folder)
+        return ", ".join(folders)
+
+    def run(self, overlay: str) -> None:
+        """Install an overlay, let everything happen to it, and take it away."""
+        has_driver = overlay != "base"
+        has_plugin = overlay == "overlays/beside-device-plugin"
+        place = self._kustomization(overlay)
+        self._host(has_driver=has_driver, zone="Asia/Shanghai" if has_plugin else None)
+        before = self._files()
+        if has_plugin:
+            self.step("the vendor's plugin writes device-info", self._plugin_may_write)
+        self.step("install", lambda: self._install(place))
+        if not has_driver:
+            self.step("no driver", self._waits_for_a_driver)
+            self._install_driver()
+        with NodeReader(self.plane) as reader:
+            since = time.monotonic()
+
+            def compared(name: str, act: Callable[[], object]) -> None:
+                def both() -> str:
+                    nonlocal since
+                    act()
+                    said = truth.compare(self.plane, reader, since, name)
+                    since = time.monotonic()
+                    return said
+
+                self.step(name, both)
+
+            self.step("ready", self._ready)
+            if has_plugin:
+                self.step("the vendor's plugin is refused", self._plugin_is_refused)
+            compared("fault", lambda: self._occur(3, "80E01801"))
+            self.step("fault of the server, local time", self._node_info)
+            compared("container killed", self._kill_agent)
+            compared("pod deleted", self._delete_pod)
+            compared("image updated", lambda: self._update_image(place))
+            compared("drained", self._drain)
+            compared("driver replaced", self._replace_driver)
+        self.step("host unchanged", lambda: self._host_is_unchanged(before))
+        self.step("uninstall", lambda: self._uninstall(place))
+        if has_plugin:
+            self.step("the vendor's plugin works again", self._plugin_may_write)
+
+    def _kustomization(self, overlay: str) -> Path:
+        """Write an operator's kustomization of ``overlay``: where the emulator keeps its state."""
+        place = self.directory / overlay.replace("/", "-")
+        place.mkdir()
+        shutil.copytree(MANIFESTS, place / "daemonset")
+        volume = {"name": "emulator", "hostPath": {"path": str(truth.EMULATOR)}}
+        container = {
+            "name": "agent",
+            "env": [
+                # The emulated ipmitool lies beside the driver.
+                {"name": "PATH", "value": f"/opt/npu-vigil/bin:/usr/bin:/bin:{_DRIVER}/bin"},
+                {"name": "VIGIL_BMC_PERIOD_SECONDS", "value": "1"},
+            ],
+            "volumeMounts": [{"name": "emulator", "mountPath": str(truth.EMULATOR)}],
+        }
+        patch = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "npu-vigil-agent", "namespace": "mindx-dl"},
+            "spec": {"template": {"spec": {"containers": [container], "volumes": [volume]}}},
+        }
+        (place / "kustomization.yaml").write_text(
+            yaml.safe_dump(
+                {
+                    "resources": [f"daemonset/{overlay}"],
+                    "patches": [{"patch": yaml.safe_dump(patch)}],
+                }
+            )
+        )
+        return place
+
+    def _host(self, *, has_driver: bool, zone: str | None) -> None:
+        _LOCAL_TIME.unlink(missing_ok=True)
+        if zone is not None:
+            # As dpkg makes it; systemd's link is relative.
+            _LOCAL_TIME.symlink_to(f"/usr/share/zoneinfo/{zone}")
+        shutil.rmtree(_DRIVER.parent, ignore_errors=True)
+        truth.EMULATOR.mkdir(exist_ok=True)
+        if has_driver:
+            self._install_driver()
+
+    def _install_driver(self) -> None:
+        command = [sys.executable, "-m", "vigil", "emulator", "install", str(_DRIVER)]
+        environment = os.environ | {"VIGIL_EMULATOR_DIR": str(truth.EMULATOR)}
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    def _files(self) -> set[tuple[str, int]]:
+        """What was written on the host, and of which kind it is; a device means: taken away."""
+        found = {
+            (f"/{file.relative_to(self._written)}", stat.S_IFMT(file.lstat().st_mode))
+            for file in self._written.rglob("*")
+        }
+        return {file for file in found if not file[0].startswith((*_OURS, *_OF_OTHERS))}
+
+    def _host_is_unchanged(self, before: set[tuple[str, int]]) -> str:
+        new = self._files() - before
+        assert not new, f"the pods made these files on the host: {sorted(new)}"
+        return "no mount made anything"
+
+    def _install(self, place: Path) -> str:
+        self.cluster.kubectl("apply", "-k", place)
+        images = {
+            container["image"]
+            for component in ("agent", "aggregator")
+            for pod in self._pods(component, 1)
+            for container in pod["spec"]["containers"]
+        }
+        assert images == {IMAGE}, images
+        return ""
+
+    def _pods(self, component: str, least: int) -> list[dict[str, Any]]:
+        wait_until(lambda: len(self.cluster.pods(component)) >= least, f"pods of the {component}")
+        return self.cluster.pods(component)
+
+    def _ready(self) -> str:
+        self.cluster.kubectl(
+            "-n", "mindx-dl", "rollout", "status", "daemonset/npu-vigil-agent", "--timeout=120s"
+        )
+        self.cluster.kubectl(
+            "-n",
+            "mindx-dl",
+            "rollout",
+            "status",
+            "deployment/npu-vigil-aggregator",
+            "--timeout=120s",
+        )
+        log = self.cluster.logs("agent")
+        assert "own-node-only" not in log, "the agent finds the policy not in force"
+        return ""
+
+    def _waits_for_a_driver(self) -> str:
+        def says_why() -> bool:
+            with contextlib.suppress(OSError):
+                status, text = _ask("/readyz")
+                return status == _UNAVAILABLE and "driver" in text
+            return False
+
+        wait_until(says_why, "the agent says that there is no driver")
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases/npu-vigil-{NODE}"
+        wait_until(lambda: self.plane.ask("GET", lease)[0] == _OK, "a heartbeat without a driver")
+        (pod,) = self.cluster.pods("agent")
+        (state,) = pod["status"]["containerStatuses"]
+        assert state["restartCount"] == 0, "an agent without a driver ends"
+        assert not Path("/usr/local/Ascend").exists(), "a directory was made where no driver is"
+        return _ask("/readyz")[1].strip()
+
+    def _occur(self, chip: int, code: str) -> None:
+        with closing(Emulator(truth.EMULATOR)) as emulator:
+            emulator.occur(chip, code)
+
+    def _node_info(self) -> str:
+        _bmc("occur", "2C000031", "--device", "System")
+        wait_until(lambda: truth.of_parts(self.plane) == [["2C000031"]], "the alarm in node-info")
+        written: str = self.plane.request("GET", truth.NODE_INFO)["data"]["updateTime"]
+        zone = "+08:00" if _LOCAL_TIME.is_symlink() else "Z"
+        assert written.endswith(zone), f"updateTime {written} is not in the host's time zone {zone}"
+        _bmc("clear")
+        wait_until(lambda: not truth.of_parts(self.plane), "the end of the alarm in node-info")
+        return written
+
+    def _agent_process(self) -> psutil.Process:
+        (agent,) = (
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if (process.info["cmdline"] or [])[1:3] == ["/opt/npu-vigil/bin/vigil", "agent"]
+        )
+        return agent
+
+    def _restarts(self) -> int:
+        (pod,) = self.cluster.pods("agent")
+        return sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
+
+    def _kill_agent(self) -> None:
+        before = self._restarts()
+        self._agent_process().send_signal(signal.SIGKILL)
+        self._occur(4, "80C98008")
+        wait_until(lambda: self._restarts() > before, "a restart of the container")
+
+    def _delete_pod(self) -> None:
+        (pod,) = self.cluster.pods("agent")
+        self.cluster.kubectl("-n", "mindx-dl", "delete", "pod", pod["metadata"]["name"])
+        self._occur(5, "80E01801")
+        with closing(Emulator(truth.EMULATOR)) as emulator:
+            emulator.recover(3, "80E01801")
+
+    def _update_image(self, place: Path) -> None:
+        file = place / "daemonset/base/kustomization.yaml"
+        old, new = (name.partition(":")[2] for name in (IMAGE, NEXT_IMAGE))
+        file.write_text(file.read_text().replace(f"newTag: {old}", f"newTag: {new}"))
+        self.cluster.kubectl("apply", "-k", place)
+        self._ready()
+        (pod,) = self.cluster.pods("agent")
+        assert pod["spec"]["containers"][0]["image"] == NEXT_IMAGE
+
+    def _drain(self) -> None:
+        agent = self._agent_process().pid
+        self.cluster.kubectl(
+            *("drain", NODE, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=10s"),
+            # The second aggregator waits for a place that this cluster has not.
+            "--disable-eviction",
+        )
+        self._occur(6, "80E01801")
+        assert self._agent_process().pid == agent, "the drain took the agent away"
+        self.cluster.kubectl("uncordon", NODE)
+        self._ready()
+
+    def _replace_driver(self) -> None:
+        shutil.rmtree(_DRIVER)
+        self._install_driver()
+        self._occur(2, "80E01801")
+
+    def _uninstall(self, place: Path) -> str:
+        self.cluster.kubectl(
+            *(
+                "delete",
+                "-k",
+                place,
+                "-l",
+                "app.kubernetes.io/name=npu-vigil,!kubernetes.io/metadata.name",
+            )
+        )
+        wait_until(lambda: not self._pods("agent", 0), "the end of the agent")
+        return ""
+
+    def _plugin_may_write(self) -> str:
+        for item in _vendor_objects():
+            self.plane.apply(item)
+        assert self._plugin_writes() in (_OK, 201)
+        return _PLUGIN_ROLE
+
+    def _plugin_is_refused(self) -> str:
+        assert self._plugin_writes() == _FORBIDDEN
+        return ""
+
+    def _plugin_writes(self) -> int:
+        """Write device-info as the vendor's account does; the status."""
+        kubeconfig = self.plane.service_account("kube-system", _PLUGIN)
+        token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
+        tls = ssl.create_default_context(cafile=str(self.plane.directory / "ca.crt"))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.plane.port, context=tls)
+        name = f"mindx-dl-deviceinfo-{NODE}"
+        document = {"metadata": {"name": name}, "data": {"ManuallySeparateNPU": "Ascend910-7"}}
+        collection = "/api/v1/namespaces/kube-system/configmaps"
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        for method, path in (("POST", collection), ("PUT", f"{collection}/{name}")):
+            connection.request(method, path, json.dumps(document), headers)
+            response = connection.getresponse()
+            response.read()
+            if response.status != http.HTTPStatus.CONFLICT:
+                break
+        connection.close()
+        return response.status
+
+
+def _vendor_objects() -> list[dict[str, Any]]:
+    """Account, role and binding of a Device Plugin, as MindCluster 26.1 has them."""
+    rbac = "rbac.authorization.k8s.io"
+    verbs = ["get", "create", "update", "list", "watch"]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": _PLUGIN, "namespace": "kube-system"},
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": _PLUGIN_ROLE},
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}],
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "pods-node-ascend-device-plugin-rolebinding"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": _PLUGIN_ROLE},
+            "subjects": [{"kind": "ServiceAccount", "name": _PLUGIN, "namespace": "kube-system"}],
+        },
+    ]
+
+
+def _ask(path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", 9820, timeout=5)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def _bmc(*arguments: str) -> None:
+    command = [sys.executable, "-m", "vigil", "simulate", "bmc", *arguments]
+    environment = os.environ | {"VIGIL_EMULATOR_DIR": str(truth.EMULATOR)}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> int:
+    """Run the lane in the directory and with the overlays of the command line."""
+    directory, overlays = Path(sys.argv[1]), sys.argv[2].split(",")
+    logs = directory / "cluster"
+    logs.mkdir()
+    with Cluster(logs) as cluster:
+        lane = Lane(cluster, directory)
+        try:
+            for name in (PAUSE, IMAGE, NEXT_IMAGE):
+                cluster.import_image(directory / f"{name.replace(':', '-')}.tar")
+            lane.step("every overlay", lane.every_overlay)
+            for overlay in overlays:
+                print(f"--- {overlay}", flush=True)
+                lane.run(overlay)
+        except Exception:
+            traceback.print_exc()
+            print(cluster.kubectl("get", "pods", "-A", "-o", "wide"))
+            for component in ("agent", "aggregator"):
+                print(f"--- {component}\n{cluster.logs(component)[-3000:]}")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
