@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from contract.errors import ConfigurationError
+from contract.errors import ConfigurationError, StoreUnavailable
 from tests.advising.cluster import (
     as_list,
     configmap,
@@ -215,7 +215,16 @@ def test_one_node_of_three(dump: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--profile", "other"), ("--job", "j"), ("--job", "a/b/c"), ("--what-if", "x")]
+    "options",
+    [
+        (),
+        ("--profile", "other"),
+        ("--job", "j"),
+        ("--job", "a/b/c"),
+        ("--what-if", "x"),
+        ("--watch",),
+        ("--server", "http://127.0.0.1:1"),
+    ],
 )
 def test_wrong_use(dump: Path, options: tuple[str, ...]) -> None:
     given: tuple[str, ...] = () if not options else ("--dump", str(dump))
@@ -242,3 +251,16 @@ def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> Non
     wrong = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, b"")
     assert f"{dump}: 1 problem(s)\n  line 1: is not JSON".encode() in wrong.stderr
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:1", "unix:/nowhere", "https://127.0.0.1:1"])
+def test_a_server_that_does_not_answer(server: str) -> None:
+    result = vigil("--server", server)
+    assert isinstance(result.exception, StoreUnavailable)
+    assert str(result.exception).startswith(server)
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1:9821", "ftp://x", "http://h:x", "http://h/page", ""])
+def test_an_address_that_is_none(server: str) -> None:
+    result = vigil("--server", server)
+    assert isinstance(result.exception, ConfigurationError)

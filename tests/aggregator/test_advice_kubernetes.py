@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from contract.errors import ConfigurationError
 from tests.advising import cluster
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts import pod_groups
-from tests.parts.exposition import listed, scraped
+from tests.parts.exposition import ADVISING, listed, scraped
+from vigil.main import app
 
 if TYPE_CHECKING:
     from stores.base import Store
@@ -88,9 +91,16 @@ async def test_a_fault_is_published_and_advised_about(
     assert daemon.ask("/api/v1/advice/default/j")[1]["podgroup"] == "j"
     assert daemon.ask("/api/v1/advice/default/other")[0] == 404
 
+    for options in ([], ["--json"], ["--job", "default/j"], ["--node", "n2"]):
+        shown = CliRunner().invoke(app, ["advise", "--server", daemon.url, *options])
+        assert shown.exit_code in (0, 1), options
+        assert "default/j" in shown.stdout, options
+    other = CliRunner().invoke(app, ["advise", "--server", daemon.url, "--job", "default/k"])
+    assert isinstance(other.exception, ConfigurationError)
+
     text = daemon.ask("/metrics")[1]
-    shown = {name: one for name, one in scraped(text).items() if "_advice_" in name}
-    assert shown.items() <= listed("Aggregator that advises").items()
+    series = {name: one for name, one in scraped(text).items() if "_advice_" in name}
+    assert series.items() <= listed(ADVISING).items()
     pod_groups.uninstall(control_plane)
 
 
@@ -103,3 +113,6 @@ async def test_nothing_is_advised_unless_that_is_wanted(
     assert (answer["enabled"], answer["advice"]) == (False, None)
     assert daemon.ask("/api/v1/advice/default/j")[0] == 404
     assert "_advice_" not in daemon.ask("/metrics")[1]
+    refused = CliRunner().invoke(app, ["advise", "--server", daemon.url])
+    assert isinstance(refused.exception, ConfigurationError)
+    assert "set advice.enabled" in str(refused.exception)

@@ -30,6 +30,9 @@ _MOST_NAMES = 8
 
 def lines(reports: Sequence[Report], bases: Sequence[Report | None]) -> Iterator[str]:
     """Yield the lines of one session: profiles that say the same are shown once."""
+    if not reports:
+        yield "no session yet"
+        return
     shown: list[tuple[str, list[str], list[str]]] = []
     for report, base in zip(reports, bases, strict=True):
         body = list(_body(report))
