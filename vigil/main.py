@@ -15,6 +15,7 @@ from contract.errors import ConfigurationError, DriverError, ListenError, StoreE
 from service.log import last_words
 from service.standard_streams import open_missing
 from vigil import emulator, simulate
+from vigil.advise import advise
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
@@ -33,6 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command("advise")(advise)
 app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
