@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from advisor.motor_jobs import PodGroupsOfJobs, budget_of, counted_waves
 from advisor.options import Profile
 from advisor.report import Finding, Severity
 from advisor.scaling_rule import read_rule
+from advisor.written_retries import written_retries
 from contract import scheduling
 from contract.errors import DocumentError
 from contract.scheduling import go_integer
@@ -36,7 +35,7 @@ def service_findings(snapshot: Snapshot, options: Options) -> tuple[Finding, ...
         if scheduling.SCALING_KEY in one.data and one.namespace not in homes[one.name]:
             homes[one.name].append(one.namespace)
     groups = PodGroupsOfJobs(snapshot)
-    retries = _remaining_retries(maps)
+    retries = written_retries(snapshot.configmaps)
     found: list[Finding] = []
     for job in snapshot.ascend_jobs:
         if job.is_over:
@@ -158,24 +157,6 @@ def _budget(
                 "FAILED_POD_ENDS_JOB",
                 "a pod has failed and no retry is left: the operator fails the job",
             )
-
-
-class _Retry(msgspec.Struct):
-    times: int = msgspec.field(default=0, name="Times")
-
-
-_retries = msgspec.json.Decoder(dict[str, _Retry])
-
-
-def _remaining_retries(maps: Mapping[tuple[str, str], ConfigMap]) -> dict[str, int] | None:
-    """Return the retries left by job, as the scheduler has written them; ``None`` where it has not
-    (1.14)."""
-    found = maps.get((scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP))
-    try:
-        text = found.data[scheduling.REMAIN_RETRY_KEY] if found is not None else ""
-        return {key: one.times for key, one in _retries.decode(text).items()}
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
-        return None
 
 
 def _distance(one: str, other: str) -> int:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003  (typer reads it)
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from advisor.report import Report
-    from vigil.advising.run import Advised
 
 _DELETES = 1
 
@@ -29,6 +25,15 @@ def advise(
         typer.Option(
             metavar="FILE|-",
             help="Lists of kubectl get -o json, or sessions as JSON Lines; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="VIGIL_SERVER",
+            help="Ask this aggregator instead: http://HOST:PORT or unix:PATH.",
             show_default=False,
         ),
     ] = None,
@@ -54,60 +59,59 @@ def advise(
     job: Annotated[
         str | None,
         typer.Option(
-            metavar="NS/NAME", help="Of this PodGroup, or of its owner.", show_default=False
+            metavar="NS/NAME",
+            help="Of this PodGroup, or of its owner (--server: PodGroup).",
+            show_default=False,
         ),
     ] = None,
     node: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of this node.", show_default=False)
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="With --server: show what changes, until interrupted.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one object per session and profile.")
     ] = False,
 ) -> None:
     """Say which pods go, with which grace, who makes them anew and where they fit.
 
-    Exit status: 0 nothing is deleted, 1 something is, 2 wrong input.
+    Exit status: 0 nothing is deleted, 1 something is, 2 wrong input, 3 no answer of the aggregator.
     """
     import sys
 
     from advisor.options import Profile
     from contract.errors import ConfigurationError, Problem
-    from vigil.advising.assumptions import parse_all
+    from vigil.advising.answers import from_dumps, from_server
     from vigil.advising.json_line import json_line
-    from vigil.advising.narrow import check_node, groups_of, of_job, of_node
-    from vigil.advising.run import run
     from vigil.advising.show import lines
 
-    if not dump:
-        raise ConfigurationError("command line", [Problem("--dump", "is missing: name a file")])
+    problems = []
+    if bool(dump) == (server is not None):
+        problems.append(Problem("--dump, --server", "give one of them, and not both"))
+    if server is not None and (what_if or state is not None):
+        problems.append(Problem("--what-if, --state", "need --dump"))
+    if watch and server is None:
+        problems.append(Problem("--watch", "needs --server"))
     if job is not None and (job.count("/") != 1 or not all(job.split("/"))):
-        what = f"{job!r} is not NAMESPACE/NAME"
-        raise ConfigurationError("command line", [Problem("--job", what)])
+        problems.append(Problem("--job", f"{job!r} is not NAMESPACE/NAME"))
+    if problems:
+        raise ConfigurationError("command line", problems)
     profiles = [one for one in Profile if profile in (one.value, Profiles.BOTH)]
-
-    def narrowed(report: Report, one: Advised) -> Report:
-        if job is not None:
-            report = of_job(report, one.snapshot, job, groups_of(one.snapshot, job))
-        if node is not None:
-            check_node(one.snapshot, node)
-            report = of_node(report, one.snapshot, node)
-        return report
-
+    if server is not None:
+        answers = from_server(server, profiles, job, node, watch=watch)
+    else:
+        answers = from_dumps(dump or [], profiles, job, node, what_if or [], state)
     deletes = False
-    reports: list[Report] = []
-    bases: list[Report | None] = []
-    for one in run(dump, profiles, parse_all(what_if or []), state):
-        report = narrowed(one.report, one)
-        base = None if one.base is None else narrowed(one.base, one)
-        deletes = deletes or bool(report.deletions)
-        if as_json:
-            sys.stdout.buffer.writelines(json_line(report, base))
-            continue
-        reports.append(report)
-        bases.append(base)
-        if len(reports) == len(profiles):
-            print("\n".join(lines(reports, bases)))
-            reports.clear()
-            bases.clear()
-    sys.stdout.flush()
+    try:
+        for answer in answers:
+            deletes = deletes or any(report.deletions for report in answer.reports)
+            if as_json:
+                for report, base in zip(answer.reports, answer.bases, strict=True):
+                    sys.stdout.buffer.writelines(json_line(report, base))
+            else:
+                print("\n".join(lines(answer.reports, answer.bases)))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        pass  # The way to end --watch.
     raise typer.Exit(_DELETES if deletes else 0)

@@ -23,6 +23,7 @@ from vigil.forget import forget
 from vigil.lint.verb import lint
 from vigil.replay import replay
 from vigil.scan.verb import scan
+from vigil.uninstall import uninstall
 from vigil.validate import validate
 
 app = typer.Typer(
@@ -42,6 +43,7 @@ app.command("forget")(forget)
 app.command("lint")(lint)
 app.command("replay")(replay)
 app.command("scan")(scan)
+app.command("uninstall")(uninstall)
 app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")

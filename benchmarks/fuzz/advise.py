@@ -12,6 +12,7 @@ from advisor.advise import advise
 from advisor.options import Options, Profile
 from advisor.report import flat
 from advisor.scaling_rule import read_rule, target_index
+from advisor.scheduler_options import scheduler_options
 from advisor.snapshot import ConfigMap
 from advisor.state import State
 from contract import scheduling
@@ -20,7 +21,6 @@ from tests.advising.cluster import as_list, configmap, two_pods_on_two_of_three_
 from tests.advisor.test_scaling_rule import S, rule_text
 from vigil.advising.assumptions import parse_all
 from vigil.advising.dump import sessions_of
-from vigil.advising.scheduler_options import scheduler_options
 from vigil.advising.what_if import assume
 
 if TYPE_CHECKING:

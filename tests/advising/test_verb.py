@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from contract.errors import ConfigurationError
+from contract.errors import ConfigurationError, StoreUnavailable
 from tests.advising.cluster import (
     as_list,
     configmap,
@@ -48,10 +48,11 @@ def dump(tmp_path: Path) -> Path:
 def test_a_cluster_at_rest(dump: Path) -> None:
     result = vigil("--dump", dump)
     assert result.exit_code == 0
-    first, second, *findings = result.stdout.splitlines()
+    first, second, third, unknown = result.stdout.splitlines()
     assert first == "2026-11-23 17:00:00 UTC  profile upstream and corrected"
     assert second == "  nothing happens, and nothing waits"
-    assert [line.split()[:2] for line in findings] == [["findings"], ["info", "NOT_KNOWN"]]
+    assert third == "  not known"
+    assert "pending count" in unknown
 
 
 def test_what_a_fault_would_do(dump: Path) -> None:
@@ -214,7 +215,16 @@ def test_one_node_of_three(dump: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--profile", "other"), ("--job", "j"), ("--job", "a/b/c"), ("--what-if", "x")]
+    "options",
+    [
+        (),
+        ("--profile", "other"),
+        ("--job", "j"),
+        ("--job", "a/b/c"),
+        ("--what-if", "x"),
+        ("--watch",),
+        ("--server", "http://127.0.0.1:1"),
+    ],
 )
 def test_wrong_use(dump: Path, options: tuple[str, ...]) -> None:
     given: tuple[str, ...] = () if not options else ("--dump", str(dump))
@@ -241,3 +251,16 @@ def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> Non
     wrong = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, b"")
     assert f"{dump}: 1 problem(s)\n  line 1: is not JSON".encode() in wrong.stderr
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:1", "unix:/nowhere", "https://127.0.0.1:1"])
+def test_a_server_that_does_not_answer(server: str) -> None:
+    result = vigil("--server", server)
+    assert isinstance(result.exception, StoreUnavailable)
+    assert str(result.exception).startswith(server)
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1:9821", "ftp://x", "http://h:x", "http://h/page", ""])
+def test_an_address_that_is_none(server: str) -> None:
+    result = vigil("--server", server)
+    assert isinstance(result.exception, ConfigurationError)

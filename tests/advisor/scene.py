@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -81,7 +81,7 @@ class Scene:
     hosts: dict[str, str] = field(default_factory=dict)
     not_ready: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
-    node_changes: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    node_changes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)
     vcjobs: list[VcJob] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Scene:
         owner: Owner | None = None,
         phase: str = "Running",
         ranks: bool = True,
-        **changes: object,
+        **changes: Any,
     ) -> list[Pod]:
         """Add a job with a pod on each of ``nodes``, an empty name for one that waits."""
         owner = owner or Owner("Job", job, f"uid-of-{job}")
@@ -148,7 +148,7 @@ class Scene:
         first_card: int = 0,
         rank: str = "",
         owner: Owner | None = None,
-        **changes: object,
+        **changes: Any,
     ) -> Pod:
         """Add a pod to a job."""
         self.made += 1
@@ -174,7 +174,7 @@ class Scene:
         self.pods[name] = msgspec.structs.replace(made, **changes)
         return self.pods[name]
 
-    def change(self, pod: str, **changes: object) -> None:
+    def change(self, pod: str, **changes: Any) -> None:
         """Change members of a pod."""
         self.pods[pod] = msgspec.structs.replace(self.pods[pod], **changes)
 
@@ -278,13 +278,13 @@ class Scene:
         return [self.session() for _ in range(count)]
 
 
-def document(name: str, text: str, **changes: object) -> ConfigMap:
+def document(name: str, text: str, **changes: Any) -> ConfigMap:
     """Return a document for the scheduler."""
     made = ConfigMap("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
     return msgspec.structs.replace(made, **changes)
 
 
-def corrected(**changes: object) -> Options:
+def corrected(**changes: Any) -> Options:
     """Return options with the profile ``corrected``."""
     return msgspec.structs.replace(Options(profile=Profile.CORRECTED), **changes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,7 @@ WORKER = {"training.kubeflow.org/replica-type": "worker"}
 
 
 def _scene(
-    labels: Mapping[str, str], annotations: Mapping[str, str] | None = None, **changes: object
+    labels: Mapping[str, str], annotations: Mapping[str, str] | None = None, **changes: Any
 ) -> Scene:
     """Return a job of three pods with a bad card under rank 1, as seen by the first session."""
     scene = Scene()

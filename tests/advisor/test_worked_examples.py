@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from advisor.options import Options
@@ -32,7 +34,7 @@ def _hit(scene: Scene, node: str, *unhealthy: int) -> None:
     scene.chips[node] = Chips(unhealthy=unhealthy, faults=[fault(card) for card in unhealthy])
 
 
-def _two_pods(labels: dict[str, str], **changes: object) -> Scene:
+def _two_pods(labels: dict[str, str], **changes: Any) -> Scene:
     scene = Scene()
     scene.add("j", ["n1", "n2"], labels, **changes)
     assert not deleted(scene.session())
@@ -185,8 +187,8 @@ def test_e10_rank_0_in_the_logical_super_pod_takes_all() -> None:
     assert decision(report, "j").row == "D10"
 
 
-def _ome(labels: dict[str, str], **scene_changes: Options) -> Scene:
-    scene = Scene(**scene_changes)  # type: ignore[arg-type]
+def _ome(labels: dict[str, str], **scene_changes: Any) -> Scene:
+    scene = Scene(**scene_changes)
     scene.add("pf", ["n1", "n2"], FORCE | ON | OME | labels, owner=REPLICA_SET)
     scene.session()
     return scene
@@ -256,8 +258,8 @@ def test_e15_an_instance_of_aibrix_goes_as_a_whole() -> None:
     assert decision(report, "prefill-0").row == "D15"
 
 
-def _shared(annotations: dict[str, str] | None = None, **changes: Options) -> Scene:
-    scene = Scene(count=5, **changes)  # type: ignore[arg-type]
+def _shared(annotations: dict[str, str] | None = None, **changes: Any) -> Scene:
+    scene = Scene(count=5, **changes)
     nodes = ["n1", "n2", "n3", "n4"]
     scene.add("vllm", nodes, FORCE | ON | AIBRIX, annotations=annotations)
     scene.session()

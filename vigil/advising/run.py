@@ -9,12 +9,12 @@ import msgspec
 from advisor.advise import advise
 from advisor.options import Options, Profile
 from advisor.report import Finding, Report, Severity
+from advisor.scheduler_options import scheduler_options
 from advisor.snapshot import Snapshot
 from advisor.state import State
 from contract.errors import ConfigurationError, Problem
 from service.files import replace
 from vigil.advising.dump import sessions
-from vigil.advising.scheduler_options import scheduler_options
 from vigil.advising.what_if import assume
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from advisor.report import Acceptance, Action
+from advisor.report import Action
 from vigil.advising.narrow import changes
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ _MOST_NAMES = 8
 
 def lines(reports: Sequence[Report], bases: Sequence[Report | None]) -> Iterator[str]:
     """Yield the lines of one session: profiles that say the same are shown once."""
+    if not reports:
+        yield "no session yet"
+        return
     shown: list[tuple[str, list[str], list[str]]] = []
     for report, base in zip(reports, bases, strict=True):
         body = list(_body(report))
@@ -56,7 +59,7 @@ def _time(at_ms: int) -> str:
 
 
 def _body(report: Report) -> Iterator[str]:
-    yield from _listed("nodes", [[_node(one)] for one in report.node_verdicts if _is_told(one)])
+    yield from _listed("nodes", [[_node(one)] for one in report.node_verdicts if not one.is_calm])
     deciding = [one for one in report.decisions if one.action is not Action.NONE or one.fault_pods]
     yield from _listed("jobs", [list(_decision(one)) for one in deciding])
     yield from _listed("placement", [list(_place(one)) for one in report.placement])
@@ -66,6 +69,7 @@ def _body(report: Report) -> Iterator[str]:
     if not (deciding or report.placement or report.create_advice or report.elastic_advice):
         yield "  nothing happens, and nothing waits"
     yield from _listed("findings", [[_finding(one)] for one in report.findings])
+    yield from _listed("not known", [[one] for one in report.not_known])
 
 
 def _listed(heading: str, found: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -76,10 +80,6 @@ def _listed(heading: str, found: Sequence[Sequence[str]]) -> Iterator[str]:
         yield from (f"    {line}" for line in lines_of_one)
     if len(found) > _MOST:
         yield f"    ... and {len(found) - _MOST} more (--json has all)"
-
-
-def _is_told(one: NodeVerdict) -> bool:
-    return one.accept_new is not Acceptance.ALL or one.state != "Healthy" or bool(one.reasons)
 
 
 def _node(one: NodeVerdict) -> str:
