@@ -8,10 +8,10 @@ from advisor.advise import advise
 from advisor.findings import LIVE_CODES
 from advisor.lint.finding import Place, finding
 from advisor.options import Options
+from advisor.scheduler_options import scheduler_options
 from advisor.state import State
 from contract.errors import ConfigurationError
 from vigil.advising.dump import sessions_of
-from vigil.advising.scheduler_options import scheduler_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
