@@ -232,3 +232,23 @@ def test_nonsense_is_a_finding_and_never_an_error(nonsense: str, at: int) -> Non
         for name in ("x.yaml", "x.json"):
             lines = text.count("\n") + 1
             assert all(1 <= line <= lines for _, line in found(text, name))
+
+
+def test_a_scaling_rule_outside_of_a_configmap() -> None:
+    rule = """{
+  "version": "1.0",   # as ever
+  "elastic_scaling_list": [
+    {"group_list": [{"group_name": "a", "group_num": "1", "server_num_per_group": "1"}]},
+    {"group_list": [{"group_name": "a", "group_num": 2, "server_num_per_group": "1"}]}
+  ]
+}
+"""
+    expected = [
+        ("SCALING_RULE_NO_JSON", 2),
+        ("SCALING_RULE_GROWS", 5),
+        ("SCALING_RULE_NO_STRING", 5),
+    ]
+    assert found(rule, "elastic_scaling.json") == expected
+    assert found(rule, "rule.yaml") == expected
+    right = rule.replace("   # as ever", "").replace(": 2", ': "1"')
+    assert found(right, "elastic_scaling.json") == []

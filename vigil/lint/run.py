@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from advisor.findings import Severity
+from advisor.lint import scaling_rule
 from advisor.lint.finding import Place, finding
 from advisor.lint.judge import judge
-from advisor.lint.model import Mapping
+from advisor.lint.model import Mapping, Scalar
 from advisor.lint.objects import Texts, take
 from advisor.lint.workload import Collected
 from vigil.lint.documents import Text, TooMuch
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from advisor.lint.finding import Finding
-    from advisor.lint.model import Scalar
     from vigil.lint.documents import Document, Unreadable
     from vigil.lint.reading import File
 
 _IGNORE = re.compile(r"#[ \t]*vigil:[ \t]*ignore[ \t]+([A-Z][A-Z0-9_]*)[ \t]+\S")
+_BARE_RULE = re.compile(rf'"{scaling_rule.LIST}"\s*:')
 _COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*")|((?:\#|//)[^\n]*|/\*.*?\*/)""", re.DOTALL)
 
 
@@ -107,6 +108,13 @@ def _unreadable(one: Unreadable, file: str) -> Finding:
 
 
 def _read_one(file: File, collected: Collected) -> Iterator[Finding]:
+    if file.text.lstrip()[:1] == "{" and _BARE_RULE.search(file.text):
+        whole = Scalar(file.text, 0, is_quoted=True, is_block=True)
+        rule, found = _rule(whole, Place(file.name, 1, ""))
+        yield from found
+        if rule is not None:
+            yield from take(rule, file.name, collected, _TEXTS)
+        return
     text = Text()
     for document in _documents(file, text):
         place = Place(file.name, document.line, "")
