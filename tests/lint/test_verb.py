@@ -47,11 +47,11 @@ def test_the_document_is_the_table() -> None:
 
 def test_the_readme_shows_what_is_found() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = re.findall(r"# line (\d+): ([A-Z_]+),", readme)
+    shown = re.findall(r"# line (\d+): ([A-Z_]+),", readme)
     done = run(ROOT / "docs/examples/job-with-findings.yaml", "--json")
     findings = [json.loads(line) for line in done.stdout.splitlines()]
-    assert said == [(str(one["line"]), one["code"]) for one in findings]
-    assert (len(said), done.exit_code) == (3, 1)
+    assert shown == [(str(one["line"]), one["code"]) for one in findings]
+    assert (len(shown), done.exit_code) == (3, 1)
     done = run(ROOT / "docs/examples/job-corrected.yaml")
     summary = "1 file: 0 errors, 0 warnings, 0 infos\n"
     assert (done.stdout, done.stderr, done.exit_code) == (summary, "", 0)
