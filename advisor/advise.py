@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.cluster_cache import ClusterCache
-from advisor.cluster_findings import by_object, cluster_findings, stale_nodes
+from advisor.cluster_findings import by_object, cluster_findings, not_known, stale_nodes
 from advisor.gangs import gangs
 from advisor.job_findings import job_findings
 from advisor.jobs import jobs_of
@@ -34,10 +34,13 @@ def _started(before: State, options: Options) -> State:
     return State(is_known=True)
 
 
-def _divergences(views: Mapping[str, NodeView]) -> Iterator[Finding]:
-    for view in views.values():
-        for section, text in view.divergences:
-            yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {view.name}", text, section)
+def _divergences(views: Mapping[str, NodeView], placer: Placer) -> Iterator[Finding]:
+    """Return what is done otherwise than the real programs do, about nodes (section 8)."""
+    found = {
+        (section, view.name, text) for view in views.values() for section, text in view.divergences
+    }
+    for section, node, text in sorted(found | placer.divergences):
+        yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section)
 
 
 def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
@@ -60,6 +63,7 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
                 memories[name], link_down_at=snapshot.now_ms // 1000
             )
     placer = Placer(nodes.views, snapshot.now_ms, options)
+    placed = placements(jobs, placer)
     report = Report(
         options.profile,
         snapshot.now_ms,
@@ -67,14 +71,15 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
         decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
         findings=by_object(
             [
-                *cluster_findings(snapshot, cache, nodes.views, options, is_known=state.is_known),
+                *cluster_findings(snapshot, cache, nodes.views, options),
                 *job_findings(jobs, options),
                 *rescheduling.findings,
-                *_divergences(nodes.views),
+                *_divergences(nodes.views, placer),
             ]
         ),
-        placement=placements(jobs, placer),
+        placement=placed,
         gangs=gangs(jobs, placer, nodes.views),
+        not_known=not_known(snapshot, is_known=state.is_known),
     )
     return report, State(
         is_known=state.is_known,

@@ -200,7 +200,10 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that is reported of one session in one profile."""
+    """All that is reported of one session in one profile.
+
+    ``not_known`` says what could not be concluded from what was given.
+    """
 
     profile: Profile
     now_ms: int
@@ -211,6 +214,7 @@ class Report(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     placement: tuple[Placement, ...] = ()
     gangs: tuple[Gang, ...] = ()
+    not_known: tuple[str, ...] = ()
 
     @property
     def deletions(self) -> tuple[Deletion, ...]:

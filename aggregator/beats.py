@@ -234,7 +234,7 @@ class Listener:
         lasting = None
         if url in self._lasting:
             is_first = before.listed_at_ms is None
-            lasting = self._lasting[url] if is_first else before.pulses
+            lasting = self._remembered(url) if is_first else before.pulses
         listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms, lasting)
         if lasting is not None:
             self._note_new(url, lasting, listed.pulses)
@@ -245,6 +245,20 @@ class Listener:
         self._judge()
         self._heard(url, beats)
         self._say_wrong_clocks()
+
+    def _remembered(self, url: str) -> dict[str, Pulse]:
+        """Who beat in an earlier run, with what the leader before has seen of those silent."""
+        silent = self._beats[url].pulses
+        return {
+            node: msgspec.structs.replace(
+                silent[node],
+                interval_ms=pulse.interval_ms,
+                usual_interval_ms=pulse.usual_interval_ms,
+            )
+            if node in silent
+            else pulse
+            for node, pulse in self._lasting[url].items()
+        }
 
     def _note_new(self, url: str, before: Mapping[str, Pulse], pulses: Mapping[str, Pulse]) -> None:
         for node, pulse in pulses.items():

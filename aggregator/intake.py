@@ -69,7 +69,7 @@ class Inbox(Generic[R]):
 
         Of one that has nothing for this kind see ``Feed``.
         """
-        texts = self.kind.texts(document)
+        texts = (document.problem,) if document.problem else self.kind.texts(document)
         if self._is_silent(document):
             return False
         known = self.reports.get(node)
@@ -79,6 +79,8 @@ class Inbox(Generic[R]):
         if rejected is not None and rejected.texts == texts:
             return False
         try:
+            if document.problem:
+                raise DocumentError(document.name, "$", f"is no document: {document.problem}")
             if problem := node_name_problem(node):
                 raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
             if known is None and len(self.reports) >= MAX_NODES:
@@ -126,7 +128,7 @@ class Feed:
     """One watch of one store: the documents of all nodes in one namespace."""
 
     def __init__(self, namespace: str, prefix: str, inboxes: tuple[Inbox[Any], ...]) -> None:
-        self.selection = Selection(namespace=namespace, label=REPORT_LABEL)
+        self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
         """What to watch."""
         self.inboxes = inboxes
         self.own_key = Inbox(OWN_KEY)

@@ -149,7 +149,7 @@ class LastKnown:
                     await asyncio.sleep(backoff.next_seconds())
                     self._came.set()
         finally:
-            if self._waiting and self.trouble is None:
+            if self._waiting:
                 self._write(dict(self._waiting))
             self._close()
 

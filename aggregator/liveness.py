@@ -245,11 +245,11 @@ def listed(
             usual_ms,
             beat.blind,
         )
-    for node in (lasting or {}).keys() - pulses.keys():
-        known = heard.pulses.get(node) or (lasting or {})[node]
-        was_there = not known.is_missing and now_ms <= known.silent_at_ms
-        is_fresh = blind or heard.listed_at_ms is None or was_there
-        pulses[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
+    for node, known in (lasting or {}).items():
+        if node not in pulses:
+            was_there = not known.is_missing and now_ms <= known.silent_at_ms
+            is_fresh = blind or heard.listed_at_ms is None or was_there
+            pulses[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
     return Heard(pulses, now_ms, as_they_come=as_they_come)
 
 
@@ -299,7 +299,10 @@ def failed(heard: Heard, problem: str) -> Heard:
 
 def kept(holder: str, interval_ms: int, now_ms: int) -> Pulse:
     """Return the pulse of a node that beat in an earlier run."""
-    return Pulse(holder, 0, interval_ms, now_ms, now_ms, is_missing=True)
+    usual_ms = min(interval_ms, _FALLBACK_MS)
+    return Pulse(
+        holder, 0, interval_ms, now_ms, now_ms, usual_interval_ms=usual_ms, is_missing=True
+    )
 
 
 def beats(heard: Heard, brake: Brake | None, node: str) -> bool | None:

@@ -17,7 +17,16 @@ from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavai
 from stores import directory_files as files
 from stores import directory_mark
 from stores.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
+from stores.base import (
+    Changed,
+    Deleted,
+    Document,
+    Interrupted,
+    Listed,
+    Selection,
+    WatchEvent,
+    spoilt,
+)
 from stores.directory_beats import Heartbeats
 from stores.directory_listing import Comparison, Lister
 from stores.directory_lock import DirectoryLock
@@ -317,7 +326,7 @@ class DirectoryStore:
         for namespace in self._namespaces(selection):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
-                    document = self._read(namespace, name, {} if selection.owned else known)
+                    document = self._read(namespace, name, known, selection)
                     if document is not None and selection.fits(document.labels):
                         found[namespace, name] = document
         return found
@@ -329,7 +338,7 @@ class DirectoryStore:
         after = {}
         spoilt = []
         for key in keys:
-            document = self._read(*key, {} if selection.owned else known)
+            document = self._read(*key, known, selection)
             if document is not None and selection.fits(document.labels):
                 after[key] = document
             elif selection.owned and key not in before and key in self._complained:
@@ -337,18 +346,28 @@ class DirectoryStore:
                 spoilt.append(Deleted(*key))
         return (*_difference(before, after), *spoilt)
 
-    def _read(self, namespace: str, name: str, known: dict[_Key, Document]) -> Document | None:
-        """The document now, or the one known while its file is malformed."""
+    def _read(
+        self,
+        namespace: str,
+        name: str,
+        known: dict[_Key, Document],
+        selection: Selection,
+    ) -> Document | None:
+        """The document now. Of a malformed file what is wrong, or the one known but for its owner,
+        as ``selection`` wants it.
+        """
         try:
             document = files.read(self._root, namespace, name)
         except files.Malformed as error:
+            if selection.spoilt:
+                return spoilt((namespace, name), str(error), error.digest, selection)
             self._complain(namespace, name, error)
-            return known.get((namespace, name))
+            return None if selection.owned else known.get((namespace, name))
         self._complained.pop((namespace, name), None)
         return document
 
     def _read_or_complain(self, namespace: str, name: str) -> Document | None:
-        return self._read(namespace, name, {})
+        return self._read(namespace, name, {}, Selection())
 
     def _complain(self, namespace: str, name: str, error: files.Malformed) -> None:
         complaint = f"{error.digest} {error}"

@@ -12,7 +12,7 @@ import msgspec
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
 from stores.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Interrupted, Listed
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, spoilt
 from stores.document_names import is_name, is_namespace
 
 if TYPE_CHECKING:
@@ -182,7 +182,9 @@ class Documents:
                 async with session.subscribed(filters, latest):
                     for one in filters:
                         await session.list_now(one)
-                    known = self._read_all(latest.taken(), {} if selection.owned else known)
+                    known = self._read_all(
+                        latest.taken(), {} if selection.owned else known, selection
+                    )
                     backoff.reset()
                     reason = ""
                     selected = (one for one in known.values() if selection.fits(one.labels))
@@ -211,23 +213,31 @@ class Documents:
             )
 
     def _read_all(
-        self, payloads: dict[str, bytes], known: dict[str, Document]
+        self,
+        payloads: dict[str, bytes],
+        known: dict[str, Document],
+        selection: Selection | None = None,
     ) -> dict[str, Document]:
         found = {}
         for topic, payload in payloads.items():
-            document = self._read(topic, payload, known.get(topic))
+            document = self._read(topic, payload, known.get(topic), selection)
             if document is not None:
                 found[topic] = document
         return found
 
-    def _read(self, topic: str, payload: bytes, known: Document | None) -> Document | None:
-        """The document in a message; the one known where it is malformed."""
+    def _read(
+        self, topic: str, payload: bytes, known: Document | None, selection: Selection | None
+    ) -> Document | None:
+        """The document in a message; the one known where it is malformed, or what is wrong."""
         if not payload:
             self._complaints.forget(topic)
             return None
         try:
             document = decode(topic, payload)
         except Malformed as error:
+            place = document_place(topic)
+            if selection is not None and selection.spoilt and place is not None:
+                return spoilt(place, str(error), version_of(payload), selection)
             self._complaints.tell(topic, f"it is no document: {error}")
             return known
         self._complaints.forget(topic)
@@ -237,7 +247,7 @@ class Documents:
         self, topic: str, payload: bytes, known: dict[str, Document], selection: Selection
     ) -> Changed | Deleted | None:
         before = known.get(topic)
-        after = self._read(topic, payload, None if selection.owned else before)
+        after = self._read(topic, payload, None if selection.owned else before, selection)
         if after is None:
             known.pop(topic, None)
         else:

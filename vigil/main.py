@@ -21,6 +21,7 @@ from vigil.demo.verb import demo
 from vigil.forget import forget
 from vigil.replay import replay
 from vigil.scan.verb import scan
+from vigil.uninstall import uninstall
 from vigil.validate import validate
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ app.command("demo")(demo)
 app.command("forget")(forget)
 app.command("replay")(replay)
 app.command("scan")(scan)
+app.command("uninstall")(uninstall)
 app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")

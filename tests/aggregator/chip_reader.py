@@ -38,14 +38,25 @@ class ChipReader:
         self.documents = 0
         self._may_end: set[str] = set()
         self._homes: dict[str, str] = {}
+        self._lately: set[str] = set()
 
     def may_end(self, nodes: Iterable[str]) -> None:
         """From now on somebody's word ends these nodes."""
         self._may_end |= set(nodes)
 
+    @property
+    def shown(self) -> frozenset[str]:
+        """The nodes in all documents of chips that were shown, or shown again, lately."""
+        return frozenset(node for node, home in self._homes.items() if home in self._lately)
+
+    def forget_documents(self) -> None:
+        """The store loses all; ``shown`` begins anew. What was ill is to be ill all the same."""
+        self._lately.clear()
+
     def take(self, document: Document) -> None:
         """Read a document as a scheduler does."""
         self.documents += 1
+        self._lately.add(document.name)
         entries: dict[str, Any] = json.loads(document.data[document.name] or "{}")
         if document.name.startswith("cluster-info-device-"):
             shown = {key.removeprefix(_DEVICE): entry for key, entry in entries.items()}
