@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
 
-INTERVAL = 1.0
+INTERVAL = 0.2
 AHEAD_SECONDS = 3600
 MARK = "0123456789abcdef" * 2
 
