@@ -157,7 +157,7 @@ class Session:
             raise ended_at_first(self._address, self._echo, self._node) from None
 
     async def _demand_retained(self, client: MqttClient) -> None:
-        """See whether the broker keeps what is to be retained; some keep nothing, and say nothing.
+        """See whether the broker keeps what is to be retained. Some do not report that they cannot.
 
         A message to oneself must come twice: as it is published, and with another subscription.
         Others may clear it meanwhile, who have the same topic.
