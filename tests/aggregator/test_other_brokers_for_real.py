@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tests.aggregator.daemon import Daemon
 
 NODES = ("n1", "n2", "n3")
+WRITTEN_SECONDS = 1.5
+"""After so long what is known is in the state directory."""
 ONCE_BY_EACH = 8
 """Each watch names it once."""
 
@@ -90,4 +92,30 @@ async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Pa
                     await written(store, node)
                 await until("n3 is lost", lambda: reader.lost == {"n3"})
                 assert daemon.node("n3")["state"] == "missing"
+        await store.close()
+
+
+async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_restart(
+    make: Make, tmp_path: Path
+) -> None:
+    with Mochi(tmp_path, "-drops-retain") as broker:
+        store = open_store(broker.url)
+        daemon = make(broker.url, None)
+        await asyncio.to_thread(daemon.start)
+        reader = ChipReader()
+        async with reader.reading(store), Fleet(store, NODES, 1.0).beating():
+            for node in NODES:
+                await store.put(report(node, faulty()))
+            await until("they are ill", lambda: set(reader.ill) == set(NODES))
+            assert daemon.log.read_text().count("come without the retain flag") == 1
+            await asyncio.sleep(WRITTEN_SECONDS)
+            daemon.kill()
+            await asyncio.to_thread(daemon.start)
+            await until("it is missing", lambda: daemon.node("n1")["state"] == "missing")
+            # T0 is long ago by the clock of the heartbeats.
+            await until("it is stale", lambda: bool(daemon.node("n1")["stale"]))
+            (stale,) = daemon.node("n1")["stale"]
+            assert (stale["document"], stale["age_seconds"] > 600) == ("device-info", True)
+            assert daemon.metric('npu_vigil_stale_documents{document="device-info"}') == 3
+            assert daemon.ask("/readyz")[0] == 200
         await store.close()
