@@ -159,6 +159,7 @@ class Parts:
                 has_rival=lambda: self.heartbeat.has_rival,
                 on_remembered=self.look_at_chips_again,
                 reconnected=self._look_at_rights,
+                deleted=self.heartbeat.hurry,
             ),
             shadowed=configuration.shadow,
             over_grpc=configuration.storage.clusterd is not None,

@@ -100,8 +100,13 @@ class KubernetesObjects:
             raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
 
     async def _uid(self, event: Event) -> str:
-        """By which ``kubectl describe`` finds the Events about a ConfigMap; empty where unknown."""
+        """By which ``kubectl describe`` finds the Events about an object; empty where unknown.
+
+        Of a Node it looks for the name as well, which the kubelet writes, too.
+        """
         involved = event.involved
+        if involved.kind == "Node":
+            return involved.name
         if involved.kind != "ConfigMap":
             return ""
         namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")

@@ -286,8 +286,7 @@ async def _forget(stores: Stores, node: str, found: Found) -> None:
     data = encode_forget_record(record)
     labels = dict([FORGET_LABEL])
     for store in stores.read:
-        # An API server's lists are the truth: what it lacks is deleted.
-        if not store.url.startswith("kubernetes:"):
+        if not store.absence_is_deletion:
             name = forget_record_name(node)
             await store.put(Document(FORGET_NAMESPACE, name, data, labels))
     for store, document in found.documents:

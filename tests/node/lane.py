@@ -121,6 +121,7 @@ class Lane:
             if has_plugin:
                 self.step("the vendor's plugin is refused", self._plugin_is_refused)
             compared("fault", lambda: self._occur(3, "80E01801"))
+            self.step("fault in kubectl describe node", lambda: self._described("80E01801"))
             self.step("fault of the server, local time", self._node_info)
             compared("container killed", self._kill_agent)
             compared("pod deleted", self._delete_pod)
@@ -245,6 +246,16 @@ class Lane:
         assert state["restartCount"] == 0, "an agent without a driver ends"
         assert not Path("/usr/local/Ascend").exists(), "a directory was made where no driver is"
         return _ask("/readyz")[1].strip()
+
+    def _described(self, code: str) -> str:
+        """Wait until the real kubectl shows the Event about a fault with its node."""
+
+        def shown() -> bool:
+            lines = self.cluster.kubectl("describe", "node", NODE).splitlines()
+            return any("device-plugin" in line and f"faultCodes:{code}" in line for line in lines)
+
+        wait_until(shown, f"an Event about {code} in kubectl describe node", 30.0)
+        return "an Event with it"
 
     def _occur(self, chip: int, code: str) -> None:
         with closing(Emulator(truth.EMULATOR)) as emulator:

@@ -87,7 +87,7 @@ def test_agents_and_operators_may_write(
         "metadata": {"name": "config-maps", "namespace": "kube-system"},
         "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": VERBS}],
     }
-    bindings = [
+    bindings: list[dict[str, Any]] = [
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",

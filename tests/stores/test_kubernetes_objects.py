@@ -114,7 +114,7 @@ async def test_an_event_that_is_there_already_stays(
 @pytest.mark.apiserver
 @pytest.mark.parametrize(
     "involved",
-    [Involved("Node", "n1", "kube-system"), Involved("ConfigMap", "fault-config", "kube-system")],
+    [Involved("Node", "n1"), Involved("ConfigMap", "fault-config", "kube-system")],
 )
 async def test_an_event_may_be_about_other_objects(
     control_plane: ControlPlane, objects: ClusterObjects, involved: Involved
