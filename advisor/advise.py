@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.cluster_cache import ClusterCache
-from advisor.cluster_findings import by_object, cluster_findings, stale_nodes
+from advisor.cluster_findings import by_object, cluster_findings, not_known, stale_nodes
+from advisor.elastic import elastic_advice
 from advisor.gangs import gangs
 from advisor.job_findings import job_findings
 from advisor.jobs import jobs_of
+from advisor.motor import creation_advice, creation_divergences
+from advisor.motor_checks import service_findings
 from advisor.node_view import view_nodes
 from advisor.options import Profile
 from advisor.placement import Placer, placements
@@ -34,10 +37,13 @@ def _started(before: State, options: Options) -> State:
     return State(is_known=True)
 
 
-def _divergences(views: Mapping[str, NodeView]) -> Iterator[Finding]:
-    for view in views.values():
-        for section, text in view.divergences:
-            yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {view.name}", text, section)
+def _divergences(views: Mapping[str, NodeView], placer: Placer) -> Iterator[Finding]:
+    """Return what is done otherwise than the real programs do, about nodes (section 8)."""
+    found = {
+        (section, view.name, text) for view in views.values() for section, text in view.divergences
+    }
+    for section, node, text in sorted(found | placer.divergences):
+        yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section)
 
 
 def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
@@ -59,22 +65,30 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
             memories[name] = msgspec.structs.replace(
                 memories[name], link_down_at=snapshot.now_ms // 1000
             )
+    decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
+    leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
     placer = Placer(nodes.views, snapshot.now_ms, options)
+    placed = placements(jobs, placer)
     report = Report(
         options.profile,
         snapshot.now_ms,
         node_verdicts=tuple(verdict(nodes.views[name]) for name in sorted(nodes.views)),
-        decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
+        decisions=decisions,
+        create_advice=creation_advice(snapshot, options, leaving),
+        elastic_advice=elastic_advice(snapshot, jobs, nodes.views, state, options),
         findings=by_object(
             [
-                *cluster_findings(snapshot, cache, nodes.views, options, is_known=state.is_known),
+                *cluster_findings(snapshot, cache, nodes.views, options),
                 *job_findings(jobs, options),
                 *rescheduling.findings,
-                *_divergences(nodes.views),
+                *service_findings(snapshot, options),
+                *creation_divergences(snapshot, options, leaving),
+                *_divergences(nodes.views, placer),
             ]
         ),
-        placement=placements(jobs, placer),
+        placement=placed,
         gangs=gangs(jobs, placer, nodes.views),
+        not_known=not_known(snapshot, is_known=state.is_known),
     )
     return report, State(
         is_known=state.is_known,

@@ -34,6 +34,8 @@ def gangs(
 
 def _short(job: Job, waiting: Sequence[Pod], placer: Placer, views: Mapping[str, NodeView]) -> str:
     """Return what a gang lacks; empty where it fits."""
+    if job.has_bad_min_available:
+        return "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
     live = [pod for pod in job.pods if pod.is_live and not pod.is_terminating]
     if len(live) < job.min_available:
         return f"{len(live)} of {job.min_available} pods exist"

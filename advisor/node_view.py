@@ -7,7 +7,7 @@ cards is made from Kubernetes' own view where the scheduler maintains it.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
@@ -250,6 +250,8 @@ class _Builder:
         kept = before.kept
         if self.before is not None and uids != before.pods:
             kept = self._without_new_pods(kept, frozenset(before.pods))
+        if self.corrected and entry is None:
+            kept = {}
         listed = self._maintained(entry, now)
         if listed is None or listed.DeviceList is None:
             return NodeMemory(before.stamp, kept, uids, before.link_down_at)
@@ -407,8 +409,13 @@ class _Base(msgspec.Struct, frozen=True):
     has_ids: bool
 
 
+_Uint32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+
+
 class _Card(msgspec.Struct):
-    device_id: msgspec.Raw | None = msgspec.field(default=None, name="DeviceID")
+    ip: str | None = msgspec.field(default="", name="IP")
+    super_device_id: _Uint32 | None = msgspec.field(default=0, name="SuperDeviceID")
+    device_id: _Uint32 | None = msgspec.field(default=None, name="DeviceID")
 
 
 _base_cards = msgspec.json.Decoder(dict[str, _Card | None])

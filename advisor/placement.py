@@ -62,6 +62,8 @@ class Placer:
         self._views = [views[name] for name in sorted(views)]
         self._closed = {view.name: closed(view) for view in self._views}
         self._found: dict[Demand, Result] = {}
+        self.divergences: set[tuple[int, str, str]] = set()
+        """Numbers of section 8, nodes, and what is done otherwise."""
 
     def result(self, job: Job, pod: Pod) -> Result:
         """Return where ``pod`` of ``job`` can go now."""
@@ -111,19 +113,23 @@ class Placer:
         """
         if why := self._closed[view.name]:
             return why
-        if self._corrected and not demand.cards:
-            return ""
         if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
             which = "a card" if view.card_sub_health else "its switch"
-            return f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
-        if not view.is_in_table:
-            return "NotInFaultTable: it has chips and no label accelerator that names them"
-        return ""
+            why = f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
+        elif not view.is_in_table:
+            why = "NotInFaultTable: it has chips and no label accelerator that names them"
+        if why and self._corrected and not demand.cards:
+            self.divergences.add((14, view.name, "it takes pods without chips all the same"))
+            return ""
+        return why
 
     def _cards(self, demand: Demand, view: NodeView) -> str:
         """Return what is wrong with the cards of a node for a demand (1.6, 1.9)."""
         if not view.is_in_map:  # upstream accepts it (section 8, 12)
-            return "FreeCards: the plugin does not have the node" if self._corrected else ""
+            if not self._corrected:
+                return ""
+            self.divergences.add((12, view.name, "a node that the plugin does not have is refused"))
+            return "FreeCards: the plugin does not have the node"
         resource, cards = demand.resource, demand.cards
         if view.free is None or resource != view.resource:
             return f"FreeCards: the scheduler has no list of free cards ({resource})"
@@ -150,8 +156,11 @@ class Placer:
 
     def _is_link_down(self, one: CardFault) -> bool:
         """Whether an element says that a link is down; upstream compares it whole (8, 17)."""
-        codes = one.fault_code.split(",") if self._corrected else [one.fault_code]
-        return LINK_DOWN_CODE in codes and one.fault_handling == NOT_HANDLE
+        if one.fault_handling != NOT_HANDLE:
+            return False
+        if one.fault_code == LINK_DOWN_CODE:
+            return True
+        return self._corrected and LINK_DOWN_CODE in one.fault_code.split(",")
 
     def _times(self, demand: Demand, view: NodeView) -> int:
         """Return how many pods of a demand a node takes at once."""

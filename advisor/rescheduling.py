@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor import cached_jobs
-from advisor.fault_pods import FaultType, Judge, JudgedPod, judged_key
+from advisor.fault_pods import FaultType, Judge, JudgedPod, StaleNodes, judged_key
 from advisor.gate import Gate, Step, gate, has_platform_marker
 from advisor.options import Profile
 from advisor.report import (
@@ -54,7 +54,7 @@ class Rescheduling:
         views: Mapping[str, NodeView],
         state: State,
         options: Options,
-        stale: frozenset[str] = frozenset(),
+        stale: StaleNodes,
     ) -> None:
         self._jobs = jobs
         self._views = views

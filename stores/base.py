@@ -76,7 +76,7 @@ def spoilt(place: tuple[str, str], problem: str, version: str, selection: Select
 class Listed(msgspec.Struct, frozen=True):
     """Everything selected, now: at the start of a watch and after each interruption.
 
-    What is not in here is gone.
+    What is not in here is gone; ``Store.absence_is_deletion`` says whether it was deleted.
     """
 
     documents: tuple[Document, ...]
@@ -89,10 +89,14 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """A document was deleted."""
+    """A document was deleted.
+
+    ``by_list``: a list lacks it, and nothing has shown its deletion.
+    """
 
     namespace: str
     name: str
+    by_list: bool = False
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -248,8 +252,8 @@ class ClusterObjects(Protocol):
         With ``expected`` only while the Node has this version; else ``StoreConflict``.
         """
 
-    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
-        """The command line of each container of the pods of ``node``, behind its pod's name."""
+    async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
+        """Return pod, command line and account of each container of the pods of ``node``."""
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
@@ -385,6 +389,14 @@ class Store(Protocol):
     @property
     def refusals(self) -> Refusals:
         """What is refused of heartbeats and messages; documents are for their readers to judge."""
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """Whether what a list lacks was deleted (``docs/decisions/021``).
+
+        An API server loses nothing that it acknowledged. A broker and a directory may come back
+        without what they had.
+        """
 
     @property
     def missed_changes(self) -> int | None:

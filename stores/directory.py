@@ -80,6 +80,11 @@ class DirectoryStore:
         return self._heartbeats.refusals
 
     @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``. A directory may be unmounted, replaced or not mounted yet."""
+        return False
+
+    @property
     def missed_changes(self) -> int:
         """See ``Store``."""
         return self._lister.missed
@@ -248,7 +253,8 @@ class DirectoryStore:
         if everything:
             await self._thread.run(self._add_all, inotify, selection)
             comparison.shown(comparison.listing.stamps)
-            return _difference(known, await self._thread.run(self._scan, selection, known))
+            found = await self._thread.run(self._scan, selection, known)
+            return _by_list(_difference(known, found))
         events = await self._updates(keys, selection, known) if keys else ()
         missed = comparison.missed(_now())
         if missed:
@@ -275,7 +281,7 @@ class DirectoryStore:
         keys = comparison.compare(listing, _now())
         events = await self._updates(keys, selection, known) if keys else ()
         comparison.found((_key(event) for event in events), _now())
-        return events
+        return _by_list(events)
 
     def _demand_same(self, comparison: Comparison, identity: Identity) -> None:
         if not comparison.is_same(identity, _now()):
@@ -439,6 +445,16 @@ def _difference(
         if key not in before or before[key].version != document.version:
             events.append(Changed(document))
     return tuple(events)
+
+
+def _by_list(
+    events: Iterable[Changed | Deleted],
+) -> tuple[Changed | Deleted, ...]:
+    """Return ``events`` that were found by a list, not by an event about each file."""
+    return tuple(
+        msgspec.structs.replace(event, by_list=True) if isinstance(event, Deleted) else event
+        for event in events
+    )
 
 
 def _apply(known: dict[_Key, Document], event: Changed | Deleted) -> None:
