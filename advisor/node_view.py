@@ -79,7 +79,6 @@ class NodeView(msgspec.Struct, frozen=True):
     card_sub_health: bool
     switch_status: str
     host_status: str
-    link_down_at: int
     source: str = ""
     problems: tuple[tuple[str, str], ...] = ()
     divergences: tuple[tuple[int, str], ...] = ()
@@ -197,7 +196,6 @@ class _Builder:
             card_sub_health=card_sub,
             switch_status=switch_status,
             host_status=host_status,
-            link_down_at=memory.link_down_at if memory else 0,
             source=source,
             problems=tuple(self.problems),
             divergences=tuple(self.divergences),
