@@ -64,40 +64,45 @@ class DeviceLists:
         if self.corrected and entry is None:
             kept = {}
         listed = self._maintained(entry, now)
-        if listed is None or listed.DeviceList is None:
-            return NodeMemory(before.stamp, kept, uids, before.link_down_at)
-        if listed.UpdateTime <= before.stamp:
-            if entry is not None and _differs(listed.DeviceList, kept):
+        stamp = before.stamp
+        if listed is not None and listed.DeviceList is not None:
+            self._report_omitted(listed.DeviceList, kept)
+            if listed.UpdateTime > stamp:
+                kept = self._merged(listed, listed.DeviceList, kept, stamp)
+                stamp = listed.UpdateTime
+            elif _differs(listed.DeviceList, kept):
                 self.problems.append(
                     (
                         "UPDATE_LOST",
-                        f"UpdateTime {listed.UpdateTime} is not above {before.stamp}, the last"
-                        " one applied: the scheduler does not see this entry",
+                        f"UpdateTime {listed.UpdateTime} is not above {stamp}, the last one"
+                        " applied: the scheduler does not see this entry",
                     )
                 )
-            return NodeMemory(before.stamp, kept, uids, before.link_down_at)
+        return NodeMemory(stamp, kept, uids, before.link_down_at)
+
+    def _merged(
+        self, listed: DeviceEntry, found: Mapping[str, str], kept: dict[str, str], stamp: int
+    ) -> dict[str, str]:
+        """Return the lists after an entry has passed the gate."""
         merged = dict(kept)
-        is_quick = listed.UpdateTime - before.stamp <= FORCE_UPDATE_SECONDS
-        for key, text in listed.DeviceList.items():
+        is_quick = listed.UpdateTime - stamp <= FORCE_UPDATE_SECONDS
+        for key, text in found.items():
             if "-" not in key and is_quick:
                 merged[key] = self._limited(key, kept, text)
             elif self.corrected and key.endswith(FAULT) and _is_worse(kept.get(key), text):
                 self._diverges(16, "its -Fault text cannot be read: the last readable one counts")
             else:
                 merged[key] = text
-        self._report_omitted(listed.DeviceList, merged)
-        if merged == kept:
-            merged = kept
-        return NodeMemory(listed.UpdateTime, merged, uids, before.link_down_at)
+        return kept if merged == kept else merged
 
-    def _report_omitted(self, listed: Mapping[str, str], merged: Mapping[str, str]) -> None:
+    def _report_omitted(self, listed: Mapping[str, str], kept: Mapping[str, str]) -> None:
         """Note the keys that an entry lacks (M5); old chips have neither network nor reset."""
         kind = entries.device_type(listed)
         network = (NETWORK_UNHEALTHY, RECOVERING) if kind in _WITH_NETWORK else ()
         for suffix in ("", UNHEALTHY, FAULT, *network):
             key = f"{scheduling.RESOURCE_DOMAIN}{kind}{suffix}"
             if key not in listed:
-                what = "its last value stays in force" if key in merged else "it was never there"
+                what = "its last value stays in force" if key in kept else "it was never there"
                 self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {what}"))
 
     def _without_new_pods(self, kept: dict[str, str], known: frozenset[str]) -> dict[str, str]:
