@@ -97,7 +97,6 @@ class Rescheduling:
                 self._act(key, judged)
             elif key not in self.decisions:
                 self._wait(key)
-
         for section, name, text in sorted(self._judge.divergences):
             self._diverges(section, self._jobs[name], text)
 
