@@ -20,6 +20,7 @@ from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
 from vigil.forget import forget
+from vigil.lint.verb import lint
 from vigil.replay import replay
 from vigil.scan.verb import scan
 from vigil.uninstall import uninstall
@@ -39,6 +40,7 @@ app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
 app.command("forget")(forget)
+app.command("lint")(lint)
 app.command("replay")(replay)
 app.command("scan")(scan)
 app.command("uninstall")(uninstall)

@@ -154,8 +154,8 @@ async def test_documents_of_the_vendors_programs_stay(
         await fill(place, Daemon(tmp_path / "aggregator", *place.options), "n1", "n2", "n3")
         node = {"metadata": {"name": "n1"}}
         control_plane.request("POST", "/api/v1/nodes", node)
-        status = {"status": {"allocatable": {"huawei.com/Ascend910": "8"}}}
-        control_plane.ask("PATCH", "/api/v1/nodes/n1/status", status)
+        with_plugin = {"status": {"allocatable": {"huawei.com/Ascend910": "8"}}}
+        control_plane.ask("PATCH", "/api/v1/nodes/n1/status", with_plugin)
         there = f"/api/v1/namespaces/kube-system/configmaps/{device_info_name('n1')}"
         control_plane.ask("PATCH", there, {"data": {"ManuallySeparateNPU": "Ascend910-7"}})
         before = control_plane.request("GET", there)["data"]

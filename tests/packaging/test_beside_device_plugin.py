@@ -136,17 +136,17 @@ def test_agents_and_operators_may_write(
         "metadata": {"name": "config-maps", "namespace": "kube-system"},
         "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": VERBS}],
     }
-    bindings = [
+    bindings: list[dict[str, Any]] = [
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",
-            "metadata": {"name": role["name"], "namespace": "kube-system"},
-            "roleRef": {"apiGroup": RBAC, **role},
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
             "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "stranger"}],
         }
-        for role in (
-            {"kind": "Role", "name": "config-maps"},
-            {"kind": "ClusterRole", "name": "npu-vigil-device-info-writer"},
+        for kind, name in (
+            ("Role", "config-maps"),
+            ("ClusterRole", "npu-vigil-device-info-writer"),
         )
     ]
     try:
