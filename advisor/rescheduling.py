@@ -122,12 +122,9 @@ class Rescheduling:
                 return
             cached = cached_jobs.widened(cached, job)
         if job.is_pod_rescheduling or job.is_process_recovering:
-            failed = [pod for pod in job.pods if self._failed(job, pod)]
+            failed = [pod for pod in job.pods if pod.node and self._judge.has_failed(job, pod)]
             cached = cached_jobs.with_failed_pods(cached, job, failed)
         self.cached[key] = cached
-
-    def _failed(self, job: Job, pod: Pod) -> bool:
-        return self._judge.pod(job, pod).type is FaultType.POD_FAILED
 
     def _release(self, key: str, job: Job | None, why: str) -> None:
         del self.cached[key]

@@ -229,3 +229,19 @@ def test_edits_of_labels_do_not_count_while_a_job_is_cached() -> None:
     assert decision(scene.session(), "j").row == "D5"
     scene.now += 1200
     assert len(deleted(scene.session())) == 3
+
+
+def test_software_becomes_a_fault_with_a_newly_failed_pod() -> None:
+    scene = _scene(FORCE | ON | {"fault-retry-times": "2"})
+    scene.session()
+    scene.change("j-0", labels=scene.pods["j-0"].labels | {"fault-type": "software"})
+    assert not deleted(scene.session())
+    scene.chips["n3"] = Chips(unhealthy=[1])
+    scene.change("j-2", phase="Failed")
+    report = scene.session()
+    assert [one.type for one in decision(report, "j").fault_pods] == [
+        "process-exception",
+        "CardUnhealthy",
+        "pod-failed",
+    ]
+    assert sorted(deleted(report)) == ["j-0", "j-2"]
