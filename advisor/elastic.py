@@ -218,7 +218,7 @@ class _Pool:
 
     def accepts(self, job: Job, pod: Pod) -> dict[str, int]:
         """Return how many pods like ``pod`` each node takes; others are left out."""
-        return Placer(self._views, self._now_ms, self._options).result(job, pod).accepts
+        return Placer(self._views, {}, self._now_ms, self._options).result(job, pod).accepts
 
     def take(self, job: Job, pod: Pod, count: int, accepts: Mapping[str, int]) -> None:
         """Take room for ``count`` pods like ``pod``, of which the nodes take ``accepts``."""
