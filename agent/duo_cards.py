@@ -67,7 +67,7 @@ async def plugins_that_do(objects: ClusterObjects | None, node: str) -> list[str
         except (StoreError, TimeoutError) as error:
             log.info("the arguments of a Device Plugin in a pod are not known: %s", error)
         else:
-            found += [f"pod {pod}" for pod, command in commands if resets_together(command)]
+            found += [f"pod {pod}" for pod, command, _ in commands if resets_together(command)]
     return sorted(found)
 
 

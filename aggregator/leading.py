@@ -191,8 +191,8 @@ class ByLease:
         """Until then a read counts, made while the answer to a renewal is awaited."""
         self._trouble: str | None = None
         self._took_ms = 0
-        self._is_unanswered = False
-        """Whether the last write got no answer in time: it may be accepted late, or never."""
+        self._is_late = False
+        """Whether the last write was answered too late to lead by it, or not at all."""
         self._wake = asyncio.Event()
         self._told: Callable[[], None] = lambda: None
 
@@ -200,7 +200,7 @@ class ByLease:
     def _wanted_seconds(self) -> int:
         """For how long the next write takes the Lease: longer while writes take long."""
         longest = max(self._duration_seconds, _LONGEST_LEASE_SECONDS)
-        if self._is_unanswered:
+        if self._is_late:
             return longest
         return max(self._duration_seconds, min(-(-self._took_ms * _TIMES // 1000), longest))
 
@@ -263,7 +263,7 @@ class ByLease:
         if self._own is not None:
             safe_ms = self._renewed_at_ms + _safe_ms(self._own) - now_ms
             if safe_ms <= 0:
-                if self._is_unanswered:
+                if self._is_late:
                     # Unless somebody else takes it meanwhile, which refuses this write, we lead on
                     # from the answer, and until then by reads.
                     return await self._write(self._own, None)
@@ -286,14 +286,14 @@ class ByLease:
         began_ms = self._clock().steady_ms
         transitions = before.transitions + (before.holder != self._identity)
         wanted = Tenure(self._identity, self._wanted_seconds, transitions, before.version)
-        was_unanswered, self._is_unanswered = self._is_unanswered, False
+        was_late, self._is_late = self._is_late, False
         try:
             async with asyncio.timeout(WRITE_SECONDS if within_ms is None else within_ms / 1000):
                 async with self._proving():
                     written = await self._lease.write(wanted)
         except StoreConflict:
             # If it is still ours, the attempt before, which got no answer, was accepted late.
-            self._is_unanswered = await self._is_ours() and was_unanswered
+            self._is_late = await self._is_ours() and was_late
             return 0 if self.leads else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
         except (StoreError, TimeoutError) as error:
             trouble = str(error) or "no answer in time"
@@ -301,20 +301,25 @@ class ByLease:
                 _log.warning("the Lease in %s cannot be written: %s", self.elected_by, trouble)
             self._trouble = trouble
             self.failing.failed("Lease", self._trouble, began_ms)
-            if isinstance(error, TimeoutError) and not was_unanswered:
-                self._is_unanswered = True
+            if isinstance(error, TimeoutError) and not was_late:
+                self._is_late = True
                 return 0
             return min(_AGAIN_SECONDS, self._duration_seconds / _RENEWALS / 2)
         if self._trouble is not None:
             _log.info("the Lease in %s can be written again", self.elected_by)
             self._trouble = None
         self.failing.succeeded()
+        led = self.leads
         self._renewed_at_ms = began_ms
         self._took_ms = self._clock().steady_ms - began_ms
+        self._is_late = self._took_ms >= _safe_ms(written)
         had, self._own = self._own, written
         if had is None:
             self.taken_total += 1
             _log.info("leads, as %s", self._identity)
+        if self._is_late:
+            await self._read()
+        if self.leads and not led:
             self._told()
         return 0
 
@@ -339,11 +344,20 @@ class ByLease:
             if now_ms < due_ms:
                 await asyncio.sleep((due_ms - now_ms) / 1000)
                 continue
-            if await self._is_ours():
-                self._proven_until_ms = now_ms + _READ_MS
-                self.failing.succeeded()
-            else:
+            led = self.leads
+            if not await self._read():
                 await asyncio.sleep(_READ_MARGIN_MS / 1000)
+            elif not led:
+                self._told()
+
+    async def _read(self) -> bool:
+        """Read whose the Lease is, to lead by that for a while; whether that can be done."""
+        asked_at_ms = self._clock().steady_ms
+        if not await self._is_ours():
+            return False
+        self._proven_until_ms = asked_at_ms + _READ_MS
+        self.failing.succeeded()
+        return self.leads
 
     async def confirm(self) -> bool:
         """See ``Leadership``."""

@@ -40,6 +40,7 @@ from aggregator.status import (
     document_statuses,
     leader_status,
     liveness_status,
+    missing_counts,
     node_status,
     node_statuses,
     source_statuses,
@@ -180,6 +181,7 @@ class Picture:
                 MissedWritesStatus(url, dict(one.counts), len(one.claims.problems))
                 for url, one in self._of.missed_writes.items()
             ),
+            missing=tuple(missing_counts(self._of.absences.values(), now)),
             leader=leader.leader,
             kept=leader.kept,
             jobs=(await self.jobs()).jobs,

@@ -52,7 +52,8 @@ LINK_UP = "link_up"
 _log = logging.getLogger(__name__)
 _A5 = "Ascend910A5"
 _UBOE_BOARDS = frozenset({0x23, 0x25, 0x27})
-"""Main boards of an A5 that use its UBoE ports; elsewhere only the driver says that one is down."""
+"""Main boards of an A5 that use its UBoE ports. Elsewhere what the tool finds there does not count;
+what the driver reports by an event counts on all (``spec/device-plugin.md`` 0)."""
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
 _TOGETHER_SECONDS = 0.02

@@ -89,17 +89,19 @@ class Installed:
         It is complete when it is the same as at the call before. It is logged once that the one
         in use is not installed any more.
         """
+        if self._in_use is None:
+            return False
         before, self._seen = self._seen, None
         try:
             self._seen = await self.find()
         except DriverError as error:
-            if not self._is_missing and self._in_use is not None:
+            if not self._is_missing:
                 reason = " ".join(str(error).split())
                 _log.warning("driver: its files are gone; it is looked for again: %s", reason)
             self._is_missing = True
             return False
         self._is_missing = False
-        return self._in_use is not None and self._seen == before and self._seen != self._in_use
+        return self._seen == before and self._seen != self._in_use
 
     def _look(self) -> Installation:
         library = self._find()

@@ -49,7 +49,7 @@ class MqttStore:
         self._connection = Connection(
             address, mqtt, node, (lambda: None) if will is None else will.of_next_connection
         )
-        self._documents = Documents(self._connection)
+        self._documents = Documents(self._connection, shows_flags=mqtt.protocol == "5")
         self._heartbeats = Heartbeats(self._connection, will)
         self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
@@ -68,6 +68,11 @@ class MqttStore:
     def refusals(self) -> Refusals:
         """See ``Store``."""
         return self._heartbeats.refusals
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``. A broker without persistence comes back empty."""
+        return False
 
     @property
     def missed_changes(self) -> None:

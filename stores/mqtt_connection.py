@@ -49,7 +49,7 @@ MOST_WAITING = 20_000
 
 
 class Received(NamedTuple):
-    """A message; ``is_retained`` if the broker had kept it, and did not pass it on as it came."""
+    """A message; ``is_retained`` if the broker had kept it, or with MQTT 5 keeps it from now on."""
 
     topic: str
     payload: bytes

@@ -20,8 +20,10 @@ from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
 from vigil.forget import forget
+from vigil.lint.verb import lint
 from vigil.replay import replay
 from vigil.scan.verb import scan
+from vigil.uninstall import uninstall
 from vigil.validate import validate
 
 app = typer.Typer(
@@ -38,8 +40,10 @@ app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
 app.command("forget")(forget)
+app.command("lint")(lint)
 app.command("replay")(replay)
 app.command("scan")(scan)
+app.command("uninstall")(uninstall)
 app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")

@@ -59,6 +59,8 @@ class Link:
         self.is_up = True
         self.seconds = 0.0
         """What the server takes to accept a write."""
+        self.seconds_once: float | None = None
+        """The same of the next write alone."""
         self.sees = True
         """Whether its watch shows what the others write."""
         self.reads = 0
@@ -81,14 +83,16 @@ class Link:
 
     async def write(self, tenure: Tenure) -> Tenure:
         self._demand()
+        seconds = self.seconds if self.seconds_once is None else self.seconds_once
+        self.seconds_once = None
         if not self.accepts_what_was_given_up:
-            return await self._accept(tenure)
-        task = asyncio.create_task(self._accept(tenure))
+            return await self._accept(tenure, seconds)
+        task = asyncio.create_task(self._accept(tenure, seconds))
         self._late.add(task)
         return await asyncio.shield(task)
 
-    async def _accept(self, tenure: Tenure) -> Tenure:
-        await asyncio.sleep(self.seconds)
+    async def _accept(self, tenure: Tenure, seconds: float) -> Tenure:
+        await asyncio.sleep(seconds)
         return await self.server.put(tenure)
 
     def _demand(self) -> None:
@@ -248,6 +252,33 @@ async def test_a_renewal_that_is_accepted_after_it_was_given_up_ends_nothing() -
         a.link.seconds = b.link.seconds = 10.0
         a.link.accepts_what_was_given_up = True
         for _ in range(300):
+            await asyncio.sleep(0.1)
+            assert (a.leadership.leads, b.leadership.leads) == (True, False)
+        assert a.told == 1
+
+
+async def test_one_that_begins_while_writes_take_long_leads_from_the_first() -> None:
+    server = Server()
+    one = Candidate(server, "a")
+    one.link.seconds = 3.0 * DURATION
+    await asyncio.sleep(3.0 * DURATION + 0.1)
+    for _ in range(1000):
+        assert one.leadership.leads
+        await asyncio.sleep(0.1)
+    assert (one.told, one.leadership.taken_total) == (1, 1)
+    await one.end()
+
+
+async def test_one_leads_on_when_renewals_take_long_again() -> None:
+    """After a single slow one its Lease is long, and the next renewal asks for a short one."""
+    server = Server()
+    async with candidates(server, "a", "b") as (a, b):
+        await asyncio.sleep(5)
+        a.link.seconds_once = 1000.0
+        await asyncio.sleep(DURATION)
+        assert server.tenure.duration_seconds == 120
+        a.link.seconds = b.link.seconds = DURATION
+        for _ in range(1500):
             await asyncio.sleep(0.1)
             assert (a.leadership.leads, b.leadership.leads) == (True, False)
         assert a.told == 1

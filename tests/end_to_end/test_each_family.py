@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.node.labels import wanted
+from contract.codes import LINK_DOWN, UBOE_PORT_DOWN, UBOE_SUB_HEALTH
 from dcmi_shim.discovery import find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FAULT = "80E01801"
+FAULT, RESET_FINISHED = "80E01801", "8C2FA009"
 _TRAINING = ("", "-Fault", "-NetworkUnhealthy", "-Recovering", "-Unhealthy")
 
 
@@ -39,12 +40,25 @@ class Family:
     switch: str | None = None
     """``NodeStatus`` of ``SwitchInfoCfg``; ``None``: there is none."""
     network: bool = True
+    link_codes: frozenset[str] = frozenset({LINK_DOWN})
+    """Of one link that only the tool finds down."""
+
+    @property
+    def fault_key(self) -> str:
+        """The key with faults."""
+        return next(key for key in self.keys if key.endswith("-Fault"))
 
 
-def training(chips: int, name: str, labels: dict[str, str], switch: str | None = None) -> Family:
+def training(
+    chips: int,
+    name: str,
+    labels: dict[str, str],
+    switch: str | None = None,
+    link_codes: tuple[str, ...] = (LINK_DOWN,),
+) -> Family:
     """A family with five keys."""
     keys = tuple(f"huawei.com/{name}{end}" for end in _TRAINING)
-    return Family(chips, name, keys, labels, switch=switch)
+    return Family(chips, name, keys, labels, switch=switch, link_codes=frozenset(link_codes))
 
 
 def inference(chips: int, name: str, labels: dict[str, str], faults: str = "Ascend310P") -> Family:
@@ -79,6 +93,7 @@ PROFILES = {
             "servertype": "npu-32",
         },
         "",
+        (UBOE_PORT_DOWN, UBOE_SUB_HEALTH),
     ),
     "310p": inference(4, "Ascend310P", {NAME: "310P3", ACCELERATOR: "huawei-Ascend310P"}),
     "duo": inference(
@@ -114,6 +129,7 @@ def node(tmp_path: Path, built: Path, profile: str) -> Iterator[Node]:
     """A server of that kind; its agent is not started."""
     node = Node(tmp_path, built, Folder(tmp_path / "store"), profile=profile)
     node.environment["VIGIL_METRICS_NPU_EXPORTER_NAMES"] = "true"
+    node.environment["VIGIL_LINKS_PERIOD_SECONDS"] = "0.5"
     yield node
     node.close()
 
@@ -156,6 +172,31 @@ def test_documents_names_and_how_faults_are_found(node: Node, profile: str) -> N
     node.wait(lambda: health() == ["0.0"], "NPU exporter's name for it", 8)
     blind = [one["source"] for one in node.status()["blind"]]
     assert "links" not in blind, "no network is no blindness"
+
+    def faults(chip: int) -> set[str]:
+        found: list[dict[str, Any]] = json.loads(devices()[family.fault_key])
+        name = f"{family.resource}-{chip}"
+        return {
+            code
+            for one in found
+            if one["npu_name"] == name
+            for code in one["fault_time_and_level_map"]
+        }
+
+    def links() -> list[str]:
+        """The links that are shown under NPU exporter's name."""
+        lines = node.ask("/metrics")[1].splitlines()
+        return [one for one in lines if one.startswith("npu_chip_info_link_status{")]
+
+    assert len(links()) == (family.chips if family.network else 0)
+    if family.network:
+        node.emulator.link(2, up=False, quietly=True)
+        node.wait(lambda: faults(2) == family.link_codes, "the tool finds it down", 10)
+    # Somebody resets the chip: its faults are gone, and no event says so.
+    node.emulator.lose_next_event()
+    node.emulator.recover(1, FAULT)
+    node.emulator.once(1, RESET_FINISHED)
+    node.wait(lambda: not faults(1), "it is read anew", 10)
 
 
 async def test_labels_and_annotations(

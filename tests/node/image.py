@@ -65,6 +65,20 @@ class Images:
         finally:
             self._buildah("rm", container)
 
+    def run(self, name: str, *command: str) -> tuple[int, str]:
+        """Run a command in an image; exit status and what it printed."""
+        container = self._buildah("from", name)
+        try:
+            done = subprocess.run(
+                [*self._program(), "run", "--isolation=chroot", container, "--", *command],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            return done.returncode, done.stdout + done.stderr
+        finally:
+            self._buildah("rm", container)
+
     def _from_files(self, name: str, content: Path, settings: Sequence[str]) -> None:
         container = self._buildah("from", "scratch")
         try:
@@ -76,8 +90,11 @@ class Images:
             self._buildah("rm", container)
 
     def _buildah(self, *arguments: str | Path) -> str:
+        return _run([*self._program(), *arguments])
+
+    def _program(self) -> list[str | Path]:
         storage = [f"--root={self.directory / 'images'}", f"--runroot={self.directory / 'run'}"]
-        return _run([program("buildah"), *storage, "--storage-driver=overlay", *arguments])
+        return [program("buildah"), *storage, "--storage-driver=overlay"]
 
 
 def _run(command: Sequence[str | Path]) -> str:

@@ -437,7 +437,7 @@ async def test_the_store_of_an_agent_can_do_what_it_has_to(
     store = open_store("kubernetes:", kubeconfig)
     objects = store.objects
     assert objects is not None
-    involved = Involved("Node", "worker-3", "kube-system")
+    involved = Involved("Node", "worker-3")
     told = Event("kube-system", "one", involved, True, "Reason", "Action", "text", 0, 0)
     try:
         for namespace, prefix, labels in (

@@ -48,6 +48,7 @@ def test_a_plugin_that_resets_duo_cards_as_one(server: Server) -> None:
     ("profile", "family", "name"),
     [
         ("a2", "Ascend910B", "Ascend910-7"),
+        ("a3", "Ascend910A3", "Ascend910-15"),
         ("910a", "Ascend910", "Ascend910-7"),
         ("310p", "Ascend310P", "Ascend310P-3"),
         ("310", "Ascend310", "Ascend310-3"),
