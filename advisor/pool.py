@@ -1,0 +1,85 @@
+"""Room for pods on the nodes after others have gone, and less for each pod that is given some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.jobs import npu_request, used_cards
+from advisor.placement import Placer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from advisor.jobs import Job
+    from advisor.node_view import NodeView
+    from advisor.options import Options
+    from advisor.snapshot import Pod
+
+
+class Pool:
+    """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
+
+    def __init__(
+        self, views: Mapping[str, NodeView], placer: Placer, now_ms: int, options: Options
+    ) -> None:
+        self._views = dict(views)
+        self._placer = placer
+        self._now_ms = now_ms
+        self._options = options
+        self._changed: set[str] = set()
+        self._found: dict[int, tuple[Job, Pod, dict[str, int]]] = {}
+        """By the result of ``placer``, which is one for equal demands and lives as long as it."""
+
+    def release(self, pods: Iterable[Pod]) -> None:
+        """Give back what ``pods`` hold; unhealthy cards stay away."""
+        for pod in pods:
+            view = self._views.get(pod.node)
+            if view is None or not pod.is_live:
+                continue
+            back = set(used_cards(pod)).difference(view.unhealthy)
+            free = None if view.free is None else tuple(sorted({*view.free, *back}))
+            self._change(pod, 1, view, free)
+
+    def accepts(self, job: Job, pod: Pod) -> dict[str, int]:
+        """Return how many pods like ``pod`` each node takes; 0 or absent for none."""
+        result = self._placer.result(job, pod)
+        known = self._found.get(id(result))
+        if known is None:
+            known = self._found[id(result)] = (job, pod, dict(result.accepts))
+            for name in sorted(self._changed):
+                self._look(name, *known)
+        return known[2]
+
+    def take(self, job: Job, pod: Pod, count: int) -> None:
+        """Take room for ``count`` pods like ``pod``, which must be there."""
+        for name, room in tuple(self.accepts(job, pod).items()):
+            times = min(room, count)
+            if times <= 0:
+                continue
+            count -= times
+            view = self._views[name]
+            free = view.free
+            if free is not None:
+                bad = set(view.network_unhealthy or ()) if job.is_distributed else set()
+                usable = [card for card in free if card not in bad]
+                taken = set(usable[: npu_request(pod) * times])
+                free = tuple(card for card in free if card not in taken)
+            self._change(pod, -times, view, free)
+            if not count:
+                return
+
+    def _change(self, pod: Pod, times: int, view: NodeView, free: tuple[str, ...] | None) -> None:
+        idle = dict(view.idle)
+        for resource, amount in {**pod.requests, "pods": 1}.items():
+            idle[resource] = idle.get(resource, 0) + amount * times
+        self._views[view.name] = msgspec.structs.replace(view, idle=idle, free=free)
+        self._changed.add(view.name)
+        for known in self._found.values():
+            self._look(view.name, *known)
+
+    def _look(self, name: str, job: Job, pod: Pod, accepts: dict[str, int]) -> None:
+        """Correct what a node takes of a demand."""
+        placer = Placer({name: self._views[name]}, self._now_ms, self._options)
+        accepts[name] = placer.result(job, pod).accepts.get(name, 0)
