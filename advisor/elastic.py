@@ -166,7 +166,7 @@ def _sized(one: _Affected, pool: Pool, options: Options) -> ElasticAdvice:
         steps = [(each, [replicas]) for each in (cards, *smaller)]
     for each, counts in steps:
         like = _with_cards(pod, each)
-        room = sum(pool.accepts(one.job, like).values())
+        room = pool.room(one.job, like)
         count = next((count for count in counts if count <= room), None)
         if count is not None:
             pool.take(one.job, like, count)

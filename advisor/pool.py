@@ -29,7 +29,7 @@ class Pool:
         self._now_ms = now_ms
         self._options = options
         self._changed: set[str] = set()
-        self._found: dict[int, tuple[Job, Pod, dict[str, int]]] = {}
+        self._found: dict[int, _Room] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
 
     def release(self, pods: Iterable[Pod]) -> None:
@@ -42,23 +42,34 @@ class Pool:
             free = None if view.free is None else tuple(sorted({*view.free, *back}))
             self._change(pod, 1, view, free)
 
-    def accepts(self, job: Job, pod: Pod) -> dict[str, int]:
-        """Return how many pods like ``pod`` each node takes; 0 or absent for none."""
+    def room(self, job: Job, pod: Pod) -> int:
+        """Return how many pods like ``pod`` the nodes take together."""
+        return self._room(job, pod).total
+
+    def demand(self, job: Job, pod: Pod) -> int:
+        """Return a number that pods have in common that ask for the same."""
+        return id(self._placer.result(job, pod))
+
+    def _room(self, job: Job, pod: Pod) -> _Room:
         result = self._placer.result(job, pod)
         known = self._found.get(id(result))
         if known is None:
-            known = self._found[id(result)] = (job, pod, dict(result.accepts))
+            known = self._found[id(result)] = _Room(job, pod, dict(result.accepts))
             for name in sorted(self._changed):
-                self._look(name, *known)
-        return known[2]
+                self._look(name, known)
+        return known
 
     def take(self, job: Job, pod: Pod, count: int) -> None:
         """Take room for ``count`` pods like ``pod``, which must be there."""
-        for name, room in tuple(self.accepts(job, pod).items()):
+        chosen: list[tuple[str, int]] = []
+        for name, room in self._room(job, pod).accepts.items():
             times = min(room, count)
-            if times <= 0:
-                continue
-            count -= times
+            if times > 0:
+                chosen.append((name, times))
+                count -= times
+            if not count:
+                break
+        for name, times in chosen:
             view = self._views[name]
             free = view.free
             if free is not None:
@@ -67,8 +78,6 @@ class Pool:
                 taken = set(usable[: npu_request(pod) * times])
                 free = tuple(card for card in free if card not in taken)
             self._change(pod, -times, view, free)
-            if not count:
-                return
 
     def _change(self, pod: Pod, times: int, view: NodeView, free: tuple[str, ...] | None) -> None:
         idle = dict(view.idle)
@@ -77,9 +86,21 @@ class Pool:
         self._views[view.name] = msgspec.structs.replace(view, idle=idle, free=free)
         self._changed.add(view.name)
         for known in self._found.values():
-            self._look(view.name, *known)
+            self._look(view.name, known)
 
-    def _look(self, name: str, job: Job, pod: Pod, accepts: dict[str, int]) -> None:
+    def _look(self, name: str, room: _Room) -> None:
         """Correct what a node takes of a demand."""
         placer = Placer({name: self._views[name]}, self._now_ms, self._options)
-        accepts[name] = placer.result(job, pod).accepts.get(name, 0)
+        count = placer.result(room.job, room.pod).accepts.get(name, 0)
+        room.total += count - room.accepts.get(name, 0)
+        room.accepts[name] = count
+
+
+class _Room:
+    """How many pods of a demand each node takes, and all together."""
+
+    def __init__(self, job: Job, pod: Pod, accepts: dict[str, int]) -> None:
+        self.job = job
+        self.pod = pod
+        self.accepts = accepts
+        self.total = sum(accepts.values())

@@ -44,9 +44,9 @@ def _placed(job: Job, pods: Sequence[Pod], pool: Pool) -> str:
     """Give room to ``pods`` and return whether there is enough; the largest demand comes first."""
     sizes: dict[int, list[Pod]] = {}
     for pod in sorted(pods, key=npu_request, reverse=True):
-        sizes.setdefault(id(pool.accepts(job, pod)), []).append(pod)
+        sizes.setdefault(pool.demand(job, pod), []).append(pod)
     for equal in sizes.values():
-        room = sum(pool.accepts(job, equal[0]).values())
+        room = pool.room(job, equal[0])
         if room < len(equal):
             cards = npu_request(equal[0])
             what = f"{len(equal)} × {cards} cards" if cards else f"{len(equal)} × no cards"
