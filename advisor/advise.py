@@ -17,6 +17,8 @@ from advisor.motor_checks import service_findings
 from advisor.node_view import view_nodes
 from advisor.options import Profile
 from advisor.placement import Placer, link_down_cards, placements
+from advisor.pool import Pool
+from advisor.replacement import with_replacements
 from advisor.report import Finding, Report, Severity
 from advisor.rescheduling import Rescheduling
 from advisor.state import State
@@ -83,6 +85,9 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
     decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
     leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
     placer = Placer(nodes.views, memories, snapshot.now_ms, options)
+    if leaving:
+        pool = Pool(nodes.views, placer)
+        decisions = with_replacements(decisions, jobs, pool)
     placed = placements(jobs, placer)
     report = Report(
         options.profile,
@@ -90,7 +95,7 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
         node_verdicts=tuple(verdict(nodes.views[name]) for name in sorted(nodes.views)),
         decisions=decisions,
         create_advice=creation_advice(snapshot, options, leaving),
-        elastic_advice=elastic_advice(snapshot, jobs, nodes.views, state, options),
+        elastic_advice=elastic_advice(snapshot, jobs, nodes.views, placer, state, options),
         findings=by_object(
             [
                 *cluster_findings(snapshot, cache, nodes.views, options),

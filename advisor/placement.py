@@ -76,6 +76,9 @@ class Placer:
         now_ms: int,
         options: Options,
     ) -> None:
+        self._memories = memories
+        self._now_ms = now_ms
+        self._options = options
         self._corrected = options.profile is Profile.CORRECTED
         after = now_ms // 1000 - LINK_DOWN_SECONDS
         self._link_down = {name for name, one in memories.items() if one.link_down_at > after}
@@ -84,6 +87,12 @@ class Placer:
         self._found: dict[Demand, Result] = {}
         self.divergences: set[tuple[int, str, str]] = set()
         """Numbers of section 8, nodes, and what is done otherwise."""
+
+    def of_node(self, view: NodeView) -> Placer:
+        """Return a placer for this one node as ``view`` has it, at the same time."""
+        memory = self._memories.get(view.name)
+        memories = {} if memory is None else {view.name: memory}
+        return Placer({view.name: view}, memories, self._now_ms, self._options)
 
     def result(self, job: Job, pod: Pod) -> Result:
         """Return where ``pod`` of ``job`` can go now."""
