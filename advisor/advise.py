@@ -8,9 +8,12 @@ import msgspec
 
 from advisor.cluster_cache import ClusterCache
 from advisor.cluster_findings import by_object, cluster_findings, not_known, stale_nodes
+from advisor.elastic import elastic_advice
 from advisor.gangs import gangs
 from advisor.job_findings import job_findings
 from advisor.jobs import jobs_of
+from advisor.motor import creation_advice, creation_divergences
+from advisor.motor_checks import service_findings
 from advisor.node_view import view_nodes
 from advisor.options import Profile
 from advisor.placement import Placer, placements
@@ -62,18 +65,24 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
             memories[name] = msgspec.structs.replace(
                 memories[name], link_down_at=snapshot.now_ms // 1000
             )
+    decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
+    leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
     placer = Placer(nodes.views, snapshot.now_ms, options)
     placed = placements(jobs, placer)
     report = Report(
         options.profile,
         snapshot.now_ms,
         node_verdicts=tuple(verdict(nodes.views[name]) for name in sorted(nodes.views)),
-        decisions=tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions)),
+        decisions=decisions,
+        create_advice=creation_advice(snapshot, options, leaving),
+        elastic_advice=elastic_advice(snapshot, jobs, nodes.views, state, options),
         findings=by_object(
             [
                 *cluster_findings(snapshot, cache, nodes.views, options),
                 *job_findings(jobs, options),
                 *rescheduling.findings,
+                *service_findings(snapshot, options),
+                *creation_divergences(snapshot, options, leaving),
                 *_divergences(nodes.views, placer),
             ]
         ),

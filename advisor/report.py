@@ -141,6 +141,11 @@ class NodeVerdict(msgspec.Struct, frozen=True):
     network_unhealthy: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether it takes all pods and has no fault."""
+        return self.accept_new is Acceptance.ALL and self.state == "Healthy" and not self.reasons
+
 
 class CreateAdvice(msgspec.Struct, frozen=True):
     """Whether the operator makes pods for an AscendJob (R50): ``ALLOW``, ``HOLD`` or ``CRASH``."""
@@ -155,11 +160,15 @@ class CreateAdvice(msgspec.Struct, frozen=True):
 
 
 class ElasticAdvice(msgspec.Struct, frozen=True):
-    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none."""
+    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none.
+
+    ``cards`` are those of each pod.
+    """
 
     namespace: str
     name: str
     replicas: int | None = None
+    cards: int | None = None
     trigger: str = ""
     reason: str = ""
     why: str = ""

@@ -50,9 +50,10 @@ from service.stalls import Stalls
 from stores.base import Document, Listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from aggregator.advising.advising import Advising
     from aggregator.grpc.interfaces import Faults, Send, Tables
     from aggregator.grpc.server import GrpcServer
     from aggregator.grpc.subscriptions import Client
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from contract.node_info import NodeRecord
     from contract.public_fault import PublicFault
     from stores.base import Beat, Store, WatchEvent
+    from stores.cluster import Cluster
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +78,13 @@ somebody made immutable, and no reader may see the node healthy meanwhile.
 _PATIENCE_SECONDS = 30.0
 _FIT_SECONDS = 1.0
 """How long a store that is away holds up the first publication of what the others say."""
+
+
+def _advising(clusters: Sequence[Cluster], clock: Clock) -> Advising | None:
+    """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
+    from aggregator.advising.advising import Advising
+
+    return Advising(clusters[0], clock) if clusters else None
 
 
 class Serve(Protocol):
@@ -115,6 +124,7 @@ class Aggregator:
         public_fault_namespaces: tuple[str, ...] = (ALL,),
         rank_table_namespaces: tuple[str, ...] = (ALL,),
         stream_places: int = PLACES,
+        advise: bool = False,
         state_dir: Path | None = None,
     ) -> None:
         """In ``state_dir`` is what lasts of stores that may come back without it."""
@@ -145,6 +155,7 @@ class Aggregator:
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
+        self.advising = _advising(clusters, clock) if advise else None
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.telling = Telling(
@@ -331,6 +342,8 @@ class Aggregator:
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
+            if self.advising is not None:
+                tasks.create_task(self.advising.run(), name="advice")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")
             tasks.create_task(self._merge(tasks), name="merge")
             tasks.create_task(self._keep_fitting(), name="limits of stores")
@@ -342,7 +355,7 @@ class Aggregator:
 
     def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].hear(beats)
-        self.marks.hear(url, beats)
+        self.marks.note_beats(url, beats)
         absence = self.absences.get(url)
         if absence is not None:
             absence.hear(beats)

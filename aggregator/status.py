@@ -8,6 +8,7 @@ import msgspec
 
 from aggregator import skew
 from aggregator.absence import DOCUMENTS
+from aggregator.advising.status import AdviceStatus
 from aggregator.blindness import BlindStatus, blind_statuses, record_of
 from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.grpc.status import GrpcStatus
@@ -254,6 +255,7 @@ class Status(msgspec.Struct, frozen=True):
     separation: SeparationStatus
     world: WorldStatus
     services: ServicesStatus
+    advice: AdviceStatus | None
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
