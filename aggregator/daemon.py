@@ -534,8 +534,9 @@ class Aggregator:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
         self._doubts.look()
-        self._limit = VALUE_LIMIT
         self._fit()
+        # What another leader wrote may be larger than our limit.
+        self._wake_publishers(self.pipeline.fit(self._limit))
         self._step()
         self.telling.began(self._clock())
         names = self.pipeline.documents
