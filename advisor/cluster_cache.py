@@ -142,7 +142,11 @@ class ClusterCache:
         node = one.name.removeprefix(names.DEVICE_INFO_PREFIX)
         text = _value(one, DEVICE_INFO_KEY)
         if not text:
-            self.crashed_by = "" if self._corrected else _key(one)
+            if self._corrected:
+                text = "an empty DeviceInfoCfg is skipped as any other that cannot be read"
+                self.findings.append(_divergence(2, f"ConfigMap {_key(one)}", text))
+            else:
+                self.crashed_by = _key(one)
             raise DocumentError(one.name, DEVICE_INFO_KEY, "is empty; the scheduler crashes on it")
         device = entries.read_device_info(text, one.name)
         switch = one.data.get(SWITCH_INFO_KEY)
@@ -161,15 +165,8 @@ class ClusterCache:
         for node in before.nodes:
             if node not in now and not self._is_elsewhere(node, _key(one)):
                 cache.pop(node, None)
-                self.findings.append(
-                    Finding(
-                        Severity.WARNING,
-                        "UPSTREAM_DIVERGES",
-                        f"Node {node}",
-                        f"its entry has left {one.name}: it does not count any more",
-                        section=1,
-                    )
-                )
+                text = f"its entry has left {one.name}: it does not count any more"
+                self.findings.append(_divergence(1, f"Node {node}", text))
 
     def _is_elsewhere(self, node: str, key: str) -> bool:
         kind = key.rpartition("-")[0]
@@ -197,8 +194,26 @@ class ClusterCache:
                 self.nodes.pop(node, None)
 
 
+def kind_of(key: str) -> str:
+    """Return what a ConfigMap of the caches is about: ``device``, ``switch`` or ``host``."""
+    name = key.partition("/")[2]
+    if name == names.CLUSTER_NODE_NAME or name.startswith(names.NODE_INFO_PREFIX):
+        return "host"
+    return "switch" if name.startswith(names.CLUSTER_SWITCH_PREFIX) else "device"
+
+
+def has(key: str, kind: str) -> bool:
+    """Whether a ConfigMap has entries of a kind; one of an agent has its switch, too."""
+    of_agent = key.partition("/")[2].startswith(names.DEVICE_INFO_PREFIX)
+    return kind_of(key) == kind or (of_agent and kind == "switch")
+
+
 def _key(one: ConfigMap) -> str:
     return f"{one.namespace}/{one.name}"
+
+
+def _divergence(section: int, called: str, text: str) -> Finding:
+    return Finding(Severity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
 def _version(one: ConfigMap) -> str:
@@ -228,6 +243,7 @@ def _by_node(found: dict[str, entries.E], prefix: str) -> dict[str, entries.E]:
 def _touched_ms(one: ConfigMap) -> int:
     """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
     try:
-        return int(datetime.fromisoformat(one.annotations.get(TOUCHED, "")).timestamp() * 1000)
+        touched = datetime.fromisoformat(one.annotations.get(TOUCHED, ""))
+        return int(touched.timestamp() * 1000) if touched.tzinfo is not None else 0
     except (ValueError, OverflowError):
         return 0

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.entries import names
+from advisor.cluster_cache import has, kind_of
+from advisor.entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
+from advisor.fault_pods import StaleNodes
 from advisor.node_view import (
     HEALTHY_WORD,
-    NETWORK_UNHEALTHY,
     PRE_SEPARATE_WORD,
-    RECOVERING,
     SUB_HEALTHY_WORD,
-    UNHEALTHY,
     UNHEALTHY_WORD,
 )
 from advisor.report import Finding, Severity
@@ -32,6 +31,8 @@ _ISOLATING = frozenset(
     {"RestartRequest", "RestartBusiness", "RestartNPU", "SeparateNPU", "ManuallySeparateNPU"}
 )
 """Levels that put a card into a list of unhealthy ones, in use or not (1.10)."""
+DIRECT_STALE_SECONDS = 600
+"""The reader's own constant for documents of agents (1.5-3, ``deviceInfoRefreshTime``)."""
 _AHEAD_SECONDS = 5
 """How far a stamp of a document may be ahead of the clock (M7)."""
 
@@ -41,8 +42,6 @@ def cluster_findings(
     cache: ClusterCache,
     views: Mapping[str, NodeView],
     options: Options,
-    *,
-    is_known: bool,
 ) -> Iterator[Finding]:
     """Return the findings about documents and nodes."""
     yield from cache.findings
@@ -53,19 +52,6 @@ def cluster_findings(
             f"ConfigMap {cache.crashed_by}",
             "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
         )
-    if not is_known:
-        yield Finding(
-            Severity.INFO,
-            "NOT_KNOWN",
-            "Scheduler",
-            "No state of an earlier session is given: whether a job was already acted on, its"
-            " pending count and remaining retries, kept keys and entries without a document are"
-            " not known",
-        )
-    for kind in sorted(snapshot.unread):
-        yield Finding(
-            Severity.INFO, "NOT_KNOWN", kind, "They could not be read: what depends on them is left"
-        )
     yield from _stale(snapshot, cache, options)
     yield from _ghosts(cache)
     now = snapshot.now_ms // 1000
@@ -73,16 +59,36 @@ def cluster_findings(
         yield from _node(views[name], cache, now)
 
 
+def not_known(snapshot: Snapshot, *, is_known: bool) -> tuple[str, ...]:
+    """Return what cannot be concluded from a snapshot and what is known of earlier sessions."""
+    found = []
+    if not is_known:
+        found.append(
+            "without the state of an earlier session: whether a job was already acted on, its"
+            " pending count, its remaining retries, kept keys of nodes, entries without a document"
+        )
+    found += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
+    return tuple(found)
+
+
 def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) -> list[str]:
-    """Return the ConfigMaps whose last event is older than ``stale_after`` (R4)."""
-    oldest = snapshot.now_ms - options.stale_after * 1000
+    """Return the ConfigMaps whose last event is older than ``stale_after`` (R4).
+
+    Agents write an unchanged document every five minutes, so in direct mode twice that counts.
+    """
+    seconds = options.stale_after
+    if not options.use_cluster_info:
+        seconds = max(seconds, DIRECT_STALE_SECONDS)
+    oldest = snapshot.now_ms - seconds * 1000
     return [key for key, seen in sorted(cache.seen.items()) if 0 < seen.event_at_ms < oldest]
 
 
-def stale_nodes(snapshot: Snapshot, cache: ClusterCache, options: Options) -> frozenset[str]:
-    """Return the nodes of which a document is too old to delete pods for it (R4)."""
-    keys = stale_configmaps(snapshot, cache, options)
-    return frozenset(node for key in keys for node in cache.seen[key].nodes)
+def stale_nodes(snapshot: Snapshot, cache: ClusterCache, options: Options) -> StaleNodes:
+    """Return the nodes whose documents are too old to delete pods for them (R4)."""
+    found: dict[str, set[str]] = {"device": set(), "switch": set(), "host": set()}
+    for key in stale_configmaps(snapshot, cache, options):
+        found[kind_of(key)].update(cache.seen[key].nodes)
+    return StaleNodes(**{kind: frozenset(nodes) for kind, nodes in found.items()})
 
 
 def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterator[Finding]:
@@ -92,15 +98,14 @@ def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterato
             Severity.WARNING,
             "STALE_INPUT",
             f"ConfigMap {key}",
-            f"Its last event was {age} s ago, more than {options.stale_after} s; the scheduler"
-            " goes on with it",
+            f"Its last event was {age} s ago; the scheduler goes on with it",
         )
 
 
 def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
     """Return entries that the scheduler has and no document has (1.4)."""
-    listed = {node for seen in cache.seen.values() for node in seen.nodes}
     for kind, entries in (("device", cache.devices), ("switch", cache.switches)):
+        listed = {node for key, seen in cache.seen.items() if has(key, kind) for node in seen.nodes}
         for node in sorted(entries.keys() - listed):
             yield Finding(
                 Severity.WARNING,
@@ -140,7 +145,8 @@ def _node(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
         yield Finding(Severity.WARNING, "FREE_LIST_TOO_LONG", called, text)
-    yield from _names(view, called, entry.DeviceList if entry else None)
+    if view.unhealthy or view.faults:
+        yield from _names(view, called, entry.DeviceList if entry else None)
 
 
 def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -36,8 +36,12 @@ class FaultType(StrEnum):
     PROCESS = "process-exception"
 
 
-_BY_DOCUMENT = (FaultType.NODE, FaultType.CARD, FaultType.SUB_HEALTH)
-"""What is concluded from documents of which the age matters (R4)."""
+class StaleNodes(NamedTuple):
+    """Nodes of which a document is too old, by what it is about (R4)."""
+
+    device: frozenset[str] = frozenset()
+    switch: frozenset[str] = frozenset()
+    host: frozenset[str] = frozenset()
 
 
 class JudgedPod(msgspec.Struct, frozen=True):
@@ -77,13 +81,13 @@ class Judge:
         first_session: bool,
         corrected: bool,
         judged: Mapping[str, int],
-        stale: frozenset[str] = frozenset(),
+        stale: StaleNodes | None = None,
     ) -> None:
         self._views = views
         self._first = first_session
         self._corrected = corrected
         self._judged = judged
-        self._stale = stale if corrected else frozenset[str]()
+        self._stale = stale if corrected and stale is not None else StaleNodes()
         self.divergences: set[tuple[int, str, str]] = set()
         """Numbers of section 8, jobs, and what is done otherwise."""
 
@@ -124,10 +128,23 @@ class Judge:
             return JudgedPod(pod, None, rank)
         cards = tuple(name for name in used if view is not None and name in view.unhealthy)
         found = self._type(job, pod, view, cards, reasons)
-        if found in _BY_DOCUMENT and pod.node in self._stale and view and view.is_in_map:
+        if view is not None and view.is_in_map and self._is_stale(found, view):
             self._diverges(4, job, "a document that is too old isolates, and deletes nothing")
             found = None
         return JudgedPod(pod, found, rank, cards, reasons)
+
+    def _is_stale(self, found: FaultType | None, view: NodeView) -> bool:
+        """Whether the document that shows a fault is too old to delete pods for it (R4)."""
+        match found:
+            case FaultType.NODE:
+                by_switch = view.source == "switch"
+                return view.name in (self._stale.switch if by_switch else self._stale.host)
+            case FaultType.CARD:
+                return view.name in self._stale.device
+            case FaultType.SUB_HEALTH:
+                by_switch = view.switch_sub_health
+                return view.name in (self._stale.switch if by_switch else self._stale.device)
+        return False
 
     def _type(
         self,
@@ -144,7 +161,7 @@ class Judge:
             return FaultType.CARD
         if not is_in_map and not self._first:
             return FaultType.NODE
-        if job.retry_times != 0 and self._has_failed(job, pod):
+        if self.has_failed(job, pod):
             return FaultType.POD_FAILED
         if pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SEPARATE:
             return FaultType.SEPARATE
@@ -155,12 +172,15 @@ class Judge:
     def _diverges(self, section: int, job: Job, text: str) -> None:
         self.divergences.add((section, job.key, text))
 
-    def _has_failed(self, job: Job, pod: Pod) -> bool:
+    def has_failed(self, job: Job, pod: Pod) -> bool:
         """Whether a pod has failed by itself; the last state of a container counts (2.4 row 4).
 
-        ``corrected`` judges a restart of a container once, leaves one that the kubelet has made
-        for OME alone, and sees a container that ended in a pod that does not restart it (R22).
+        Without ``fault-retry-times`` none has. ``corrected`` judges a restart of a container once,
+        leaves one that the kubelet has made for OME alone, and sees a container that ended in a pod
+        that does not restart it (R22).
         """
+        if job.retry_times == 0:
+            return False
         if pod.phase == "Failed":
             return True
         failed = [one for one in pod.containers if one.last_exit_code]

@@ -34,6 +34,8 @@ def gangs(
 
 def _short(job: Job, waiting: Sequence[Pod], placer: Placer, views: Mapping[str, NodeView]) -> str:
     """Return what a gang lacks; empty where it fits."""
+    if job.has_bad_min_available:
+        return "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
     live = [pod for pod in job.pods if pod.is_live and not pod.is_terminating]
     if len(live) < job.min_available:
         return f"{len(live)} of {job.min_available} pods exist"
@@ -59,14 +61,18 @@ def _greedy(demands: Iterable[tuple[Result, list[Pod]]], views: Mapping[str, Nod
     left: dict[str, dict[str, int]] = {}
     taken = 0
     for result, pods in sorted(demands, key=lambda one: -npu_request(one[1][0])):
-        for pod in pods:
-            for name in result.accepts:
-                idle = left.setdefault(name, dict(views[name].idle))
-                if all(idle.get(key, 0) >= value for key, value in pod.requests.items()):
-                    for key, value in pod.requests.items():
-                        idle[key] -= value
-                    taken += 1
-                    break
+        requests = {key: value for key, value in pods[0].requests.items() if value > 0}
+        waiting = len(pods)
+        for name in result.accepts:
+            idle = left.setdefault(name, dict(views[name].idle))
+            rooms = (idle.get(key, 0) // value for key, value in requests.items())
+            times = min(waiting, min(rooms, default=waiting))
+            for key, value in requests.items():
+                idle[key] -= value * times
+            waiting -= times
+            if not waiting:
+                break
+        taken += len(pods) - waiting
     return taken
 
 

@@ -40,8 +40,11 @@ class Job:
 
     @property
     def uid(self) -> str:
-        """What tells this job from another one of its name: its owner where it has one."""
-        return self.group.owner.uid if self.group.owner else self.group.uid
+        """What tells this job from another one of its name: its owner's uid, empty without one.
+
+        As in ``remain-retry-times`` (1.14): a PodGroup without an owner is known by its name alone.
+        """
+        return self.group.owner.uid if self.group.owner else ""
 
     @cached_property
     def labels(self) -> Texts:
@@ -120,9 +123,7 @@ class Job:
     @cached_property
     def is_npu(self) -> bool:
         """Whether its ``minResources`` name chips (2.1)."""
-        return any(
-            key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources
-        ) or any(npu_request(pod) for pod in self.pods)
+        return any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources)
 
     @cached_property
     def npu_tasks(self) -> int:
@@ -145,14 +146,20 @@ class Job:
         return self.group.min_member
 
     @property
+    def has_bad_min_available(self) -> bool:
+        """Whether ``schedule_minAvailable`` is no integer, which makes the job invalid (2.2)."""
+        text = self.annotations.get(scheduling.SCHEDULE_MIN_AVAILABLE)
+        return text is not None and go_integer(text) is None
+
+    @property
     def policy(self) -> str:
         return self.annotations.get(scheduling.SCHEDULE_POLICY, "")
 
     @cached_property
     def is_super_pod(self) -> bool:
         """Whether it is placed by logical super pods (2.1)."""
-        if self.policy:
-            return self.policy in scheduling.SUPER_POD_POLICIES
+        if self.policy in scheduling.SUPER_POD_POLICIES:
+            return True
         if scheduling.SUPER_POD_BLOCK in self.annotations:
             return True
         return any(

@@ -262,7 +262,14 @@ def _called(raw: Raw, kind: str) -> str:
         metadata = tree["metadata"]
         names = [metadata.get("namespace", ""), metadata["name"]]
         return f"{kind} {'/'.join(str(name) for name in names if name)}"
-    except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError):
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return f"{kind} without a name"
 
 

@@ -19,11 +19,11 @@ from contract import scheduling
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.entries import CardFault
     from advisor.jobs import Job
     from advisor.node_view import NodeView
     from advisor.options import Options
     from advisor.snapshot import Pod
+    from advisor.state import NodeMemory
 
 LINK_DOWN_SECONDS = 20
 LINK_DOWN_CODE = "81078603"
@@ -53,15 +53,46 @@ class Result(NamedTuple):
     refuses: dict[str, str]
 
 
+def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
+    """Return the cards of which a link is down; upstream compares the codes whole (8, 17)."""
+    return {
+        one.npu_name
+        for one in view.faults
+        if one.fault_handling == NOT_HANDLE
+        and (
+            one.fault_code == LINK_DOWN_CODE
+            or (corrected and LINK_DOWN_CODE in one.fault_code.split(","))
+        )
+    }
+
+
 class Placer:
     """Answers where pods can go; each demand is computed once in a session."""
 
-    def __init__(self, views: Mapping[str, NodeView], now_ms: int, options: Options) -> None:
+    def __init__(
+        self,
+        views: Mapping[str, NodeView],
+        memories: Mapping[str, NodeMemory],
+        now_ms: int,
+        options: Options,
+    ) -> None:
+        self._memories = memories
+        self._now_ms = now_ms
+        self._options = options
         self._corrected = options.profile is Profile.CORRECTED
-        self._now = now_ms // 1000
+        after = now_ms // 1000 - LINK_DOWN_SECONDS
+        self._link_down = {name for name, one in memories.items() if one.link_down_at > after}
         self._views = [views[name] for name in sorted(views)]
         self._closed = {view.name: closed(view) for view in self._views}
         self._found: dict[Demand, Result] = {}
+        self.divergences: set[tuple[int, str, str]] = set()
+        """Numbers of section 8, nodes, and what is done otherwise."""
+
+    def of_node(self, view: NodeView) -> Placer:
+        """Return a placer for this one node as ``view`` has it, at the same time."""
+        memory = self._memories.get(view.name)
+        memories = {} if memory is None else {view.name: memory}
+        return Placer({view.name: view}, memories, self._now_ms, self._options)
 
     def result(self, job: Job, pod: Pod) -> Result:
         """Return where ``pod`` of ``job`` can go now."""
@@ -111,19 +142,23 @@ class Placer:
         """
         if why := self._closed[view.name]:
             return why
-        if self._corrected and not demand.cards:
-            return ""
         if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
             which = "a card" if view.card_sub_health else "its switch"
-            return f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
-        if not view.is_in_table:
-            return "NotInFaultTable: it has chips and no label accelerator that names them"
-        return ""
+            why = f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
+        elif not view.is_in_table:
+            why = "NotInFaultTable: it has chips and no label accelerator that names them"
+        if why and self._corrected and not demand.cards:
+            self.divergences.add((14, view.name, "it takes pods without chips all the same"))
+            return ""
+        return why
 
     def _cards(self, demand: Demand, view: NodeView) -> str:
         """Return what is wrong with the cards of a node for a demand (1.6, 1.9)."""
         if not view.is_in_map:  # upstream accepts it (section 8, 12)
-            return "FreeCards: the plugin does not have the node" if self._corrected else ""
+            if not self._corrected:
+                return ""
+            self.divergences.add((12, view.name, "a node that the plugin does not have is refused"))
+            return "FreeCards: the plugin does not have the node"
         resource, cards = demand.resource, demand.cards
         if view.free is None or resource != view.resource:
             return f"FreeCards: the scheduler has no list of free cards ({resource})"
@@ -144,14 +179,9 @@ class Placer:
     def _usable(self, view: NodeView) -> int:
         """Return how many free cards a distributed job may use (1.9)."""
         bad = set(view.network_unhealthy or ())
-        if self._now - view.link_down_at < LINK_DOWN_SECONDS:
-            bad.update(one.npu_name for one in view.faults if self._is_link_down(one))
+        if view.name in self._link_down:
+            bad |= link_down_cards(view, corrected=self._corrected)
         return sum(1 for name in view.free or () if name not in bad)
-
-    def _is_link_down(self, one: CardFault) -> bool:
-        """Whether an element says that a link is down; upstream compares it whole (8, 17)."""
-        codes = one.fault_code.split(",") if self._corrected else [one.fault_code]
-        return LINK_DOWN_CODE in codes and one.fault_handling == NOT_HANDLE
 
     def _times(self, demand: Demand, view: NodeView) -> int:
         """Return how many pods of a demand a node takes at once."""

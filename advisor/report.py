@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.findings import Severity as Severity
 from advisor.options import Profile
 
 
@@ -49,14 +50,6 @@ class Workload(StrEnum):
     MINDIE_CONTROL = "mindie-control"
     INFER_OPERATOR = "infer-operator"
     OTHER = "other"
-
-
-class Severity(StrEnum):
-    """How serious a finding is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
 
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
@@ -100,7 +93,8 @@ class Decision(msgspec.Struct, frozen=True):
     """What happens to one job, by which row of 2.10 and which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
-    ``follow_up`` says who recreates the pods and what else goes. ``patch`` is what is written for
+    ``follow_up`` says who recreates the pods and what else goes, ``replacement`` whether they would
+    fit, made anew as they are. ``patch`` is what is written for
     ``ANNOTATE`` and ``SET_GRACEFUL_EXIT``, as key and value.
     """
 
@@ -117,6 +111,7 @@ class Decision(msgspec.Struct, frozen=True):
     fault_pods: tuple[FaultPod, ...] = ()
     retry: Retry | None = None
     follow_up: str = ""
+    replacement: str = ""
     patch: tuple[str, str] | None = None
     dry_run: bool = True
 
@@ -141,6 +136,11 @@ class NodeVerdict(msgspec.Struct, frozen=True):
     network_unhealthy: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether it takes all pods and has no fault."""
+        return self.accept_new is Acceptance.ALL and self.state == "Healthy" and not self.reasons
+
 
 class CreateAdvice(msgspec.Struct, frozen=True):
     """Whether the operator makes pods for an AscendJob (R50): ``ALLOW``, ``HOLD`` or ``CRASH``."""
@@ -155,11 +155,15 @@ class CreateAdvice(msgspec.Struct, frozen=True):
 
 
 class ElasticAdvice(msgspec.Struct, frozen=True):
-    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none."""
+    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none.
+
+    ``cards`` are those of each pod.
+    """
 
     namespace: str
     name: str
     replicas: int | None = None
+    cards: int | None = None
     trigger: str = ""
     reason: str = ""
     why: str = ""
@@ -200,7 +204,10 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that is reported of one session in one profile."""
+    """All that is reported of one session in one profile.
+
+    ``not_known`` says what could not be concluded from what was given.
+    """
 
     profile: Profile
     now_ms: int
@@ -211,6 +218,7 @@ class Report(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     placement: tuple[Placement, ...] = ()
     gangs: tuple[Gang, ...] = ()
+    not_known: tuple[str, ...] = ()
 
     @property
     def deletions(self) -> tuple[Deletion, ...]:

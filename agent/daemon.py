@@ -224,6 +224,8 @@ class Agent:
                     root("node labels", parts.node_object.run())
                 if parts.duo_cards is not None:
                     root("duo cards", parts.duo_cards.run())
+                if parts.device_plugin is not None:
+                    root("account of a device plugin", parts.device_plugin.run())
                 if parts.own_node_only is not None:
                     root("own-node-only", parts.own_node_only.run())
                 if parts.teller is not None:

@@ -11,14 +11,15 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.fault_config_files import keep, read_files, read_kept, watch_files
-from contract.errors import StoreError
+from contract.errors import Problem, StoreError
 from contract.fault_configuration import (
     CONFIG_MAPS,
     DOCUMENTS,
+    FaultProblem,
     InForce,
     Judged,
     Place,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.catalogue import Catalogue
-    from contract.fault_configuration import ConfigMap, FaultProblem, FaultTexts
+    from contract.fault_configuration import ConfigMap, FaultTexts
     from stores.base import Document, Store, WatchEvent
 
 log = logging.getLogger("agent.fault_configuration")
@@ -71,6 +72,7 @@ class FaultConfiguration:
         self._edges = edges
         self._data: dict[ConfigMap, Mapping[str, str] | None] = {}
         self._versions: dict[ConfigMap, str] = {}
+        self._spoilt: dict[ConfigMap, str] = {}
         self._troubles: dict[ConfigMap, str] = {}
         self._told: frozenset[str] = frozenset()
         self._on_disk = read_kept(state_dir)
@@ -117,7 +119,7 @@ class FaultConfiguration:
         raise AssertionError("a watch never ends")
 
     async def _follow_store(self, config_map: ConfigMap) -> NoReturn:
-        selection = Selection(config_map.namespace, config_map.name)
+        selection = Selection(config_map.namespace, config_map.name, spoilt=True)
         while True:
             try:
                 async for event in self._store.watch(selection):
@@ -137,7 +139,11 @@ class FaultConfiguration:
             document = event.document
         if self._troubles.pop(config_map, None) is not None:
             log.info("%s is watched again", config_map.name)
-        self._data[config_map] = None if document is None else document.data
+        self._spoilt.pop(config_map, None)
+        if document is not None and document.problem:
+            self._spoilt[config_map] = document.problem
+        else:
+            self._data[config_map] = None if document is None else document.data
         self._versions[config_map] = "" if document is None else document.version
         await self._changed()
         self._answered(config_map)
@@ -155,7 +161,8 @@ class FaultConfiguration:
             self._is_known.set()
 
     def _all_answered(self) -> bool:
-        return self._data.keys() | self._troubles.keys() == set(CONFIG_MAPS)
+        answered = self._data.keys() | self._troubles.keys() | self._spoilt.keys()
+        return answered == set(CONFIG_MAPS)
 
     async def _follow_files(self) -> None:
         if self._directory is None:
@@ -181,7 +188,17 @@ class FaultConfiguration:
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
-        return judge(dict(self._data), self._files.texts, before, self._files.unreadable)
+        judged = judge(dict(self._data), self._files.texts, before, self._files.unreadable)
+        spoilt = (
+            FaultProblem(
+                config_map.name,
+                Place.CONFIG_MAP,
+                Problem("$", f"is no document and left out, what is in force stays: {problem}"),
+                config_map,
+            )
+            for config_map, problem in sorted(self._spoilt.items(), key=lambda one: one[0].name)
+        )
+        return replace(judged, problems=(*spoilt, *judged.problems))
 
     def _must_be_kept(self) -> bool:
         """What nobody but this node's own files has said yet is not kept."""

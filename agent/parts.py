@@ -21,6 +21,7 @@ from agent.heartbeat.old_readers import old_readers
 from agent.journal.journal import Journal
 from agent.listing import Listing
 from agent.node.chip_keys import ChipKeys
+from agent.node.device_plugin import DevicePluginAccount
 from agent.node.node_object import NodeObjectKeeper
 from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
@@ -137,6 +138,13 @@ class Parts:
             if store.objects is None
             else OwnNodeOnly(partial(store.objects.is_own_node_only, configuration.node_name))
         )
+        self.device_plugin = (
+            DevicePluginAccount(store.objects, configuration.node_name)
+            if store.objects is not None
+            and "device-info" in configuration.documents
+            and not configuration.shadow
+            else None
+        )
         self.documents = Documents(
             configuration.node_name,
             configuration.documents,
@@ -151,6 +159,7 @@ class Parts:
                 has_rival=lambda: self.heartbeat.has_rival,
                 on_remembered=self.look_at_chips_again,
                 reconnected=self._look_at_rights,
+                deleted=self.heartbeat.hurry,
             ),
             shadowed=configuration.shadow,
             over_grpc=configuration.storage.clusterd is not None,

@@ -17,9 +17,10 @@ from contract.errors import StoreError, StoreForbidden
 from stores.base import Beat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from aggregator.last_seen import Memory
+    from aggregator.liveness import Pulse
     from aggregator.moment import Clock, Moment
     from aggregator.old_listener import OldListener
     from service.stalls import Stalls
@@ -36,7 +37,9 @@ _NOTE_MS = 30_000
 class Listener:
     """Lists the beats of each store once per interval; ``changed`` is told who is lost.
 
-    ``old`` listen for heartbeats of old releases in the stores of the same URL.
+    ``old`` listen for heartbeats of old releases in the stores of the same URL. ``lasting`` are
+    those stores that may come back without what they had, with who beat there in an earlier run;
+    ``noted`` is told who beats there now (holder and interval), and who is forgotten.
     """
 
     def __init__(
@@ -48,10 +51,14 @@ class Listener:
         old: Mapping[str, OldListener],
         memory: Memory,
         heard: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
+        lasting: Collection[str] = (),
+        noted: Callable[[str, str, Pulse | None], None] = lambda *_: None,
     ) -> None:
         """``heard`` gets the beats of each listing."""
         self._stores = stores
         self._heard = heard
+        self._lasting: dict[str, dict[str, Pulse]] = {url: {} for url in lasting}
+        self._noted = noted
         self._changed = changed
         self._clock = clock
         self._stalls = stalls
@@ -87,6 +94,16 @@ class Listener:
         return unread(self.heard, self._began_ms, self._clock())
 
     @property
+    def alive(self) -> Iterator[tuple[str, int]]:
+        """Nodes that beat in a store that is read, with the time of the beat by their clock."""
+        unread, silent = self.unread, self.verdict.lost.keys() | _nodes(self.verdict.brake)
+        for url, one in self._beats.items():
+            if url not in unread:
+                for node, pulse in one.pulses.items():
+                    if node not in silent:
+                        yield node, pulse.beaten_at_ms
+
+    @property
     def ages_ms(self) -> dict[str, int]:
         """How long ago the beats of each place were listed."""
         return ages_ms(self.heard, self._began_ms, self._clock())
@@ -102,6 +119,32 @@ class Listener:
             for url in self._stores
             if url in found
         )
+
+    def remember(self, url: str, node: str, holder: str, interval_ms: int) -> None:
+        """Take in who beat in an earlier run, before the store is listed."""
+        now_ms = self._clock().steady_ms
+        self._lasting[url][node] = liveness.kept(holder, interval_ms, now_ms)
+
+    def beats(self, url: str, node: str) -> bool | None:
+        """Whether the node beats in this store; ``None`` where that cannot be said."""
+        return liveness.beats(self._beats[url], self.verdict.brake, node)
+
+    def knows(self, url: str, node: str) -> bool:
+        """Whether the node beats, or has beaten, in this store."""
+        return node in self._beats[url].pulses or node in self._lasting.get(url, ())
+
+    def forget(self, url: str, nodes: Iterable[str]) -> None:
+        """Somebody's word ended these nodes, whose beats the store lacks."""
+        one = self._beats[url]
+        gone = {n for n in nodes if n in one.pulses and one.pulses[n].is_missing}
+        if not gone:
+            return
+        pulses = {node: pulse for node, pulse in one.pulses.items() if node not in gone}
+        self._beats[url] = msgspec.structs.replace(one, pulses=pulses)
+        for node in gone:
+            self._lasting[url].pop(node, None)
+            self._noted(url, node, None)
+        self._judge()
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """Listen until cancelled. ``lost``: who was published lost by the run before."""
@@ -188,14 +231,43 @@ class Listener:
         self.skews[url] = skew.observed(
             self.skews[url], before.pulses, beats, asked.wall_ms, now.wall_ms
         )
-        listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms)
+        lasting = None
+        if url in self._lasting:
+            is_first = before.listed_at_ms is None
+            lasting = self._remembered(url) if is_first else before.pulses
+        listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms, lasting)
+        if lasting is not None:
+            self._note_new(url, lasting, listed.pulses)
         rehearsals = self._rehearsals[url]
         self._beats[url] = msgspec.structs.replace(listed, rehearsals=rehearsals.results)
         rehearsals.look(set(liveness.late(listed)) - lost.keys())
-        self._heard(url, beats)
         self._listen_to_old(url, now)
         self._judge()
+        self._heard(url, beats)
         self._say_wrong_clocks()
+
+    def _remembered(self, url: str) -> dict[str, Pulse]:
+        """Who beat in an earlier run, with what the leader before has seen of those silent."""
+        silent = self._beats[url].pulses
+        return {
+            node: msgspec.structs.replace(
+                silent[node],
+                interval_ms=pulse.interval_ms,
+                usual_interval_ms=pulse.usual_interval_ms,
+            )
+            if node in silent
+            else pulse
+            for node, pulse in self._lasting[url].items()
+        }
+
+    def _note_new(self, url: str, before: Mapping[str, Pulse], pulses: Mapping[str, Pulse]) -> None:
+        for node, pulse in pulses.items():
+            known = before.get(node)
+            if known is None or (known.holder, known.interval_ms) != (
+                pulse.holder,
+                pulse.interval_ms,
+            ):
+                self._noted(url, node, pulse)
 
     def _listen_to_old(self, url: str, now: Moment) -> None:
         old = self._old.get(url)

@@ -115,6 +115,13 @@ class GrpcSection(Section):
         return self
 
 
+class AdviceSection(Section):
+    """What the scheduler will do about what is published."""
+
+    enabled: bool = False
+    """On Kubernetes alone; reads all pods, and Jobs of Volcano and ReplicaSets as far as it may."""
+
+
 class AggregatorConfiguration(Section):
     """Everything that ``vigil aggregator`` can be told."""
 
@@ -134,6 +141,7 @@ class AggregatorConfiguration(Section):
     pace: PaceSection = PaceSection()
     pages: PagesSection = PagesSection()
     leader: LeaderSection = LeaderSection()
+    advice: AdviceSection = AdviceSection()
 
     @property
     def read_urls(self) -> tuple[str, ...]:

@@ -9,14 +9,19 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from aggregator.absence import Absence
 from aggregator.beats import Listener
 from aggregator.doubts import Doubts
 from aggregator.feeding import read_documents
 from aggregator.following import follow
+from aggregator.forgetting import Forgetting
 from aggregator.jobs.board import Board
+from aggregator.kinds import kind_of
 from aggregator.known_places import ClusterPlaces
 from aggregator.labelling import Labelling
+from aggregator.last_known import Known, KnownBeat, LastKnown
 from aggregator.last_seen import Memory
+from aggregator.lasting import LastingFeed
 from aggregator.leading import Always, Leadership
 from aggregator.marks import Marks
 from aggregator.missed_writes import MissedWrites, documents_of
@@ -33,29 +38,35 @@ from aggregator.publisher import Publisher
 from aggregator.rank_tables.part import CONTROLLER, RankTables
 from aggregator.readiness import Readiness
 from aggregator.shards import text_limit
+from aggregator.stale_documents import StaleDocuments
 from aggregator.stream import PLACES, Stream
 from aggregator.succession import Succession
 from aggregator.telling import Telling
 from aggregator.world import World
 from contract.cluster_info import VALUE_LIMIT
-from contract.names import CLUSTER_NODE_NAME
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from service.notify import keep_told
 from service.stalls import Stalls
+from stores.base import Document, Listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from aggregator.advising.advising import Advising
     from aggregator.grpc.interfaces import Faults, Send, Tables
     from aggregator.grpc.server import GrpcServer
     from aggregator.grpc.subscriptions import Client
     from aggregator.history import History
     from aggregator.intake import Feed
+    from aggregator.liveness import Pulse
+    from aggregator.moment import Moment
     from aggregator.part import Part
     from aggregator.public_faults.judging import Answer
     from contract.node_info import NodeRecord
     from contract.public_fault import PublicFault
-    from stores.base import Beat, Document, Store, WatchEvent
+    from stores.base import Beat, Store, WatchEvent
+    from stores.cluster import Cluster
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +78,13 @@ somebody made immutable, and no reader may see the node healthy meanwhile.
 _PATIENCE_SECONDS = 30.0
 _FIT_SECONDS = 1.0
 """How long a store that is away holds up the first publication of what the others say."""
+
+
+def _advising(clusters: Sequence[Cluster], clock: Clock) -> Advising | None:
+    """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
+    from aggregator.advising.advising import Advising
+
+    return Advising(clusters[0], clock) if clusters else None
 
 
 class Serve(Protocol):
@@ -106,9 +124,13 @@ class Aggregator:
         public_fault_namespaces: tuple[str, ...] = (ALL,),
         rank_table_namespaces: tuple[str, ...] = (ALL,),
         stream_places: int = PLACES,
+        advise: bool = False,
         state_dir: Path | None = None,
     ) -> None:
+        """In ``state_dir`` is what lasts of stores that may come back without it."""
         self._clock = clock
+        lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
+        self.last_known = LastKnown(state_dir, clock)
         self.stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
@@ -120,12 +142,20 @@ class Aggregator:
             facts=self.world.facts,
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
+            lasting=lasting,
         )
+        self.absences = {
+            source.url: Absence(source, {"device-info": source.devices, "node-info": source.nodes})
+            for source in self.pipeline.sources
+            if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
+        }
+        """What each store lacks that may come back without what it had."""
         self._places = ClusterPlaces(self.pipeline, self.world)
         self.public_faults.know(self._places)
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
+        self.advising = _advising(clusters, clock) if advise else None
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.telling = Telling(
@@ -158,6 +188,7 @@ class Aggregator:
                 writes_per_second=writes_per_second,
                 clock=clock,
                 stalls=self.stalls,
+                forgot=self._forgot,
             )
             for store in publish.values()
         )
@@ -185,7 +216,7 @@ class Aggregator:
                 zip(stores.items(), self.pipeline.sources, strict=True)
             )
         }
-        self.marks = Marks(stores, state_dir, self._known_nodes, self.wake)
+        self.marks = Marks(stores, state_dir, lambda url: self.absences[url].nodes, self.wake)
         self.listener = Listener(
             stores,
             self._fell_silent,
@@ -194,7 +225,21 @@ class Aggregator:
             old,
             memory,
             heard=self._beats_were_listed,
+            lasting=lasting,
+            noted=self._note_beat,
         )
+        self._forgetting = {
+            url: Forgetting(
+                stores[url],
+                absence,
+                clock,
+                touch_period_seconds,
+                is_there=self.pipeline.knows,
+                may_write=lambda: self.succession.leads,
+                changed=self.wake,
+            )
+            for url, absence in self.absences.items()
+        }
         self.parts = Parts(
             (
                 memory,
@@ -221,6 +266,7 @@ class Aggregator:
             self.stalls,
             inherit=self._inherit,
             began=self._began_to_lead,
+            copies=self.last_known,
         )
         self.readiness = Readiness(
             self.pipeline,
@@ -231,10 +277,14 @@ class Aggregator:
             self._not_served,
             lambda: self.listener.unread_stores,
             lambda: self.marks.problems,
+            self.absences.values(),
             clock,
         )
         self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)
         self._publish_lost = publish_lost
+        self._copies: tuple[Document, ...] = ()
+        """What an earlier run published, for a store that lost it."""
+        self._has_copies = True
         self.picture = Picture(self, clock, publish_lost=publish_lost)
         """What is shown of all this."""
         self._wake = asyncio.Event()
@@ -244,11 +294,35 @@ class Aggregator:
         async with asyncio.TaskGroup() as lasting:
             # Its last commit may take seconds, for which nobody would lead.
             lasting.create_task(self.telling.history.run(), name="history")
+            self._remember(await asyncio.to_thread(self.last_known.load))
+            lasting.create_task(self.last_known.run(), name="last known state")
             try:
                 await self._run()
             finally:
                 await self.succession.give_up()
         raise AssertionError("the tasks never end")
+
+    def _remember(self, found: Mapping[str, Known]) -> None:
+        """Take in what an earlier run knew of stores that may come back without it."""
+        now_ms = self._clock().wall_ms
+        for url, absence in self.absences.items():
+            known = found.get(url, Known())
+            for document in known.documents.values():
+                for feed in absence.feeds:
+                    feed.remember(document, now_ms)
+            for node, beat in known.beats.items():
+                self.listener.remember(url, node, beat.holder, beat.interval_ms)
+            for feed in absence.feeds:
+                feed.kept = partial(self._keep_document, url, feed)
+                feed.has_agent = partial(self.listener.knows, url)
+        self.pipeline.knows_all = all(
+            url in found and found[url].is_complete for url in self.absences
+        )
+        first = self.publishers[0].store
+        if not first.absence_is_deletion and first.url in found:
+            documents = tuple(found[first.url].documents.values())
+            self.succession.keeping.remember(documents)
+            self._copies = tuple(one for one in documents if kind_of(one.name) is not None)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -265,7 +339,11 @@ class Aggregator:
             if self._table_file is not None:
                 table = follow_table(self._table_file, self._configure)
                 tasks.create_task(table, name="read the table of public faults")
+            for url, forgetting in self._forgetting.items():
+                tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
+            if self.advising is not None:
+                tasks.create_task(self.advising.run(), name="advice")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")
             tasks.create_task(self._merge(tasks), name="merge")
             tasks.create_task(self._keep_fitting(), name="limits of stores")
@@ -277,15 +355,12 @@ class Aggregator:
 
     def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].hear(beats)
-        self.marks.hear(url, beats)
-
-    def _known_nodes(self, url: str) -> frozenset[str]:
-        """Nodes with a document in this store, and those published that have none in any store."""
-        by_store = {
-            source.url: source.device.reports.keys() | source.node.reports.keys()
-            for source in self.pipeline.sources
-        }
-        return frozenset(by_store[url] | (self.pipeline.nodes - set().union(*by_store.values())))
+        self.marks.note_beats(url, beats)
+        absence = self.absences.get(url)
+        if absence is not None:
+            absence.hear(beats)
+            if any(feed.absent for feed in absence.feeds) or absence.records:
+                self._wake.set()
 
     def wake(self) -> None:
         """Something changed that no store told: a part was called."""
@@ -297,7 +372,43 @@ class Aggregator:
 
     def _observe(self, feed: Feed, event: WatchEvent) -> None:
         self.pipeline.observe(feed, event, self._clock())
+        if isinstance(event, Listed):
+            for source in self.pipeline.sources:
+                if source.url in self.absences and source.listed:
+                    self.last_known.is_listed(source.url)
         self._wake.set()
+
+    def _keep_document(
+        self, url: str, feed: LastingFeed, node: str, document: Document | None
+    ) -> None:
+        if document is None:
+            (name,) = feed.names_of((node,)).values()
+            self.last_known.drop(url, feed.selection.namespace or "", name)
+        else:
+            self.last_known.put(url, document)
+
+    def _note_beat(self, url: str, node: str, pulse: Pulse | None) -> None:
+        if pulse is None:
+            self.last_known.drop_beat(url, node)
+        else:
+            self.last_known.put_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
+
+    def _forgot(self) -> None:
+        """The first store that is published to may have lost documents."""
+        self.succession.keeping.look_for_lost()
+
+    def _end_absent(self, now: Moment) -> None:
+        """End what somebody's word ends of what stores lack."""
+        for url, absence in self.absences.items():
+            absence.hold(self.marks.problem(url) is not None)
+            if not absence.is_due(now):
+                continue
+            ended = absence.step(partial(self.listener.beats, url), now)
+            self.pipeline.judge_again(ended)
+            gone = (n for n in {*ended, *absence.records} if not absence.knows(n))
+            self.listener.forget(url, [node for node in gone if not absence.has_beat(node)])
+            absence.say(now)
+            self._forgetting[url].look()
 
     def _found(self, number: int, event: WatchEvent) -> None:
         """A document with public faults was read by name in the store with this number."""
@@ -335,6 +446,7 @@ class Aggregator:
         now = self._clock()
         moved, self._moved = self._moved, set()
         self.pipeline.forget_deleted(now)
+        self._end_absent(now)
         self._places.look(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
@@ -357,6 +469,8 @@ class Aggregator:
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
         tasks.create_task(self.marks.run(), name="marks of directories")
+        stale = StaleDocuments(self.pipeline, lambda: self.listener.alive)
+        tasks.create_task(stale.run(), name="stale documents")
         tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
@@ -366,13 +480,20 @@ class Aggregator:
             with self.stalls.busy("merge"):
                 self._wake_publishers(self._step())
                 views_due_ms = self.succession.look(self._clock())
-            due = (self.pipeline.next_due_ms(), self.parts.next_due_ms(), views_due_ms)
+            due = (
+                self.pipeline.next_due_ms(),
+                self.parts.next_due_ms(),
+                views_due_ms,
+                *(absence.due_ms for absence in self.absences.values()),
+            )
             await self._wait(min((at for at in due if at is not None), default=None))
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         """Wait for what the stores hold, so that nothing incomplete is published."""
         documents = await self.publishers[0].documents()
-        self.pipeline.restore(documents)
+        there = {document.name for document in documents}
+        lost = (document for document in self._copies if document.name not in there)
+        self.pipeline.restore((*documents, *lost))
         for error in self.pipeline.unreadable:
             _log.warning("an earlier run's document is overwritten: %s", error)
         if not self._publish_lost:
@@ -447,13 +568,30 @@ class Aggregator:
         for publisher in self.publishers:
             publisher.wake(names)
 
-    def _acknowledged(self, _: Publisher, name: str, __: int) -> None:
+    def _acknowledged(self, publisher: Publisher, name: str, _: int) -> None:
+        if publisher is self.publishers[0] and not publisher.store.absence_is_deletion:
+            self._keep_copy(publisher.store.url, name)
         outputs = [publisher.outputs.get(name) for publisher in self.publishers]
         revision = min(-1 if output is None else output.acknowledged for output in outputs)
         if revision >= 0:
             self._wake_publishers(self.pipeline.acknowledged(name, revision))
             self._wake.set()
         self.readiness.look()
+
+    def _keep_copy(self, url: str, name: str) -> None:
+        value = self.pipeline.value(name)
+        annotations = dict(value.annotations)
+        data, labels = {name: value.text}, dict([CLUSTER_LABEL])
+        self.last_known.put(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
+        self._has_copies = True
+
+    def _drop_copies(self) -> None:
+        """Another leader writes: what we published last will be old."""
+        if self._has_copies:
+            self._has_copies = False
+            self.succession.keeping.drop_copies()
+            for name in self.pipeline.documents:
+                self.last_known.drop(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))
@@ -464,6 +602,8 @@ class Aggregator:
             return
         now = self._clock()
         leads = self.succession.leads
+        if not leads:
+            self._drop_copies()
         self.telling.followed(*self.pipeline.follow(document, now, doubt=leads), now)
         self._doubts.look()
         lost = lost_of(document)

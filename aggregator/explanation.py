@@ -141,6 +141,7 @@ def explain(
 _STATES = {
     "reported": "its newest device-info counts",
     "kept": "its newest device-info is refused; the last good one stays in force",
+    "missing": "its store lacks its device-info; the last one stays in force",
     "rejected": "its device-info was never a good one",
     "earlier": "nothing was heard of it yet; it is published as an earlier run did",
     "deleted": "its device-info was deleted; it is published healthy and dropped soon",

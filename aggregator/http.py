@@ -41,6 +41,7 @@ def application(
             "/api/v1/liveness": picture.liveness,
             "/api/v1/faults": picture.faults,
             "/api/v1/jobs": picture.jobs,
+            "/api/v1/advice": picture.advice,
             "/api/v1/public-faults": picture.public_faults,
             "/api/v1/separation": picture.separation,
             "/api/v1/world": picture.world,
@@ -52,8 +53,12 @@ def application(
     )
     application.middlewares.append(_asked_rightly)
     one = application.router.add_get
-    one("/api/v1/nodes/{node}", _one("node", picture.explain))
-    one("/api/v1/jobs/{job}", _one("job", picture.job))
+    one("/api/v1/nodes/{node}", _one(picture.explain, "node"))
+    one("/api/v1/jobs/{job}", _one(picture.job, "job"))
+    one(
+        "/api/v1/advice/{namespace}/{podgroup}",
+        _one(picture.advice_of, "namespace", "podgroup"),
+    )
     one(history_page.PATH, history_page.history_page(history))
     one(stream.PATH, changes.serve)
     return application
@@ -84,14 +89,14 @@ async def _asked_rightly(
 
 
 def _one(
-    what: str, answer: Callable[[str], object | None]
+    answer: Callable[..., object | None], *names: str
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """The page of one of many."""
+    """The page of one of many, which the parts of its path with these names choose."""
 
     async def show(request: web.Request) -> web.Response:
-        found = answer(request.match_info[what])
+        found = answer(*(request.match_info[name] for name in names))
         if found is None:
-            return pages.json_response({"error": f"nobody knows of this {what}"}, 404)
+            return pages.json_response({"error": f"nobody knows of this {names[-1]}"}, 404)
         return pages.json_response(found)
 
     return show

@@ -2,9 +2,9 @@
 
 A document that cannot be read or verified leaves the node's last good one in force (``spec/
 clusterd.md`` 1.4) and is remembered with its reason until a good one comes; each kind by itself.
-What a store lists after an interruption replaces what was known of it: whoever is missing was
-deleted (defect B2). Within one store the order of its events decides; between stores the greater
-stamp.
+What an API server lists after an interruption replaces what was known of it: whoever is missing was
+deleted (defect B2). Of other stores see ``lasting.py``. Within one store the order of its events
+decides; between stores the greater stamp.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Inbox(Generic[R]):
 
         Of one that has nothing for this kind see ``Feed``.
         """
-        texts = self.kind.texts(document)
+        texts = (document.problem,) if document.problem else self.kind.texts(document)
         if self._is_silent(document):
             return False
         known = self.reports.get(node)
@@ -79,6 +79,8 @@ class Inbox(Generic[R]):
         if rejected is not None and rejected.texts == texts:
             return False
         try:
+            if document.problem:
+                raise DocumentError(document.name, "$", f"is no document: {document.problem}")
             if problem := node_name_problem(node):
                 raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
             if known is None and len(self.reports) >= MAX_NODES:
@@ -126,7 +128,7 @@ class Feed:
     """One watch of one store: the documents of all nodes in one namespace."""
 
     def __init__(self, namespace: str, prefix: str, inboxes: tuple[Inbox[Any], ...]) -> None:
-        self.selection = Selection(namespace=namespace, label=REPORT_LABEL)
+        self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
         """What to watch."""
         self.inboxes = inboxes
         self.own_key = Inbox(OWN_KEY)
@@ -175,13 +177,13 @@ class Feed:
                     return frozenset()
                 self._note((node,))
                 return self._take(document, now_ms)
-            case Deleted(namespace, name):
+            case Deleted(namespace, name, by_list):
                 node = self._node_of(namespace, name)
                 if node is None or self._ahead.get(node) is not None:
                     return frozenset()  # what was read is from after that
                 self._ahead.pop(node, None)
                 self._note((node,))
-                return self._miss(node, deleted_at_ms)
+                return self._miss(node, now_ms, deleted_at_ms, is_told=not by_list)
             case Interrupted(reason):
                 if self.interrupted is None:
                     self.interruptions_total += 1
@@ -231,13 +233,20 @@ class Feed:
         gone = set(self.present)
         there = set()
         for document in documents:
+            node = self._node_of(document.namespace, document.name)
+            if node is None or self._is_of_the_past(node, document):
+                continue
             changed |= self._take(document, now_ms)
-            there.add(self._node_of(document.namespace, document.name) or "")
+            there.add(node)
         self._note(gone | there)
         gone -= there
         for node in gone:
-            changed |= self._miss(node, deleted_at_ms)
+            changed |= self._miss(node, now_ms, deleted_at_ms, is_told=False)
         return frozenset(changed)
+
+    def _is_of_the_past(self, node: str, document: Document) -> bool:  # noqa: ARG002
+        """Whether a document in a list is older than what is known of its node."""
+        return False
 
     def _take(self, document: Document, now_ms: int) -> frozenset[str]:
         node = self._node_of(document.namespace, document.name)
@@ -291,8 +300,18 @@ class Feed:
         """When ``settle`` has something to do (steady time)."""
         return min(self._missing.values(), default=None)
 
-    def _miss(self, node: str, deleted_at_ms: int | None) -> frozenset[str]:
-        """The node's document is gone, for now."""
+    def _miss(
+        self,
+        node: str,
+        now_ms: int,  # noqa: ARG002
+        deleted_at_ms: int | None,
+        *,
+        is_told: bool,  # noqa: ARG002
+    ) -> frozenset[str]:
+        """The node's document is gone, for now.
+
+        ``is_told``: its deletion was shown; otherwise a list lacks it.
+        """
         if deleted_at_ms is None:
             return self._forget(node)
         if node in self.present:
@@ -318,16 +337,16 @@ class Feed:
 
 
 class Source:
-    """Everything that one store said."""
+    """Everything that one store said; ``feed`` makes a watch of it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, feed: type[Feed] = Feed) -> None:
         self.url = url
         self.device = Inbox(DEVICE)
         self.switch = Inbox(SWITCH)
         self.node = Inbox(NODE)
         devices = (self.device, self.switch)
-        self.devices = Feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
-        self.nodes = Feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
+        self.devices = feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
+        self.nodes = feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
         self.feeds = (self.devices, self.nodes)
         self.inboxes: tuple[Inbox[Any], ...] = (
             self.device,

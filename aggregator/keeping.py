@@ -7,8 +7,10 @@ first and waits for no turn. Each write replaces the version that was seen last.
 marks each document, so that what an earlier one still has under way is refused, and then restores
 from it.
 
-Nobody watches these documents. What an admission webhook makes of one would show only at the next
-start, so the answer to each write is compared with what was written.
+Nobody watches these documents. A store that may come back without them is asked for them when it
+was away (``look_for_lost``), and a copy is in the state directory. What an admission webhook makes
+of one would show only at the next start, so the answer to each write is compared with what was
+written.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from stores.touch import touched_now
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.last_known import LastKnown
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
     from aggregator.part import Keeper
@@ -81,8 +84,13 @@ class Keeping:
         clock: Clock,
         stalls: Stalls,
         turns: Turns,
+        copies: LastKnown | None = None,
     ) -> None:
         self._store = store
+        self._copies = None if store.absence_is_deletion else copies
+        self._found_copies: dict[_Key, str] = {}
+        """Texts that an earlier run kept, for a store that has none at all."""
+        self._may_have_forgotten = False
         self._turns = turns
         self._keepers = {keeper.name: keeper for keeper in keepers}
         self._leadership = leadership
@@ -113,6 +121,27 @@ class Keeping:
         self._done = asyncio.Condition()
         self._task: asyncio.Task[NoReturn] | None = None
 
+    def remember(self, documents: Iterable[Document]) -> None:
+        """Take in the copies that an earlier run left."""
+        for document in documents:
+            name = document.labels.get(STATE_LABEL, "")
+            if name in self._keepers:
+                bucket = document.name.removeprefix(f"{STATE_PREFIX}{name}-")
+                self._found_copies[name, bucket] = document.data.get(KEY, "")
+
+    def look_for_lost(self) -> None:
+        """Write again what the store may have lost."""
+        if self._copies is not None:
+            self._may_have_forgotten = True
+            self._wake.set()
+
+    def drop_copies(self) -> None:
+        """Another leader writes: what we kept last will be old."""
+        self._found_copies.clear()
+        for name, bucket in self._there if self._copies is not None else ():
+            assert self._copies is not None
+            self._copies.drop(self._store.url, STATE_NAMESPACE, f"{STATE_PREFIX}{name}-{bucket}")
+
     async def restore(self, *, fence: bool) -> None:
         """Give every keeper what was kept last. Raises ``StoreError``.
 
@@ -124,6 +153,8 @@ class Keeping:
         # All at once, so that the parts agree with each other.
         await self._end_term()
         self._there = {}
+        if any(found):
+            self._found_copies.clear()
         for name, documents in zip(names, found, strict=True):
             self._give(name, documents)
 
@@ -142,7 +173,8 @@ class Keeping:
         keeper.take_changed()
         there = {one.name.removeprefix(f"{STATE_PREFIX}{name}-"): one for one in documents}
         self._there |= {(name, bucket): one for bucket, one in there.items()}
-        texts = {bucket: one.data.get(KEY, "") for bucket, one in there.items()}
+        texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
+        texts |= {bucket: one.data.get(KEY, "") for bucket, one in there.items()}
         problems = tuple(keeper.restore(texts, self._clock()))
         for problem in problems:
             _log.error("kept state %s cannot be read, and is begun anew: %s", name, problem)
@@ -219,6 +251,7 @@ class Keeping:
 
     def lead(self, tasks: asyncio.TaskGroup) -> None:
         """Write from now on."""
+        self._found_copies.clear()
         self._next_ms.clear()
         self._refused_until_ms.clear()
         self._keeps = True
@@ -258,6 +291,8 @@ class Keeping:
         backoff = Backoff()
         while True:
             self._wake.clear()
+            if self._may_have_forgotten and self._leadership.leads:
+                await self._find_lost()
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 await self._wait()
@@ -280,6 +315,26 @@ class Keeping:
                 pause_seconds = min(2.0 ** (undone - 1), LAST_PAUSE_SECONDS)
                 again_ms = int((pause_seconds if undone else backoff.next_seconds()) * 1000)
                 self._refused_until_ms[key] = self._clock().steady_ms + again_ms
+
+    async def _find_lost(self) -> None:
+        """Mark what the store has not as it was written last."""
+        self._may_have_forgotten = False
+        try:
+            selection = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
+            there = {one.name: one for one in await self._store.list(selection)}
+        except StoreError:
+            self._may_have_forgotten = True
+            return
+        for key, ours in [*self._there.items()]:
+            found = there.get(ours.name)
+            if found is not None and found.data == ours.data:
+                continue
+            if found is None:
+                del self._there[key]
+            else:
+                self._there[key] = found
+            self._next_ms.pop(key, None)
+            self._mark(key)
 
     def _due_ms(self, key: _Key) -> int:
         refused_ms = self._refused_until_ms.get(key, 0)
@@ -346,6 +401,8 @@ class Keeping:
             expected = version if self._is_conditional else None
             await self._store.delete(STATE_NAMESPACE, full, expected=expected)
             self._there.pop(key, None)
+            if self._copies is not None:
+                self._copies.drop(self._store.url, STATE_NAMESPACE, full)
         else:
             size = len(text.encode())
             if size > LARGEST_BYTES:
@@ -356,6 +413,8 @@ class Keeping:
             expected = version if self._is_conditional else None
             stored = await self._store.put_shown(document, expected=expected)
             self._there[key] = stored
+            if self._copies is not None:
+                self._copies.put(self._store.url, stored)
             if found := differences(stored, document):
                 self._undone[key] += 1
                 self._say(key, f"conflict: {Writer(differing=found).changes(full)}")

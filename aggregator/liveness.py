@@ -7,6 +7,9 @@ beat. A will that was retained when we began to listen says nothing: a broker th
 connections go, and who comes back to it comes at any time. Source: ``spec/noded.md``
 7.10 and 7.11.
 
+In a store that may come back without what it had, a beat that is missing is silence: its node has a
+fresh threshold from when that was seen first (``docs/decisions/021``).
+
 The brake: when more than 3 nodes and more than a fifth of those that beat fall silent within one
 threshold, none of them is published lost, for readers would delete jobs across the cluster, and
 what is broken is more likely the way of their beats. Nodes that have already missed a beat count,
@@ -69,6 +72,8 @@ class Pulse(msgspec.Struct, frozen=True):
     broken_at_ms: int | None = None
     usual_interval_ms: int = _FALLBACK_MS
     blind: bool | None = None
+    is_missing: bool = False
+    """The store had it and lacks it."""
 
     @property
     def threshold_ms(self) -> int:
@@ -178,12 +183,18 @@ def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
 
 
 def listed(
-    heard: Heard, beats: Iterable[Beat], now_ms: int, lost: Collection[str], took_ms: int = 0
+    heard: Heard,
+    beats: Iterable[Beat],
+    now_ms: int,
+    lost: Collection[str],
+    took_ms: int = 0,
+    lasting: Mapping[str, Pulse] | None = None,
 ) -> Heard:
     """The store's beats were listed. A node in ``lost`` stays silent until its beat changes.
 
     After a time without listings everybody else gets a fresh threshold, as after an answer that
-    took longer than a period: who was slow for us was so for the beats.
+    took longer than a period: who was slow for us was so for the beats. ``lasting``: the beats that
+    the store had, of one that may come back without them; those that are missing fall silent.
     """
     gap_ms = 0 if heard.listed_at_ms is None else now_ms - heard.listed_at_ms
     period = period_ms([heard])
@@ -217,7 +228,11 @@ def listed(
             elif blind and beat.node not in lost:
                 counts_from_ms = now_ms
                 broken_at_ms = None if broken_at_ms is None else now_ms
-            elif known.interval_ms == interval and known.broken_at_ms == broken_at_ms:
+            elif (
+                known.interval_ms == interval
+                and known.broken_at_ms == broken_at_ms
+                and not known.is_missing
+            ):
                 pulses[beat.node] = known
                 continue
         pulses[beat.node] = Pulse(
@@ -230,7 +245,24 @@ def listed(
             usual_ms,
             beat.blind,
         )
+    for node, known in (lasting or {}).items():
+        if node not in pulses:
+            was_there = not known.is_missing and now_ms <= known.silent_at_ms
+            is_fresh = blind or heard.listed_at_ms is None or was_there
+            pulses[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
     return Heard(pulses, now_ms, as_they_come=as_they_come)
+
+
+def _missing(known: Pulse, now_ms: int, *, is_lost: bool, is_fresh: bool) -> Pulse:
+    """Return the pulse of a node whose beat the store lost."""
+    from_ms = known.counts_from_ms
+    if is_lost:
+        from_ms = min(from_ms, now_ms - known.threshold_ms - 1)
+    elif is_fresh:
+        from_ms = now_ms
+    return msgspec.structs.replace(
+        known, counts_from_ms=from_ms, broken_at_ms=None, is_missing=True
+    )
 
 
 def _is_another(beat: Beat, known: Pulse) -> bool:
@@ -263,6 +295,24 @@ def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> Heard
 def failed(heard: Heard, problem: str) -> Heard:
     """The store's beats could not be listed: nobody's silence counts."""
     return msgspec.structs.replace(heard, problem=problem)
+
+
+def kept(holder: str, interval_ms: int, now_ms: int) -> Pulse:
+    """Return the pulse of a node that beat in an earlier run."""
+    usual_ms = min(interval_ms, _FALLBACK_MS)
+    return Pulse(
+        holder, 0, interval_ms, now_ms, now_ms, usual_interval_ms=usual_ms, is_missing=True
+    )
+
+
+def beats(heard: Heard, brake: Brake | None, node: str) -> bool | None:
+    """Whether the node beats in this store; ``None`` where that cannot be said."""
+    if heard.listed_at_ms is None or heard.problem is not None:
+        return None
+    if brake is not None and node in brake.nodes:
+        return None
+    pulse = heard.pulses.get(node)
+    return pulse is not None and heard.listed_at_ms <= pulse.silent_at_ms
 
 
 def silenced(heard: Heard, node: str) -> Heard:

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from aggregator.families import counter, gauge
 from aggregator.metrics_of_parts import metrics_of_parts
+from aggregator.stale_documents import DEVICE_INFO, NODE_INFO
 from service.log import dropped_lines
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from aggregator.status import Status
 
-NODE_STATES = ("reported", "kept", "rejected", "earlier", "deleted", "unreported")
+NODE_STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
 HEARTBEAT_STATES = ("alive", "silent", "lost", "unknown")
 
 BLIND_STATES = ("blind", "none", "unknown")
@@ -149,6 +150,13 @@ def _liveness(status: Status) -> Iterator[Metric]:
         ["place"],
         (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
     )
+    stale = Counter(one.document for node in status.nodes for one in node.stale)
+    yield gauge(
+        "npu_vigil_stale_documents",
+        "Nodes that beat and whose document is older than two of its periods.",
+        ["document"],
+        (([document], stale[document]) for document in (DEVICE_INFO, NODE_INFO)),
+    )
 
 
 def _blind(status: Status) -> Iterator[Metric]:
@@ -243,6 +251,19 @@ def _stores(status: Status) -> Iterator[Metric]:
         "Nodes whose heartbeat has a key about writes that cannot be read.",
         ["store"],
         (([one.store], one.unreadable) for one in status.missed_writes),
+    )
+
+    yield gauge(
+        "npu_vigil_missing_documents",
+        "Nodes whose document the store had and lacks; its last state stays.",
+        ["store", "document"],
+        (([one.store, one.document], one.nodes) for one in status.missing),
+    )
+    yield gauge(
+        "npu_vigil_held_deletions",
+        "Of those, nodes whose deletion is held back because so many were deleted at once.",
+        ["store", "document"],
+        (([one.store, one.document], one.held) for one in status.missing),
     )
 
 

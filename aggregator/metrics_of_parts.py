@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from aggregator.advising.status import AdviceStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.history import HistoryStatus
     from aggregator.processors.status import SeparationStatus
@@ -34,6 +35,8 @@ def metrics_of_parts(status: Status) -> Iterator[Metric]:
         ["health"],
         (([health], healths[health]) for health in HEALTHS),
     )
+    if status.advice is not None:
+        yield from _advice(status.advice)
     yield from _public_faults(status.public_faults)
     yield from _separation(status.separation)
     yield from _world(status.world)
@@ -74,6 +77,54 @@ def metrics_of_parts(status: Status) -> Iterator[Metric]:
         [([], stream.displaced)],
     )
     yield from _history(services.history)
+
+
+def _advice(advice: AdviceStatus) -> Iterator[Metric]:
+    jobs = Counter(
+        (report.profile.value, one.action.value, one.row)
+        for report in advice.reports
+        for one in report.decisions
+    )
+    yield gauge(
+        "npu_vigil_advice_jobs",
+        "Jobs by what the scheduler will do with them and by which row of the decision table.",
+        ["profile", "action", "reason"],
+        ((labels, count) for labels, count in sorted(jobs.items())),
+    )
+    yield gauge(
+        "npu_vigil_advice_deletions",
+        "Pods that the scheduler will delete in its next session.",
+        ["profile"],
+        (([report.profile.value], len(report.deletions)) for report in advice.reports),
+    )
+    yield gauge(
+        "npu_vigil_advice_waiting_gangs",
+        "PodGroups with waiting pods, by whether these fit together.",
+        ["profile", "fits"],
+        (
+            ([report.profile.value, str(fits).lower()], sum(g.fits is fits for g in report.gangs))
+            for report in advice.reports
+            for fits in (True, False)
+        ),
+    )
+    yield gauge(
+        "npu_vigil_advice_not_known",
+        "1 for a kind of object that cannot be read for advice.",
+        ["kind"],
+        (([kind], 1.0) for kind in sorted(advice.not_known)),
+    )
+    yield counter(
+        "npu_vigil_advice_outcomes",
+        "Deletions of pods of jobs by what became of them: as foretold, or not.",
+        ["outcome"],
+        (([outcome], count) for outcome, count in advice.outcomes.items()),
+    )
+    yield gauge(
+        "npu_vigil_advice_seconds",
+        "CPU time of the newest computation of advice.",
+        [],
+        [([], advice.seconds)],
+    )
 
 
 def _hidden(status: Status) -> Iterator[Metric]:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from aggregator import history_page, stream
+from aggregator.advising.status import AdviceOfJob, AdviceStatus
 from aggregator.blindness import BlindChange
 from aggregator.changes import Change
 from aggregator.explanation import Explanation
@@ -42,6 +43,14 @@ class Liveness(msgspec.Struct, frozen=True):
 
     at_ms: int
     liveness: LivenessStatus
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What the scheduler will do about what is published; ``null`` where that is not computed."""
+
+    at_ms: int
+    enabled: bool
+    advice: AdviceStatus | None
 
 
 class Faults(msgspec.Struct, frozen=True):
@@ -153,6 +162,17 @@ OPERATIONS: tuple[Operation, ...] = (
         "One job, hit or not, with its ranks and relation faults",
         JobStatus,
         (Parameter("job", "Its key: the uid of the owner of its pods", place="path"),),
+        (404,),
+    ),
+    Operation("/api/v1/advice", "What the scheduler will do about what is published", Advice),
+    Operation(
+        "/api/v1/advice/{namespace}/{podgroup}",
+        "What the scheduler will do with one PodGroup, and where its pods can go",
+        AdviceOfJob,
+        (
+            Parameter("namespace", "Of the PodGroup", place="path"),
+            Parameter("podgroup", "Its name", place="path"),
+        ),
         (404,),
     ),
     Operation("/api/v1/public-faults", "How it stands with public faults", PublicFaultsPage),

@@ -202,7 +202,7 @@ class Authored(Generic[W]):
     def must_write(self, value: W, now: Moment) -> bool:
         """Whether ``value`` has to be written now. Not to be asked while a write is in flight."""
         if self.acknowledged == _NEVER and self._shows_exactly(value):
-            self.acknowledged = value.revision
+            self._has(value)
         self._judge(value, now)
         self.foreign.ended(_seconds(now))
         behind = value.revision > self.acknowledged
@@ -310,7 +310,7 @@ class Authored(Generic[W]):
             self._replaced.append(replaced)
         self._own_versions.append(version)
         self.version = version
-        self.acknowledged = value.revision
+        self._has(value)
         self.error = None
         self.writes_total += 1
         self.fenced = True
@@ -322,6 +322,10 @@ class Authored(Generic[W]):
         elif self._judged:
             # What was shown is from before this write; the watch has yet to show it.
             self.shown = Shown.UNKNOWN
+
+    def _has(self, value: W) -> None:
+        """The store has ``value``: it was written, or an earlier run wrote it."""
+        self.acknowledged = value.revision
 
     def failed(self, reason: str, value: W) -> None:
         """A write got no acknowledgement; it may have reached the store nevertheless."""
@@ -357,9 +361,8 @@ class Output(Authored["Value"]):
         ours = Document(self.namespace, self.name, data, self.labels, annotations)
         return self.added.beside(ours)
 
-    def written(self, version: str, value: Value, replaced: str | None) -> None:
-        """See ``Authored``."""
-        super().written(version, value, replaced)
+    def _has(self, value: Value) -> None:
+        super()._has(value)
         self.bytes = len(value.text.encode())
         self.nodes = value.nodes
         self.left_out = value.left_out

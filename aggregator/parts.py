@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.part import Keeper, Led, Part, Reader, Timed, View, Viewed
 from contract.errors import StoreError, StoreRefused
-from stores.base import Interrupted, Listed
+from stores.base import Changed, Deleted, Interrupted, Listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.moment import Clock, Moment
     from service.stalls import Stalls
-    from stores.base import Selection, Store, WatchEvent
+    from stores.base import Document, Selection, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class Parts:
     async def _read(self, number: int, store: Store, index: int, selection: Selection) -> NoReturn:
         """What a store will not tell of one part keeps no other, and no node, from being read."""
         reader, is_in_trouble = self.readers[index], False
+        lasting = None if store.absence_is_deletion else Lasting()
 
         def take(event: WatchEvent) -> None:
             nonlocal is_in_trouble
@@ -89,7 +90,10 @@ class Parts:
                     _log.info("%s of %s can be read again", named(selection), store.url)
                 is_in_trouble = False
             with self._stalls.busy(f"read {store.url}"):
-                nodes = reader.observe(number, selection, event, self._clock())
+                news = event if lasting is None else lasting.news(event)
+                nodes = frozenset[str]()
+                if news is not None:
+                    nodes = reader.observe(number, selection, news, self._clock())
                 self._waits.discard((number, index, selection))
                 self._judge(nodes)
                 self._seen(store.url, selection, event)
@@ -120,6 +124,29 @@ class Parts:
         """Tell the parts whose affair it is."""
         for part in self.led:
             await part.leads(leading)
+
+
+class Lasting:
+    """What a watch has shown of a store that may come back without what it had: what a list lacks
+    was not deleted (``docs/decisions/021``).
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Document] = {}
+
+    def news(self, event: WatchEvent) -> WatchEvent | None:
+        """Return what an event says to who takes a list for all there is; ``None`` for nothing."""
+        match event:
+            case Listed(documents):
+                self._known |= {(one.namespace, one.name): one for one in documents}
+                return Listed(tuple(self._known.values()))
+            case Changed(document):
+                self._known[document.namespace, document.name] = document
+            case Deleted(_, _, by_list=True):
+                return None
+            case Deleted(namespace, name):
+                self._known.pop((namespace, name), None)
+        return event
 
 
 def named(selection: Selection) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.advising.status import without_placement
 from aggregator.explanation import Around, explain
 from aggregator.fault_statuses import (
     fault_statuses,
@@ -17,6 +18,7 @@ from aggregator.fault_statuses import (
     switch_fault_statuses,
 )
 from aggregator.openapi import (
+    Advice,
     Documents,
     Faults,
     Jobs,
@@ -38,6 +40,7 @@ from aggregator.status import (
     document_statuses,
     leader_status,
     liveness_status,
+    missing_counts,
     node_status,
     node_statuses,
     source_statuses,
@@ -45,6 +48,7 @@ from aggregator.status import (
 from aggregator.world_status import world_status
 
 if TYPE_CHECKING:
+    from aggregator.advising.status import AdviceOfJob
     from aggregator.daemon import Aggregator
     from aggregator.explanation import Explanation
     from aggregator.jobs.status import JobStatus
@@ -92,6 +96,18 @@ class Picture:
     def job(self, job: str) -> JobStatus | None:
         """One job; ``None`` where nobody knows of it."""
         return self._of.board.job(job)
+
+    def advice(self) -> Advice:
+        """What the scheduler will do; nothing where that is not computed."""
+        advising = self._of.advising
+        if advising is None:
+            return Advice(self._at_ms, False, None)
+        return Advice(self._at_ms, True, without_placement(advising.status()))
+
+    def advice_of(self, namespace: str, podgroup: str) -> AdviceOfJob | None:
+        """What the scheduler will do with one PodGroup; ``None`` where it is not known."""
+        advising = self._of.advising
+        return None if advising is None else advising.job(namespace, podgroup)
 
     def liveness(self) -> Liveness:
         """Who fell silent."""
@@ -165,6 +181,7 @@ class Picture:
                 MissedWritesStatus(url, dict(one.counts), len(one.claims.problems))
                 for url, one in self._of.missed_writes.items()
             ),
+            missing=tuple(missing_counts(self._of.absences.values(), now)),
             leader=leader.leader,
             kept=leader.kept,
             jobs=(await self.jobs()).jobs,
@@ -172,6 +189,7 @@ class Picture:
             separation=await self._separation(),
             world=self.world().world,
             services=self._services(),
+            advice=None if self._of.advising is None else self._of.advising.status(),
         )
 
     def explain(self, node: str) -> Explanation | None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aggregator.facts import Facts
-from aggregator.intake import Source, newest
+from aggregator.intake import Feed, Source, newest
 from aggregator.kinds import DEVICE, NODE, SWITCH
 from aggregator.lane import Lane
+from aggregator.lasting import LastingFeed
 from aggregator.processors.processing import Processing
 from aggregator.processors.states import (
     NO_DEVICE_STATE,
@@ -32,9 +33,8 @@ from contract.switch_info import SwitchRecord
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from aggregator.intake import Feed
     from aggregator.moment import Moment
     from aggregator.processors.processing import PublicFaults
     from aggregator.shards import Value
@@ -88,11 +88,15 @@ class Pipeline:
         facts: Callable[[str], Facts] | None = None,
         public: PublicFaults | None = None,
         deleted_after_ms: int = 0,
+        lasting: Collection[str] = (),
     ) -> None:
         """``deleted_after_ms``: a document that is gone for so long was deleted (0: at once). See
-        ``forget_deleted``.
+        ``forget_deleted``. ``lasting``: stores in which absence ends nothing.
         """
-        self.sources = tuple(Source(url) for url in stores)
+        self.sources = tuple(Source(url, LastingFeed if url in lasting else Feed) for url in stores)
+        self.knows_all = not lasting
+        """Whether all is known that the stores had in an earlier run: who is only in documents of
+        that run was deleted, or ended."""
         self.processing = Processing(len(self.sources), facts or _nothing, public)
         """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
@@ -238,18 +242,21 @@ class Pipeline:
 
     def step(self, now: Moment) -> frozenset[str]:
         """Bring the documents up to date; returns the names of those that changed."""
-        self._settle()
+        fresh = self._settle()
         self._dirty |= self.processing.advance(now)
         changed: set[str] = set()
         nodes: set[str] = set()
         for lane in self.lanes:
             settled = lane.kind.name in self._settled
+            was_all_known = self.knows_all and lane.kind.name in fresh
             indices: set[int] = set()
             for node in sorted(self._dirty | lane.due(now)):
                 if not lane.believes(node):
                     continue
                 gone = self._was_deleted(lane, node) or (
-                    settled and not self._is_present(lane, node)
+                    settled
+                    and not self._is_present(lane, node)
+                    and (was_all_known or not self._lasts(lane, node, now))
                 )
                 if gone and newest(lane.inboxes, node) is None:
                     self.processing.forget(lane.kind.name, node)
@@ -288,13 +295,35 @@ class Pipeline:
             processing.switches.get(node, NO_SWITCH_STATE).received,
         )
 
-    def _settle(self) -> None:
-        """Once every store was listed, who is only in documents of an earlier run was deleted."""
+    def _settle(self) -> frozenset[str]:
+        """Once every store was listed, who is only in documents of an earlier run was deleted.
+
+        Returns the kinds of which that is so from now on.
+        """
+        fresh = set()
         for lane in self.lanes:
             name = lane.kind.name
             if name not in self._settled and all(feed.listed for feed in self._feeds[name]):
                 self._settled.add(name)
                 self._dirty |= lane.entries.keys() | self.processing.nodes
+                fresh.add(name)
+        return frozenset(fresh)
+
+    def _lasts(self, lane: Lane[Any], node: str, now: Moment) -> bool:
+        """Whether what is published of a node lasts, of which no store says anything: one that may
+        come back without what it had lacks the document.
+        """
+        feeds = self._feeds[lane.kind.name]
+        lasting = [feed for feed in feeds if isinstance(feed, LastingFeed)]
+        entry = lane.entries.get(node)
+        if not lasting or entry is None or node in lane.healing:
+            return False
+        if any(node in feed.present for feed in feeds):
+            return False  # its document says nothing of this kind
+        if lane.kind.is_only_silence(entry.record):
+            return False
+        lasting[0].lack(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
+        return True
 
     def _is_present(self, lane: Lane[Any], node: str) -> bool:
         """Whether a document of the node says something of the kind, even one that is refused."""

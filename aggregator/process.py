@@ -87,6 +87,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
         rank_table_namespaces=configuration.rank_tables.namespaces,
         # Streams never take the places that other pages need.
         stream_places=min(PLACES, configuration.pages.max_connections // 2),
+        advise=configuration.advice.enabled,
         state_dir=configuration.state_dir,
     )
     if aggregator.public_faults.namespaces.takes_all:

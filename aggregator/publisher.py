@@ -44,7 +44,8 @@ class Publisher:
 
     ``value`` says what a document must say, ``acknowledged`` is told what the store has,
     ``appeared`` is told of documents that somebody else made, ``followed`` of what another leader
-    writes while we do not lead, and when that arrives only after we took over.
+    writes while we do not lead, and when that arrives only after we took over. ``forgot`` is called
+    when the store may have lost documents: after an interruption, and when one of ours went.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Publisher:
         writes_per_second: int,
         clock: Clock,
         stalls: Stalls,
+        forgot: Callable[[], None] = lambda: None,
     ) -> None:
         self.store = store
+        self._forgot = forgot
         self.outputs: dict[str, Output] = {}
         self.interrupted: str | None = None
         self.interruptions_total = 0
@@ -177,6 +180,7 @@ class Publisher:
                 if self.interrupted is not None:
                     _log.info("%s answers again", self.store.url)
                     self.interrupted = None
+                    self._forgot()
                 self.reading.succeeded()
                 self._list(documents)
             case Changed(document):
@@ -184,6 +188,7 @@ class Publisher:
                 self._stray((document,))
             case Deleted(_, name):
                 self._shows(name, Shown.NOTHING)
+                self._forgot()
             case Interrupted(reason):
                 if self.interrupted is None:
                     self.interruptions_total += 1

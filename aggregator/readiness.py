@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aggregator.status import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from aggregator.absence import Absence
     from aggregator.failing import Failing
     from aggregator.leading import Leadership
     from aggregator.moment import Clock
@@ -28,7 +29,8 @@ class Readiness:
     knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
     such a leader publishes, but whoever asks for it hears that something is wrong. Neither is ready
     while what it asks of a store fails for long. ``unread`` tells which stores' heartbeats were not
-    read for long, ``marks`` which directories are not the known ones.
+    read for long, ``marks`` which directories are not the known ones. Nor is one ready while a
+    store lacks what it had of many nodes (``absences``).
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Readiness:
         not_served: Callable[[], str | None],
         unread: Callable[[], Iterable[Unread]],
         marks: Callable[[], Iterable[str]],
+        absences: Collection[Absence],
         clock: Clock,
     ) -> None:
         self.waits_for: str | None = "waiting for the stores to answer"
@@ -52,6 +55,7 @@ class Readiness:
         self._not_served = not_served
         self._unread = unread
         self._marks = marks
+        self._absences = absences
         self._clock = clock
         self._complete: dict[str, int] | None = None
 
@@ -98,6 +102,10 @@ class Readiness:
             if problem is not None:
                 yield problem
         yield from (one.text for one in self._unread() if one.is_long)
+        for absence in self._absences:
+            problem, is_serious = absence.problem(self._clock())
+            if problem is not None and is_serious:
+                yield problem
 
     def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
         """What is asked of stores, and whether it is of several documents."""
@@ -134,7 +142,15 @@ class Readiness:
                 if output.conflict
             ),
             *self._succession.keeping.conflicts,
+            *self._missing(),
         )
+
+    def _missing(self) -> Iterator[str]:
+        """Say what stores lack, where that is no reason not to be ready."""
+        for absence in self._absences:
+            problem, is_serious = absence.problem(self._clock())
+            if problem is not None and not is_serious:
+                yield problem
 
     def _follows(self) -> bool:
         """Whether everything is known and another aggregator publishes it."""

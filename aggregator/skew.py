@@ -57,6 +57,8 @@ def observed(
     for beat in beats:
         known = before.nodes.get(beat.node)
         pulse = pulses.get(beat.node)
+        if pulse is not None and pulse.is_missing:
+            pulse = None  # what comes back may be of any age
         is_same = pulse is not None and pulse.beaten_at_ms == beat.beaten_at_ms
         if beat.is_broken or is_same:
             if known is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from aggregator import skew
+from aggregator.absence import DOCUMENTS
+from aggregator.advising.status import AdviceStatus
 from aggregator.blindness import BlindStatus, blind_statuses, record_of
 from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.grpc.status import GrpcStatus
@@ -14,10 +16,12 @@ from aggregator.history import HistoryStatus
 from aggregator.intake import newest
 from aggregator.jobs.status import HitJob
 from aggregator.keeping import KeptStatus
+from aggregator.lasting import LastingFeed
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.rank_tables.part import RankTablesStatus
 from aggregator.rejections import RejectedCount
+from aggregator.stale_documents import StaleDocument, stale_documents
 from aggregator.stream import StreamStatus
 from aggregator.world_status import WorldStatus
 from contract.cluster_info import cluster_device_name
@@ -25,6 +29,7 @@ from contract.cluster_info import cluster_device_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from aggregator.absence import Absence
     from aggregator.beats import Listener
     from aggregator.intake import Report
     from aggregator.leading import Leadership
@@ -48,20 +53,45 @@ class RejectedStatus(msgspec.Struct, frozen=True):
     reason: str
 
 
+class MissingStatus(msgspec.Struct, frozen=True):
+    """A document of a node that this store had and lacks; its last state stays.
+
+    ``deleted``: its deletion was shown; otherwise a list lacks it.
+    """
+
+    store: str
+    document: str
+    since_ms: int
+    deleted: bool
+
+
+class MissingCount(msgspec.Struct, frozen=True):
+    """Of how many nodes a store lacks this document; ``held``: so many deletions are held back."""
+
+    store: str
+    document: str
+    nodes: int
+    held: int
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """One node.
 
     ``state``: ``reported`` (its newest document counts), ``kept`` (an older good one counts, the
-    newest was refused), ``rejected`` (never a good one), ``earlier`` (published by an earlier run,
-    not heard of yet), ``deleted`` (published healthy, dropped soon), ``unreported`` (there is
-    none). ``update_time`` is the published stamp in epoch seconds, ``reported_update_time`` the
-    node's own. All that is about its device-info.
+    newest was refused), ``missing`` (the last one counts, and its store lacks it), ``rejected``
+    (never a good one), ``earlier`` (published by an earlier run, not heard of yet), ``deleted``
+    (published healthy, dropped soon), ``unreported`` (there is none). ``update_time`` is the
+    published stamp in epoch seconds, ``reported_update_time`` the node's own. All that is about its
+    device-info.
 
     ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
     held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` says since
     when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
     how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
     the store tell.
+
+    ``stale``: documents that are older than two of their periods while the node beats. They count
+    as they were last known.
 
     ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
     entry.
@@ -90,6 +120,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     blind: tuple[BlindStatus, ...] | None = None
     blind_left_out: int = 0
     heartbeat_problem: str | None = None
+    stale: tuple[StaleDocument, ...] = ()
+    missing: tuple[MissingStatus, ...] = ()
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
@@ -215,6 +247,7 @@ class Status(msgspec.Struct, frozen=True):
     documents: tuple[DocumentStatus, ...]
     rejected: tuple[RejectedCount, ...]
     missed_writes: tuple[MissedWritesStatus, ...]
+    missing: tuple[MissingCount, ...]
     leader: LeaderStatus
     kept: tuple[KeptStatus, ...]
     jobs: tuple[HitJob, ...]
@@ -222,6 +255,7 @@ class Status(msgspec.Struct, frozen=True):
     separation: SeparationStatus
     world: WorldStatus
     services: ServicesStatus
+    advice: AdviceStatus | None
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
@@ -322,7 +356,12 @@ def _status_of(
     blind = blind_statuses(pipeline, node, heartbeat_blind)
     skew_ms = min(skews, key=abs, default=None)
     status = _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
-    return msgspec.structs.replace(status, heartbeat_problem=problem) if problem else status
+    stale: tuple[StaleDocument, ...] = ()
+    if heartbeat == "alive" and pulse is not None:
+        stale = stale_documents(pipeline, node, pulse.beaten_at_ms)
+    if problem is None and not stale:
+        return status
+    return msgspec.structs.replace(status, heartbeat_problem=problem, stale=stale)
 
 
 def _node(
@@ -368,11 +407,33 @@ def _node(
         rejected=rejected,
         blind=blind,
         blind_left_out=0 if own_key is None else own_key.left_out,
+        missing=tuple(_missing(pipeline, node)),
     )
+
+
+def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
+    for source in pipeline.sources:
+        for document, feed in (("device-info", source.devices), ("node-info", source.nodes)):
+            if isinstance(feed, LastingFeed) and (one := feed.absent.get(node)) is not None:
+                yield MissingStatus(source.url, document, one.since_ms, one.is_told)
+
+
+def missing_counts(absences: Iterable[Absence], now: Moment) -> Iterator[MissingCount]:
+    """What the stores lack, by kind of document."""
+    for absence in absences:
+        found = absence.missing(now)
+        for document in DOCUMENTS:
+            mine = [one for one in found if one.document == document]
+            yield MissingCount(absence.url, document, len(mine), sum(one.is_held for one in mine))
 
 
 def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -> str:
     rejected = any(node in inbox.rejected for inbox in pipeline.device.inboxes)
+    feeds = [source.devices for source in pipeline.sources]
+    if not any(feed.has(node) for feed in feeds) and any(
+        isinstance(feed, LastingFeed) and node in feed.absent for feed in feeds
+    ):
+        return "missing"
     if report is not None:
         return "kept" if rejected else "reported"
     if rejected:

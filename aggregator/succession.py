@@ -19,6 +19,7 @@ from stores.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aggregator.last_known import LastKnown
     from aggregator.leading import Leadership
     from aggregator.moment import Clock, Moment
     from aggregator.parts import Parts
@@ -49,13 +50,15 @@ class Succession:
         *,
         inherit: Callable[[frozenset[str]], None],
         began: Callable[[], None],
+        copies: LastKnown | None = None,
     ) -> None:
         self.leads = False
         """Whether we have taken over."""
         self.is_warm = False
         """Whether everything is known that a leader needs."""
         first = publishers[0].store
-        self.keeping = Keeping(first, parts.keepers, leadership, clock, stalls, publishers[0].turns)
+        turns = publishers[0].turns
+        self.keeping = Keeping(first, parts.keepers, leadership, clock, stalls, turns, copies)
         self.views = {
             publisher.store.url: Views(
                 publisher.store,

@@ -1,6 +1,6 @@
 """Which places have had no listing of their heartbeats for so long that their nodes are unknown.
 
-Pure. No news about a node is not news that it is alive. Nobody falls silent by it either: see
+Pure. Without a listing a node is not known to be alive. Nobody falls silent by it either: see
 ``liveness.failed``.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aggregator.moment import Moment
 
 _PERIODS = 2
-_SHORTEST_MS = 10_000
+SHORTEST_MS = 10_000
 _LONG_MS = 30_000
 
 
@@ -48,7 +48,7 @@ def unread(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, 
     for place, age_ms in ages_ms(heard, began_ms, now).items():
         one = heard[place]
         period_ms = liveness.listing_period_ms([one])
-        patience_ms = max(_SHORTEST_MS, _PERIODS * period_ms)
+        patience_ms = max(SHORTEST_MS, _PERIODS * period_ms)
         if age_ms > patience_ms:
             why = one.problem or "there is no answer yet"
             text = (

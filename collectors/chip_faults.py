@@ -53,6 +53,10 @@ _TOGETHER_SECONDS = 0.02
 _MOST_BUSY = 0.5
 """Without events: the part of its time for which the driver may be asked."""
 _PATIENCE_SECONDS = 1.0
+_AFTER_EVENT_SECONDS = 1.0
+"""How often health words are asked around an event: a card may drop in the same moment."""
+_OWN_SECONDS = 0.1
+"""The same of the chip that the event is about."""
 # Timers may fire early by the resolution of their clock; what is due so soon is due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
@@ -100,6 +104,7 @@ class ChipFaults:
 
     ``audit_period_seconds`` is that of code lists while events arrive, ``list_period_seconds``
     while none do. Health words, and whatever failed, are asked every ``health_period_seconds``;
+    around an event of any chip, and for a second after it, those of all chips once a second;
     without events a health word is asked with each change of a list, too. A round without events
     takes at most half of its period, which grows where a driver is slow. A chip of which
     every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
@@ -163,6 +168,7 @@ class _Watch:
         self._said_silent: set[Subject] = set()
         self._changed = asyncio.Event()
         self._batch: list[Report] = []
+        self._event_at = float("-inf")
         self._flush: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
 
@@ -243,9 +249,21 @@ class _Watch:
             serial=event.serial,
             text=event.name,
         )
-        self._report_soon(watched.beliefs.event(seen, self._loop.time()))
+        now = self._loop.time()
+        self._report_soon(watched.beliefs.event(seen, now))
+        self._look_at_health(watched, now)
         if code == RESET_FINISHED:
             self._ask_now([watched])
+
+    def _look_at_health(self, own: _Watched, now: float) -> None:
+        """There was an event: no event tells of a card that dropped in the same moment."""
+        self._event_at = now
+        for watched in self._chips.values():
+            due = watched.due[Query.HEALTH]
+            if due != _NEVER:
+                pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
+                again_at = max(now, watched.asked_at[Query.HEALTH] + pause)
+                watched.due[Query.HEALTH] = min(due, again_at)
 
     def _ask_now(self, chips: Iterable[_Watched]) -> None:
         for watched in chips:
@@ -341,6 +359,8 @@ class _Watch:
     ) -> None:
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
         watched.due[query] = began + self._period_seconds
+        if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
+            watched.due[query] = began + _AFTER_EVENT_SECONDS
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
             if query is Query.CODES:

@@ -37,6 +37,11 @@ DESCRIPTION = (
 )
 """The notice upstream puts into every document; nobody reads it (``spec/device-plugin.md`` 1.2)."""
 
+REFRESH_SECONDS = 300.0
+"""An unchanged document is written again so that its readers see its age (``spec/device-plugin.md``
+1.7).
+"""
+
 CARD_UNHEALTHY = "CardUnhealthy"
 CARD_NETWORK_UNHEALTHY = "CardNetworkUnhealthy"
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 DATA_KEY = "NodeInfo"
 TIME_KEY = "updateTime"
 
+REFRESH_SECONDS = 1800.0
+"""An unchanged document is written again so that readers see its age (``spec/noded.md`` 2.5)."""
+
 _LEVELS = ("SeparateFault", "PreSeparateFault", "NotHandleFault")
 _YEAR_9999 = 253_370_764_800
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")

@@ -4,7 +4,9 @@ The number of a write grows with each write of its document, also after a restar
 is the time in seconds that the document has in it anyway: ``UpdateTime`` of device-info,
 ``updateTime`` of node-info (in generations that have none, the heartbeat in it), ``timestamp`` of
 a public fault. A negative number says that there must be no document, since the write of that
-number. So a reader can compare it with what it has read (``docs/decisions/017``).
+number. So a reader can compare it with what it has read (``docs/decisions/017``). 0 is no number:
+the document is the agent's, and no write of it is to be compared. ``whole`` says that each document
+of the agent is named: what is not named is none of its (``docs/decisions/021``).
 
 Version 1 may get more members: a reader ignores those that it does not know. What a reader of
 version 1 would misunderstand is another version, which it refuses.
@@ -34,11 +36,12 @@ class NoWrites(ValueError):
     """A text that is no such key; the message says why."""
 
 
-def encode_writes(numbers: Mapping[str, int]) -> str:
-    """Return the text of the key for the number of each document, empty for no document."""
-    if not numbers:
+def encode_writes(numbers: Mapping[str, int], *, whole: bool = False) -> str:
+    """Return the text of the key for the number of each document, empty for nothing to say."""
+    if not numbers and not whole:
         return ""
-    return msgspec.json.encode({"version": VERSION} | dict(numbers)).decode()
+    more = {"whole": True} if whole else {}
+    return msgspec.json.encode({"version": VERSION} | dict(numbers) | more).decode()
 
 
 def text_found(found: object) -> str:
@@ -47,7 +50,18 @@ def text_found(found: object) -> str:
 
 
 def decode_writes(text: str) -> dict[str, int]:
-    """Return the number of each document that is known here. Raises ``NoWrites``."""
+    """Return the number of each document that is known here and has one. Raises ``NoWrites``."""
+    return {kind: number for kind, number in _named(text)[0].items() if number}
+
+
+def decode_owned(text: str) -> frozenset[str] | None:
+    """Return the documents of the agent; ``None`` where not all are named. Raises ``NoWrites``."""
+    numbers, is_whole = _named(text)
+    return frozenset(numbers) if is_whole else None
+
+
+def _named(text: str) -> tuple[dict[str, int], bool]:
+    """Return the number of each document, and whether all documents of the agent are named."""
     if len(text) > LARGEST_BYTES:
         raise NoWrites(f"it has {len(text)} characters, more than {LARGEST_BYTES}")
     try:
@@ -61,4 +75,4 @@ def decode_writes(text: str) -> dict[str, int]:
     for kind, number in numbers.items():
         if type(number) is not int or not -_LATEST < number < _LATEST:
             raise NoWrites(f"the number of {kind} is {number!r}")
-    return numbers
+    return numbers, found.get("whole") is True

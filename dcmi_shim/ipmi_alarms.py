@@ -110,7 +110,10 @@ def reading(before: Collection[Alarm] | None) -> Reading:
 
 
 def parse_page(reply: bytes, index: int) -> Page:
-    """The page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``."""
+    """The page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``.
+
+    Zeros behind all the alarms that it says it holds are no alarms.
+    """
     if len(reply) < _HEADER.size:
         raise _wrong(index, f"it has {len(reply)} bytes, not even {_HEADER.size}", reply)
     manufacturer, total, count = _HEADER.unpack_from(reply)
@@ -118,6 +121,9 @@ def parse_page(reply: bytes, index: int) -> Page:
         what = f"it begins with {manufacturer.hex(' ')} instead of {_MANUFACTURER.hex(' ')}"
         raise _wrong(index, f"{what}: shifted, or of a BMC that is not Huawei's", reply)
     events = reply[_HEADER.size :]
+    counted = count * _EVENT.size
+    if len(events) > counted and not any(events[counted:]):
+        events = events[:counted]  # some BMCs fill their replies up
     if len(events) % _EVENT.size:
         what = f"its alarms take {len(events)} bytes, no multiple of {_EVENT.size}"
         raise _wrong(index, what, reply)

@@ -30,6 +30,7 @@ class Document(msgspec.Struct, frozen=True):
     """One stored document. ``version`` is opaque and empty for one not read from a store.
 
     ``immutable``: the store refuses every other content. Only an API server has such documents.
+    ``problem``: why what is at this place is no document, see ``Selection``; it has no data then.
     """
 
     namespace: str
@@ -39,6 +40,7 @@ class Document(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
     version: str = ""
     immutable: bool = False
+    problem: str = ""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -47,6 +49,8 @@ class Selection(msgspec.Struct, frozen=True):
     ``has_label`` is one that they carry besides, whatever its value; no document of a node does.
     ``owned``: whoever watches is to write them. What is no document any more is then shown as
     deleted, also when it is spoilt again; for everybody else the last good one stays.
+    ``spoilt``: it is shown with its ``problem`` instead, and whoever watches keeps the last good
+    one.
     """
 
     namespace: str | None = None
@@ -54,6 +58,7 @@ class Selection(msgspec.Struct, frozen=True):
     label: tuple[str, str] | None = None
     has_label: str | None = None
     owned: bool = False
+    spoilt: bool = False
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Whether a document with these labels is one of them as far as labels go."""
@@ -62,10 +67,16 @@ class Selection(msgspec.Struct, frozen=True):
         return self.label is None or labels.get(self.label[0]) == self.label[1]
 
 
+def spoilt(place: tuple[str, str], problem: str, version: str, selection: Selection) -> Document:
+    """Make what a watch with ``selection`` shows in place of what is no document."""
+    labels = {} if selection.label is None else dict([selection.label])
+    return Document(*place, {}, labels, version=version, problem=problem)
+
+
 class Listed(msgspec.Struct, frozen=True):
     """Everything selected, now: at the start of a watch and after each interruption.
 
-    What is not in here is gone.
+    What is not in here is gone; ``Store.absence_is_deletion`` says whether it was deleted.
     """
 
     documents: tuple[Document, ...]
@@ -78,10 +89,14 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """A document was deleted."""
+    """A document was deleted.
+
+    ``by_list``: a list lacks it, and nothing has shown its deletion.
+    """
 
     namespace: str
     name: str
+    by_list: bool = False
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -237,8 +252,8 @@ class ClusterObjects(Protocol):
         With ``expected`` only while the Node has this version; else ``StoreConflict``.
         """
 
-    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
-        """The command line of each container of the pods of ``node``, behind its pod's name."""
+    async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
+        """Return pod, command line and account of each container of the pods of ``node``."""
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
@@ -355,7 +370,7 @@ class FoundMark(msgspec.Struct, frozen=True):
 
 
 class StoreMark(Protocol):
-    """Tells one directory from another at the same path."""
+    """Distinguishes one directory from another at the same path."""
 
     async def read(self) -> FoundMark:
         """Read the mark. Raises ``StoreUnavailable``."""
@@ -374,6 +389,14 @@ class Store(Protocol):
     @property
     def refusals(self) -> Refusals:
         """What is refused of heartbeats and messages; documents are for their readers to judge."""
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """Whether what a list lacks was deleted (``docs/decisions/021``).
+
+        An API server loses nothing that it acknowledged. A broker and a directory may come back
+        without what they had.
+        """
 
     @property
     def missed_changes(self) -> int | None:
@@ -405,7 +428,7 @@ class Store(Protocol):
 
     @property
     def mark(self) -> StoreMark | None:
-        """What tells this store from another at the same place; ``None`` where nothing does."""
+        """What distinguishes this store from another at its place; ``None`` where nothing does."""
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""

@@ -5,6 +5,7 @@ Sources: ``spec/clusterd.md`` 1.8, 3.3 and 6, ``spec/consumers.md`` 1.15 and 4.3
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 Texts = dict[str, str]
 
@@ -100,6 +101,20 @@ JobsEvent: TypeAlias = Snapshot[Job] | Update[Job] | NotThere | Interrupted
 """Keys are uids of PodGroups, of which a job may have several."""
 
 
+@dataclass(frozen=True)
+class ObjectKind(Generic[Value]):
+    """Objects of any kind, for a reader that knows what is in them.
+
+    ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
+    some. ``read`` makes a value of the bytes of one; it raises ``ValueError`` where it cannot.
+    """
+
+    name: str
+    path: str
+    read: Callable[[msgspec.Raw], Value]
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
 class Cluster(Protocol):
     """Follows what runs in a cluster, for ever.
 
@@ -119,6 +134,11 @@ class Cluster(Protocol):
 
         ``NotThere`` while Volcano is not installed; it is found within a minute when it is.
         """
+
+    def objects(
+        self, kind: ObjectKind[Value]
+    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+        """All objects of a kind, by uid. ``NotThere`` while the API has no such kind."""
 
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None

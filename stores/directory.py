@@ -17,7 +17,16 @@ from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavai
 from stores import directory_files as files
 from stores import directory_mark
 from stores.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
+from stores.base import (
+    Changed,
+    Deleted,
+    Document,
+    Interrupted,
+    Listed,
+    Selection,
+    WatchEvent,
+    spoilt,
+)
 from stores.directory_beats import Heartbeats
 from stores.directory_listing import Comparison, Lister
 from stores.directory_lock import DirectoryLock
@@ -69,6 +78,11 @@ class DirectoryStore:
     def refusals(self) -> Refusals:
         """See ``Store``."""
         return self._heartbeats.refusals
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``. A directory may be unmounted, replaced or not mounted yet."""
+        return False
 
     @property
     def missed_changes(self) -> int:
@@ -239,7 +253,8 @@ class DirectoryStore:
         if everything:
             await self._thread.run(self._add_all, inotify, selection)
             comparison.shown(comparison.listing.stamps)
-            return _difference(known, await self._thread.run(self._scan, selection, known))
+            found = await self._thread.run(self._scan, selection, known)
+            return _by_list(_difference(known, found))
         events = await self._updates(keys, selection, known) if keys else ()
         missed = comparison.missed(_now())
         if missed:
@@ -266,7 +281,7 @@ class DirectoryStore:
         keys = comparison.compare(listing, _now())
         events = await self._updates(keys, selection, known) if keys else ()
         comparison.found((_key(event) for event in events), _now())
-        return events
+        return _by_list(events)
 
     def _demand_same(self, comparison: Comparison, identity: Identity) -> None:
         if not comparison.is_same(identity, _now()):
@@ -311,7 +326,7 @@ class DirectoryStore:
         for namespace in self._namespaces(selection):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
-                    document = self._read(namespace, name, {} if selection.owned else known)
+                    document = self._read(namespace, name, known, selection)
                     if document is not None and selection.fits(document.labels):
                         found[namespace, name] = document
         return found
@@ -323,7 +338,7 @@ class DirectoryStore:
         after = {}
         spoilt = []
         for key in keys:
-            document = self._read(*key, {} if selection.owned else known)
+            document = self._read(*key, known, selection)
             if document is not None and selection.fits(document.labels):
                 after[key] = document
             elif selection.owned and key not in before and key in self._complained:
@@ -331,18 +346,28 @@ class DirectoryStore:
                 spoilt.append(Deleted(*key))
         return (*_difference(before, after), *spoilt)
 
-    def _read(self, namespace: str, name: str, known: dict[_Key, Document]) -> Document | None:
-        """The document now, or the one known while its file is malformed."""
+    def _read(
+        self,
+        namespace: str,
+        name: str,
+        known: dict[_Key, Document],
+        selection: Selection,
+    ) -> Document | None:
+        """The document now. Of a malformed file what is wrong, or the one known but for its owner,
+        as ``selection`` wants it.
+        """
         try:
             document = files.read(self._root, namespace, name)
         except files.Malformed as error:
+            if selection.spoilt:
+                return spoilt((namespace, name), str(error), error.digest, selection)
             self._complain(namespace, name, error)
-            return known.get((namespace, name))
+            return None if selection.owned else known.get((namespace, name))
         self._complained.pop((namespace, name), None)
         return document
 
     def _read_or_complain(self, namespace: str, name: str) -> Document | None:
-        return self._read(namespace, name, {})
+        return self._read(namespace, name, {}, Selection())
 
     def _complain(self, namespace: str, name: str, error: files.Malformed) -> None:
         complaint = f"{error.digest} {error}"
@@ -420,6 +445,16 @@ def _difference(
         if key not in before or before[key].version != document.version:
             events.append(Changed(document))
     return tuple(events)
+
+
+def _by_list(
+    events: Iterable[Changed | Deleted],
+) -> tuple[Changed | Deleted, ...]:
+    """Return ``events`` that were found by a list, not by an event about each file."""
+    return tuple(
+        msgspec.structs.replace(event, by_list=True) if isinstance(event, Deleted) else event
+        for event in events
+    )
 
 
 def _apply(known: dict[_Key, Document], event: Changed | Deleted) -> None:

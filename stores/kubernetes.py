@@ -70,6 +70,11 @@ class KubernetesStore:
         return self._heartbeats.refusals
 
     @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``."""
+        return True
+
+    @property
     def missed_changes(self) -> None:
         """See ``Store``. An API server tells of all changes."""
         return

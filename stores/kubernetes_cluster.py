@@ -10,6 +10,7 @@ import msgspec
 from contract.errors import StoreNotFound
 from stores import kubernetes_wire as wire
 from stores.document_names import check_names
+from stores.kubernetes_any_kind import follow_objects
 from stores.kubernetes_cluster_pods import PODS
 from stores.kubernetes_feed import Feed
 from stores.kubernetes_nodes import NODES
@@ -18,7 +19,17 @@ from stores.kubernetes_pod_groups import follow_pod_groups
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.cluster import JobsEvent, NodeStatesEvent, PodsEvent
+    from stores.base import Interrupted
+    from stores.cluster import (
+        JobsEvent,
+        NodeStatesEvent,
+        NotThere,
+        ObjectKind,
+        PodsEvent,
+        Snapshot,
+        Update,
+        Value,
+    )
     from stores.kubernetes_connection import Connection
 
 _OK = 200
@@ -42,6 +53,12 @@ class KubernetesCluster:
     def jobs(self) -> AsyncIterator[JobsEvent]:
         """See ``Cluster``."""
         return follow_pod_groups(self._connection)
+
+    def objects(
+        self, kind: ObjectKind[Value]
+    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+        """See ``Cluster``."""
+        return follow_objects(self._connection, kind)
 
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None

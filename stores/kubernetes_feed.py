@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
 from stores.cluster import Snapshot, Update
-from stores.kubernetes_watch import Page, watched
+from stores.kubernetes_watch import Page, Pages, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -48,9 +48,17 @@ class Item(msgspec.Struct):
 
 
 AnyItem = TypeVar("AnyItem", bound=Item)
+AnyItem_co = TypeVar("AnyItem_co", bound=Item, covariant=True)
 
 _identified = msgspec.json.Decoder(_Identified)
 _raw_pages: msgspec.json.Decoder[Page[msgspec.Raw]] = msgspec.json.Decoder(Page[msgspec.Raw])
+
+
+class Items(Protocol[AnyItem_co]):
+    """Reads the bytes of one object."""
+
+    def decode(self, content: msgspec.Raw, /) -> AnyItem_co:
+        """Raises ``msgspec.DecodeError`` and ``RecursionError``."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +68,8 @@ class Kind(Generic[AnyItem, Value]):
     name: str
     path: str
     query: Mapping[str, str]
-    pages: msgspec.json.Decoder[Page[AnyItem]]
-    item: msgspec.json.Decoder[AnyItem]
+    pages: Pages[AnyItem]
+    item: Items[AnyItem]
     key: Callable[[Metadata], str]
     """Empty where an object has none: such a one cannot be read."""
     read: Callable[[AnyItem], Value | None]

@@ -60,8 +60,9 @@ class _Commanded(msgspec.Struct):
     args: list[str] = []
 
 
-class _CommandedSpec(msgspec.Struct):
+class _CommandedSpec(msgspec.Struct, rename="camel"):
     containers: list[_Commanded] = []
+    service_account_name: str = "default"
 
 
 class _Named(msgspec.Struct):
@@ -99,8 +100,13 @@ class KubernetesObjects:
             raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
 
     async def _uid(self, event: Event) -> str:
-        """By which ``kubectl describe`` finds the Events about a ConfigMap; empty where unknown."""
+        """By which ``kubectl describe`` finds the Events about an object; empty where unknown.
+
+        Of a Node it looks for the name as well, which the kubelet writes, too.
+        """
         involved = event.involved
+        if involved.kind == "Node":
+            return involved.name
         if involved.kind != "ConfigMap":
             return ""
         namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")
@@ -149,7 +155,7 @@ class KubernetesObjects:
         if status != _OK:
             raise wire.refusal(status, answer, f"write labels and annotations of node {node}")
 
-    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
+    async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         """See ``ClusterObjects``. Asked of the API server's cache, as the node's kubelet does."""
         _check(node)
         selector = quote(f"{ALIVE}={node}", safe="")
@@ -159,7 +165,11 @@ class KubernetesObjects:
             raise wire.refusal(status, answer, f"read the pods of node {node}")
         pods = _commanded.decode(answer).items
         return tuple(
-            (f"{pod.metadata.namespace}/{pod.metadata.name}", " ".join((*one.command, *one.args)))
+            (
+                f"{pod.metadata.namespace}/{pod.metadata.name}",
+                " ".join((*one.command, *one.args)),
+                f"{pod.metadata.namespace}/{pod.spec.service_account_name}",
+            )
             for pod in pods
             for one in pod.spec.containers
         )

@@ -17,7 +17,7 @@ from stores.mqtt_beats import Heartbeats, LastWill
 from stores.mqtt_channel import MqttChannel
 from stores.mqtt_connection import Connection
 from stores.mqtt_documents import Documents, encode, selected_topics, version_of
-from stores.mqtt_limits import no_retain, packet_bytes
+from stores.mqtt_limits import packet_bytes
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class MqttStore:
         self._connection = Connection(
             address, mqtt, node, (lambda: None) if will is None else will.of_next_connection
         )
-        self._documents = Documents(self._connection)
+        self._documents = Documents(self._connection, shows_flags=mqtt.protocol == "5")
         self._heartbeats = Heartbeats(self._connection, will)
         self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
@@ -68,6 +68,11 @@ class MqttStore:
     def refusals(self) -> Refusals:
         """See ``Store``."""
         return self._heartbeats.refusals
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``. A broker without persistence comes back empty."""
+        return False
 
     @property
     def missed_changes(self) -> None:
@@ -131,9 +136,7 @@ class MqttStore:
                 await self._demand(topic, expected)
             await self._connection.publish(topic, payload, retain=True)
             version = version_of(payload)
-            if self._says_refusals:
-                await self._prove_retained(topic)
-            else:
+            if not self._says_refusals:
                 await self._prove(topic, payload, version)
         return version
 
@@ -207,18 +210,6 @@ class MqttStore:
     def _alone(self, topic: str) -> asyncio.Lock:
         """Keeps other writes of this process to the same document out."""
         return self._writing.setdefault(topic, asyncio.Lock())
-
-    async def _prove_retained(self, topic: str) -> None:
-        """With MQTT 5 a broker says what it refuses, but some say nothing of retained messages.
-
-        So the first write over each connection is read back.
-        """
-        session = await self._connection.session()
-        if session is self._proven_in:
-            return
-        if await self._get(topic) is None:
-            raise no_retain(self._connection.address)
-        self._proven_in = session
 
     async def _prove(self, topic: str, payload: bytes, version: str) -> None:
         """With MQTT 3.1.1 a broker acknowledges what it throws away, too.

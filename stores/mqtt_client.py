@@ -144,11 +144,12 @@ class MqttClient(aiomqtt.Client):
     ) -> asyncio.Future[None]:
         """Subscribe; done when the broker granted it. What is retained there is sent (again).
 
-        With ``only_new`` it is not, if the protocol can say so (MQTT 5).
+        With ``only_new`` it is not, if the protocol can say so (MQTT 5). With MQTT 5 what comes
+        later has the flag with which it was published, too.
         """
         if self._mqtt.protocol == "5":
             handling = 2 if only_new else 0
-            options = SubscribeOptions(qos, retainHandling=handling)
+            options = SubscribeOptions(qos, retainAsPublished=True, retainHandling=handling)
             result, mid = self._client.subscribe(topics, options=options)
         else:
             result, mid = self._client.subscribe(topics, qos)

@@ -12,14 +12,14 @@ import msgspec
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
 from stores.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Interrupted, Listed
+from stores.base import Changed, Deleted, Document, Interrupted, Listed, spoilt
 from stores.document_names import is_name, is_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from stores.base import Selection, WatchEvent
-    from stores.mqtt_connection import Connection, Received, Session
+    from stores.mqtt_connection import Connection, Received
 
 _log = logging.getLogger(__name__)
 
@@ -95,9 +95,13 @@ class Complaints:
 
 
 class Latest:
-    """The newest message of each topic that was not yet taken."""
+    """The newest message of each topic that was not yet taken.
 
-    def __init__(self) -> None:
+    ``passed_on`` is called with the topic of a document that the broker does not keep.
+    """
+
+    def __init__(self, passed_on: Callable[[str], None]) -> None:
+        self._passed_on = passed_on
         self._waiting: dict[str, bytes] = {}
         self._more = asyncio.Event()
         self._end = ""
@@ -112,6 +116,8 @@ class Latest:
             return
         self._waiting[message.topic] = message.payload
         self._more.set()
+        if not message.is_retained and message.payload:
+            self._passed_on(message.topic)
 
     def end(self, reason: str) -> None:
         """Nothing more comes."""
@@ -146,13 +152,21 @@ def selected_topics(selection: Selection) -> tuple[str, ...]:
 class Documents:
     """Reads and follows the documents of a broker."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, shows_flags: bool) -> None:
+        """``shows_flags``: messages show whether they were to be retained (MQTT 5)."""
         self._connection = connection
+        self._shows_flags = shows_flags
+        self._has_named_flags = False
         self._complaints = Complaints()
 
     async def read(self, topics: tuple[str, ...]) -> dict[str, Document]:
         """The documents retained below these filters, by topic."""
-        return self._read_all(await _retained(await self._connection.session(), topics), {})
+        latest = Latest(self._passed_on)
+        session = await self._connection.session()
+        async with session.subscribed(topics, latest):
+            for one in topics:
+                await session.list_now(one)
+            return self._read_all(latest.taken(), {})
 
     async def follow(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store.watch``."""
@@ -164,11 +178,13 @@ class Documents:
             try:
                 connection = self._connection
                 session = await (connection.next_session() if reason else connection.session())
-                latest = Latest()
+                latest = Latest(self._passed_on)
                 async with session.subscribed(filters, latest):
                     for one in filters:
                         await session.list_now(one)
-                    known = self._read_all(latest.taken(), {} if selection.owned else known)
+                    known = self._read_all(
+                        latest.taken(), {} if selection.owned else known, selection
+                    )
                     backoff.reset()
                     reason = ""
                     selected = (one for one in known.values() if selection.fits(one.labels))
@@ -184,24 +200,44 @@ class Documents:
                     yield Interrupted(reason)
             await asyncio.sleep(backoff.next_seconds())
 
+    def _passed_on(self, topic: str) -> None:
+        """A document came without the flag to retain it: whoever connects later does not get it."""
+        if self._shows_flags and not self._has_named_flags:
+            self._has_named_flags = True
+            _log.warning(
+                "%s: documents as %s come without the retain flag: a bridge or their writer drops "
+                "it, and whoever connects later does not get them (mosquitto: set "
+                "bridge_outgoing_retain true)",
+                self._connection.address,
+                topic,
+            )
+
     def _read_all(
-        self, payloads: dict[str, bytes], known: dict[str, Document]
+        self,
+        payloads: dict[str, bytes],
+        known: dict[str, Document],
+        selection: Selection | None = None,
     ) -> dict[str, Document]:
         found = {}
         for topic, payload in payloads.items():
-            document = self._read(topic, payload, known.get(topic))
+            document = self._read(topic, payload, known.get(topic), selection)
             if document is not None:
                 found[topic] = document
         return found
 
-    def _read(self, topic: str, payload: bytes, known: Document | None) -> Document | None:
-        """The document in a message; the one known where it is malformed."""
+    def _read(
+        self, topic: str, payload: bytes, known: Document | None, selection: Selection | None
+    ) -> Document | None:
+        """The document in a message; the one known where it is malformed, or what is wrong."""
         if not payload:
             self._complaints.forget(topic)
             return None
         try:
             document = decode(topic, payload)
         except Malformed as error:
+            place = document_place(topic)
+            if selection is not None and selection.spoilt and place is not None:
+                return spoilt(place, str(error), version_of(payload), selection)
             self._complaints.tell(topic, f"it is no document: {error}")
             return known
         self._complaints.forget(topic)
@@ -211,7 +247,7 @@ class Documents:
         self, topic: str, payload: bytes, known: dict[str, Document], selection: Selection
     ) -> Changed | Deleted | None:
         before = known.get(topic)
-        after = self._read(topic, payload, None if selection.owned else before)
+        after = self._read(topic, payload, None if selection.owned else before, selection)
         if after is None:
             known.pop(topic, None)
         else:
@@ -228,11 +264,3 @@ class Documents:
             # It was spoilt, written anew and spoilt again before anybody looked.
             return Deleted(*place)
         return None
-
-
-async def _retained(session: Session, topics: tuple[str, ...]) -> dict[str, bytes]:
-    latest = Latest()
-    async with session.subscribed(topics, latest):
-        for one in topics:
-            await session.list_now(one)
-        return latest.taken()

@@ -35,6 +35,11 @@ class ReadOnly:
         return self._store.url
 
     @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``."""
+        return self._store.absence_is_deletion
+
+    @property
     def missed_changes(self) -> int | None:
         """See ``Store``."""
         return self._store.missed_changes

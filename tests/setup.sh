@@ -1,8 +1,9 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, mosquitto, bindfs, mochi, kube-apiserver, kustomize. A part that is missing is
-# installed (as root, from Debian's packages) or built once (the API server, about 4 minutes;
-# kustomize and mochi, 15 seconds each). Where that may not be done, says the command that does it and ends with 2.
+# promtool, systemd-analyze, mosquitto, bindfs, mochi, kube-apiserver, kustomize. A part that is
+# missing is installed (as root, from Debian's packages) or built once (the API server, about 4
+# minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
+# does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 set -euo pipefail

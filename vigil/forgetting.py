@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import logging
 import os
-import socket
 import sys
 import time
 from contextlib import closing
@@ -34,6 +33,7 @@ from contract.observation import chip_subject
 from dcmi_shim.discovery import find_library
 from dcmi_shim.driver import Driver
 from service.log import last_words
+from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _DONE, _REFUSED, _OUTSIDE = 0, 1, 3
 _PATIENCE_SECONDS = 10.0
 _LIST_SECONDS = 15.0
+_ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 
 
@@ -192,21 +193,10 @@ def _would(name: str, codes: list[str]) -> int:
     return _say(_DONE, f"{name} would be forgotten{held}; nothing was changed: add --yes")
 
 
-class _SocketConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=5)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(5)
-        self.sock.connect(str(self._path))
-
-
 def _status(state_dir: Path) -> dict[str, Any] | None:
     """The status page of the agent that runs; ``None`` where none answers."""
     try:
-        with closing(_SocketConnection(state_dir / SOCKET_NAME)) as connection:
+        with closing(SocketConnection(str(state_dir / SOCKET_NAME), _ANSWER_SECONDS)) as connection:
             connection.request("GET", "/api/v1/status")
             found: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
             return found

@@ -130,12 +130,10 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
                 f"nothing is known of {_names(unknown)}: {where} has no document, no heartbeat and "
                 f"no entry of cluster-info about it; there are: {_names(known) or 'no nodes'}",
             )
-        beating = await _beating(found)
-        if beating:
-            what = "its agent is" if len(beating) == 1 else "their agents are"
-            return _say(
-                _REFUSED, f"{_names(beating)} beats: nothing is forgotten until {what} gone"
-            )
+        alive = await beating(found)
+        if alive:
+            what = "its agent is" if len(alive) == 1 else "their agents are"
+            return _say(_REFUSED, f"{_names(alive)} beats: nothing is forgotten until {what} gone")
         for node, one in found.items():
             if is_meant:
                 await _forget(stores, node, one)
@@ -254,7 +252,7 @@ async def _known(stores: Stores) -> set[str]:
     return {beat.node for store in stores.read for beat in await store.beats()}
 
 
-async def _beating(found: dict[str, Found]) -> list[str]:
+async def beating(found: dict[str, Found]) -> list[str]:
     """Return the nodes whose heartbeat changes within two of its intervals.
 
     Clocks of hosts are never compared. A heartbeat that a last will has replaced is no more.
@@ -270,15 +268,15 @@ async def _beating(found: dict[str, Found]) -> list[str]:
     if watched:
         print(f"watching for heartbeats for {seconds:.0f} s", file=sys.stderr, flush=True)
     give_up = time.monotonic() + seconds
-    beating: set[str] = set()
-    while time.monotonic() < give_up and len(beating) < len({node for node, _, _ in watched}):
+    alive: set[str] = set()
+    while time.monotonic() < give_up and len(alive) < len({node for node, _, _ in watched}):
         await asyncio.sleep(_LOOK_SECONDS)
         for node, store, before in watched:
-            for beat in () if node in beating else await store.beats(node):
+            for beat in () if node in alive else await store.beats(node):
                 is_same = (beat.holder, beat.beaten_at_ms) == (before.holder, before.beaten_at_ms)
                 if not is_same and not beat.is_broken:
-                    beating.add(node)
-    return sorted(beating)
+                    alive.add(node)
+    return sorted(alive)
 
 
 async def _forget(stores: Stores, node: str, found: Found) -> None:
@@ -288,8 +286,7 @@ async def _forget(stores: Stores, node: str, found: Found) -> None:
     data = encode_forget_record(record)
     labels = dict([FORGET_LABEL])
     for store in stores.read:
-        # An API server's lists are the truth: what it lacks is deleted.
-        if not store.url.startswith("kubernetes:"):
+        if not store.absence_is_deletion:
             name = forget_record_name(node)
             await store.put(Document(FORGET_NAMESPACE, name, data, labels))
     for store, document in found.documents:

@@ -15,12 +15,15 @@ from contract.errors import ConfigurationError, DriverError, ListenError, StoreE
 from service.log import last_words
 from service.standard_streams import open_missing
 from vigil import emulator, simulate
+from vigil.advise import advise
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
 from vigil.forget import forget
+from vigil.lint.verb import lint
 from vigil.replay import replay
 from vigil.scan.verb import scan
+from vigil.uninstall import uninstall
 from vigil.validate import validate
 
 app = typer.Typer(
@@ -32,12 +35,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command("advise")(advise)
 app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
 app.command("forget")(forget)
+app.command("lint")(lint)
 app.command("replay")(replay)
 app.command("scan")(scan)
+app.command("uninstall")(uninstall)
 app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")

@@ -51,13 +51,11 @@ class Reporter:
 
     @property
     def involved(self) -> Involved:
-        """Our pod, as upstream has it, or the node.
+        """The Node, where ``kubectl describe node`` shows it.
 
-        The API server wants both in the namespace of the Event.
+        Upstream names its pod, and says that it is in ``kube-system``.
         """
-        if self.pod is not None:
-            return Involved("pod", self.pod, NAMESPACE)
-        return Involved("Node", self.node, NAMESPACE)
+        return Involved("Node", self.node)
 
 
 def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Event:

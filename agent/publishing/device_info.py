@@ -17,7 +17,13 @@ from agent.publishing.switch_info import is_told, remembered_ports, switch_info_
 from agent.publishing.vigil_key import key_with_answers
 from agent.usage import ChipsInUse
 from contract.codes import is_code
-from contract.device_info import UPGRADE_REASON_KEY, decode, encode, verify_published
+from contract.device_info import (
+    REFRESH_SECONDS,
+    UPGRADE_REASON_KEY,
+    decode,
+    encode,
+    verify_published,
+)
 from contract.errors import DocumentError
 from contract.families import FAMILIES, SwitchInfo
 from contract.isolation import chip_of, read_names, read_reasons
@@ -40,8 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.device_info")
 
-REFRESH_SECONDS = 300.0
-"""An unchanged document is written again so that its readers see its age (spec 1.7)."""
 _MILD = ChipLevel.NOT_HANDLE_FAULT
 """A code that no table has is at this level when its severity is a minor one."""
 PATIENCE_SECONDS = 1.5

@@ -102,6 +102,8 @@ class Desk:
     on_remembered: Callable[[], None]
     """A document told of chips; what looks at chips is to look again."""
     reconnected: Callable[[], None] = lambda: None
+    deleted: Callable[[], None] = lambda: None
+    """A document of ours was deleted in a store where only the heartbeat says that we did it."""
 
 
 class Documents:
@@ -297,17 +299,18 @@ class Documents:
         )
 
     def writes(self) -> str:
-        """The text about our last writes that goes with the heartbeat.
+        """Return the text about our last writes that goes with the heartbeat.
 
-        A document that another program writes is in nobody's heartbeat.
+        All documents of the configuration are named, from the start on. One without a write, in a
+        conflict or left to another program has the number 0.
         """
-        numbers = {kind: one.number for kind, one in self.publishers.items()}
-        ours = {
-            kind: number
-            for kind, number in numbers.items()
-            if number is not None and not self._is_left(kind)
-        }
-        return encode_writes(ours)
+        if self.shadow is not None:
+            return ""
+        numbers = dict.fromkeys((*self.ownership, *self.storage), 0)
+        for kind, publisher in self.publishers.items():
+            if publisher.number is not None and not self._is_left(kind):
+                numbers[kind] = publisher.number
+        return encode_writes(numbers, whole=True)
 
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` may want a write."""
@@ -487,6 +490,8 @@ class Documents:
     def _acknowledged(
         self, kind: str, made: Made, document: Document | None, revision: int
     ) -> None:
+        if document is None and not self._desk.store.absence_is_deletion:
+            self._desk.deleted()
         if self._is_only_a_beat(made, document, revision):
             return
         now_ms = self._desk.wall_clock()

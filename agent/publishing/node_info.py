@@ -18,7 +18,13 @@ from contract.errors import DocumentError
 from contract.host_codes import FILE_SYSTEM, HOST_CODES
 from contract.levels import NodeLevel
 from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
-from contract.node_info import FaultDevice, Generation, decode_node_info, encode_node_info
+from contract.node_info import (
+    REFRESH_SECONDS,
+    FaultDevice,
+    Generation,
+    decode_node_info,
+    encode_node_info,
+)
 from contract.observation import NODE, Assertion, Observation, Report, host_subject
 from contract.vigil_key import VIGIL_KEY
 from stores.base import Document
@@ -33,8 +39,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.node_info")
 
 BMC_SOURCE = "bmc"
-REFRESH_SECONDS = 1800.0
-"""An unchanged document is written again so that its readers see its age (2.5)."""
 _YEAR_9999 = 253_370_764_800
 
 _RANK = {level.value: rank for rank, level in enumerate(NodeLevel)}

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 LONGEST_SECONDS = 0.050
 """For one input of a parser."""
-LONGEST_SECONDS_OF_ALL = {"aggregator-input": 0.25, "kubeconfig": 5.0}
+LONGEST_SECONDS_OF_ALL = {
+    "aggregator-input": 0.25,
+    "kubeconfig": 5.0,
+    "advise-switches": 5.0,
+    "lint-yaml": 5.0,
+    "lint-json": 0.25,
+}
 """For a whole program, which lets time pass with each input, and what a thread reads (YAML)."""
 _SHOWN_FAILURES = 5
 _TOO_LONG = "takes longer than"

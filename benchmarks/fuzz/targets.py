@@ -21,7 +21,7 @@ from agent.publishing.render import render
 from agent.shadow.difference import Fact, differences, facts_of
 from agent.shadow.judge import Judge, Result
 from aggregator import last_seen
-from benchmarks.fuzz import processors, seeds
+from benchmarks.fuzz import advise, lint, processors, seeds
 from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
@@ -390,6 +390,10 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "dtfs-status": dtfs_files,
     "public-fault": PublicFaults,
     **{name: partial(Parser, name, *parts) for name, parts in processors.PARSERS.items()},
+    **{
+        name: partial(Parser, name, *parts)
+        for name, parts in (advise.PARSERS | lint.PARSERS).items()
+    },
     "cluster-pods": cluster_pods,
     "cluster-nodes": cluster_nodes,
     "cluster-jobs": cluster_jobs,

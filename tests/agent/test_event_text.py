@@ -36,7 +36,8 @@ def test_a_single_one_is_as_upstream_writes_it() -> None:
         "device fault, nodeName:node-1, assertion:Occur, cardID:5, deviceID:1, "
         "faultCodes:80CF8000, faultLevelName:RestartNPU, alarmRaisedTime:2023-11-14 22:15:00"
     )
-    assert event.involved == Involved("pod", "agent-abcde", "kube-system")
+    assert event.involved == Involved("Node", "node-1")
+    assert event.instance == "agent-abcde"
     assert not event.normal
 
 
@@ -125,13 +126,17 @@ def test_more_releases_than_a_message_holds_are_several_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "involved"),
+    ("environment", "instance"),
     [
-        ({"POD_NAME": "a", "HOSTNAME": "b"}, Involved("pod", "a", "kube-system")),
-        ({"HOSTNAME": "b"}, Involved("pod", "b", "kube-system")),
-        ({"HOSTNAME": ""}, Involved("Node", "n", "kube-system")),
-        ({}, Involved("Node", "n", "kube-system")),
+        ({"POD_NAME": "a", "HOSTNAME": "b"}, "a"),
+        ({"HOSTNAME": "b"}, "b"),
+        ({"HOSTNAME": ""}, "n"),
+        ({}, "n"),
     ],
 )
-def test_whom_events_are_about(environment: dict[str, str], involved: Involved) -> None:
-    assert reporter_of("n", environment).involved == involved
+def test_events_are_about_the_node_whoever_reports(
+    environment: dict[str, str], instance: str
+) -> None:
+    reporter = reporter_of("n", environment)
+    assert reporter.involved == Involved("Node", "n")
+    assert reporter.instance == instance

@@ -60,7 +60,7 @@ class NotingStore:
             raise self.node_error
         self.annotated.append((asyncio.get_running_loop().time(), dict(annotations)))
 
-    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
+    async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         del node
         return ()
 

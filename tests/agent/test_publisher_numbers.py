@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.publishing.ownership import OtherProgram
 from contract.errors import StoreUnavailable
-from contract.write_numbers import decode_writes
+from contract.write_numbers import decode_owned, decode_writes
 from stores.base import Writer
 from tests.agent.test_documents import life, now_ms
 from tests.agent.test_publisher import running, until
@@ -59,7 +59,9 @@ async def test_a_conflict_has_none(tmp_path: Path) -> None:
 
 async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
     async with life(tmp_path, 0) as (this, _):
-        assert this.documents.writes() == ""
+        owned = frozenset({"device-info"})
+        assert decode_owned(this.documents.writes()) == owned, "before anything is written"
+        assert decode_writes(this.documents.writes()) == {}
         await this.documents.remembered()
         this.verdicts.take(answered(0, 1, at=now_ms()))
         record = this.documents.records["device-info"]
@@ -69,4 +71,5 @@ async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
         ownership = this.documents.ownership["device-info"]
         writer = Writer("device-plugin", now_ms())
         ownership._leave_to(OtherProgram(ownership._owned, writer, 360))
-        assert this.documents.writes() == ""
+        assert decode_writes(this.documents.writes()) == {}
+        assert decode_owned(this.documents.writes()) == owned

@@ -8,6 +8,13 @@ from typing import Any
 from aggregator.moment import Moment
 from contract import device_info
 from contract.cluster_device import DeviceRecord, device_record
+from contract.forget_record import (
+    FORGET_LABEL,
+    FORGET_NAMESPACE,
+    ForgetRecord,
+    encode_forget_record,
+    forget_record_name,
+)
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     NODE_INFO_NAMESPACE,
@@ -37,6 +44,12 @@ def node_report(node: str, faults: list[FaultDevice], status: str) -> Document:
     """The node-info ConfigMap of ``node``."""
     data = encode_node_info(faults, status, "2026-01-01T08:00:00+08:00")
     return Document(NODE_INFO_NAMESPACE, node_info_name(node), data, dict([REPORT_LABEL]))
+
+
+def forget_document(record: ForgetRecord) -> Document:
+    """The document by which an operator ends a node."""
+    name, labels = forget_record_name(record.node), dict([FORGET_LABEL])
+    return Document(FORGET_NAMESPACE, name, encode_forget_record(record), labels)
 
 
 def healthy(update_time: int = T0) -> dict[str, str]:

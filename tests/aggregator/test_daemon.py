@@ -116,6 +116,34 @@ async def test_what_others_change_or_delete_is_repaired(store: Store, daemon: Da
         await repaired(store, right)
 
 
+async def test_sizes_of_documents_are_known_again_after_a_restart(
+    store: Store, daemon: Daemon
+) -> None:
+    await store.put(report("n1", faulty()))
+    await store.put(report("n2", healthy()))
+    daemon.start()
+
+    def shown() -> list[float]:
+        documents = daemon.ask("/api/v1/documents")[1]["documents"]
+        (one,) = (one for one in documents if one["document"] == NAME)
+        labels = f'{{document="{NAME}"'
+        return [
+            one["nodes"],
+            one["bytes"],
+            one["published"],
+            daemon.metric(f"npu_vigil_publication_nodes{labels}"),
+            daemon.metric(f"npu_vigil_publication_bytes{labels}"),
+        ]
+
+    before = shown()
+    size = len((await values(store))[NAME].encode())
+    assert before == [2, size, True, 2, size]
+    daemon.stop()
+    daemon.start()
+    assert shown() == before
+    assert daemon.metric("npu_vigil_publication_writes_total") == 0
+
+
 async def test_a_second_writer_is_a_conflict_and_a_change_is_shown_by_the_next_try(
     store: Store, daemon: Daemon
 ) -> None:
@@ -146,7 +174,7 @@ async def test_a_second_writer_is_a_conflict_and_a_change_is_shown_by_the_next_t
 
 
 async def test_killed_and_started_again_nothing_is_lost_and_stamps_grow(
-    store: Store, daemon: Daemon
+    store: Store, daemon: Daemon, kind: str
 ) -> None:
     for node in ("n1", "n2", "n3"):
         await store.put(report(node, healthy(T0 + 50)))
@@ -166,7 +194,10 @@ async def test_killed_and_started_again_nothing_is_lost_and_stamps_grow(
         assert set(after) == {"n1", "n2", "n3"}
         assert after["n1"]["UpdateTime"] == T0 + 51
         assert after["n3"]["UpdateTime"] == T0 + 50
-        await seen.until(lambda seen: set(entries(seen)) == {"n1", "n3"})
+        if kind == "kubernetes":
+            await seen.until(lambda seen: set(entries(seen)) == {"n1", "n3"})
+        else:
+            assert daemon.node("n2")["state"] == "missing", "a list of a directory ends nobody"
     unchanged = await values(store)
     daemon.process.stop()
     daemon.start()

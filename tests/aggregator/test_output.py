@@ -34,6 +34,7 @@ def test_what_is_there_already_is_not_written() -> None:
     output.shows(document("one", "5"))
     assert not output.must_write(value, moment(0))
     assert output.acknowledged == 0
+    assert (output.nodes, output.bytes, output.writes_total) == (1, 3, 0)
     assert output.must_write(Value("two", 1, 1), moment(0))
 
 

@@ -22,7 +22,7 @@ from tests.aggregator.nodes import T0, node_report, report
 from tests.aggregator.test_kinds import with_switch
 from tests.contract.test_cluster_device import config, fault
 from tests.parts import pod_groups, pods
-from tests.parts.exposition import AGGREGATOR, GRPC, KUBERNETES, listed, scraped
+from tests.parts.exposition import ADVISING, AGGREGATOR, GRPC, KUBERNETES, listed, scraped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,10 +108,12 @@ async def daemon(plane: ControlPlane, make: Make) -> Daemon:
         await store.close()
     options = ("--grpc-listen", "127.0.0.1:0", "--grpc-plaintext")
     daemon = make("kubernetes:", plane.kubeconfig, *options)
+    daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
     daemon.start()
     await until(lambda: daemon.ask("/api/v1/public-faults")[1]["public_faults"]["standing"] == 1)
     await until(lambda: daemon.ask("/api/v1/jobs")[1]["jobs"] != [])
     await until(lambda: daemon.ask("/api/v1/history")[1]["events"] != [])
+    await until(lambda: daemon.ask("/api/v1/advice")[1]["advice"]["reports"] != [])
     return daemon
 
 
@@ -121,6 +123,7 @@ async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
         if one.content != "application/json":
             continue
         path = one.path.replace("{node}", "n1").replace("{job}", JOB)
+        path = path.replace("{namespace}", "default").replace("{podgroup}", "group")
         status, answer = daemon.ask(path)
         assert status == 200, path
         strictly(answer, one.answer)
@@ -128,7 +131,7 @@ async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
         assert status == 400, path
         assert "nonsense" not in answer["error"]
         assert "no parameter" in answer["error"]
-    for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody"):
+    for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody", "/api/v1/advice/default/nobody"):
         status, answer = daemon.ask(path)
         assert status == 404
         assert answer["error"].startswith("nobody knows of this ")
@@ -195,7 +198,7 @@ def assert_metrics(daemon: Daemon) -> None:
     shown = scraped(text)
     here = listed(KUBERNETES) | listed(GRPC)
     assert here.items() <= shown.items()
-    assert shown.items() <= (here | listed(AGGREGATOR)).items()
+    assert shown.items() <= (here | listed(AGGREGATOR) | listed(ADVISING)).items()
     assert daemon.metric('npu_vigil_jobs_hit{health="UnHealthy"}') == 1
     assert daemon.metric('npu_vigil_hidden_faults{why="filter"}') == 1
     assert daemon.metric("npu_vigil_separation_chips") == 1

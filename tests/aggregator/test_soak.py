@@ -39,7 +39,13 @@ class Soak:
     def __init__(self) -> None:
         self.seconds = 0.0
         store = SimpleNamespace(
-            url="kubernetes:", cluster=object(), objects=None, leader_lease=None, leader_lock=None
+            url="kubernetes:",
+            absence_is_deletion=True,
+            mark=None,
+            cluster=object(),
+            objects=None,
+            leader_lease=None,
+            leader_lock=None,
         )
         stores = cast("Any", {"kubernetes:": store})
         history = cast("Any", SimpleNamespace(note=lambda _: None))

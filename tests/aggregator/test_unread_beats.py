@@ -1,4 +1,4 @@
-"""No news of heartbeats is not news that nodes are alive."""
+"""Nodes whose heartbeats are not read are not known to be alive."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ async def test_a_cut_from_the_broker_makes_its_nodes_unknown_and_no_others(
     async with Relay(broker.port) as relay:
         url = f"mqtt://127.0.0.1:{relay.port}"
         daemon = make(url, None, "--store", folder, "--publish", folder)
+        daemon.program = "tests.aggregator.quick"
         async with Fleet(behind, ["cut"], 1.0).beating(), Fleet(beside, ["here"], 1.0).beating():
             await asyncio.to_thread(daemon.start)
             await shown(daemon, cut="alive", here="alive")
@@ -81,8 +82,8 @@ async def test_a_cut_from_the_broker_makes_its_nodes_unknown_and_no_others(
             assert (node["state"], node["faults"]) == ("reported", 1)
             page = (await asyncio.to_thread(daemon.ask, "/api/v1/liveness"))[1]["liveness"]
             assert (page["alive"], page["lost"]) == (1, [])
-            assert page["listed_seconds_ago"][url] > 10
-            assert await asyncio.to_thread(daemon.metric, unread_metric(url)) > 10
+            assert page["listed_seconds_ago"][url] > 3
+            assert await asyncio.to_thread(daemon.metric, unread_metric(url)) > 3
             status, text = await asyncio.to_thread(daemon.ask, "/readyz")
             assert (status, "have not been read since" in str(text)) == (200, True)
             relay.restore()

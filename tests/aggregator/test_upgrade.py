@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 from aggregator.shards import FILL
 from contract.cluster_device import render_device_entry
 from contract.cluster_info import cluster_device_name, member, value_of
+from contract.forget_record import ForgetRecord
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
 from stores.address import open_store
 from stores.base import Document
 from tests.aggregator.daemon import OUTPUTS
-from tests.aggregator.nodes import T0, faulty, healthy, published, record, report, unhealthy
+from tests.aggregator.nodes import (
+    T0,
+    faulty,
+    forget_document,
+    healthy,
+    published,
+    record,
+    report,
+    unhealthy,
+)
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -54,6 +64,8 @@ async def test_nodes_stay_where_they_were_and_surplus_documents_become_empty(
         await store.put(document)
     for node in NODES:
         await store.put(report(node, healthy()))
+    for node in GONE:
+        await store.put(forget_document(ForgetRecord(node, (T0 + 1) * 1000, "a test")))
     daemon = make(url, None, "--touch-period-seconds", str(TOUCH_SECONDS))
     doubled: set[str] = set()
     missed: set[str] = set()

@@ -265,6 +265,56 @@ async def test_a_card_drops_and_returns() -> None:
         assert said.words(70.0) == [f"chip 1 absent {CARD_DROP}"]
 
 
+@pytest.mark.parametrize("later", [-0.3, 0.0, 0.3, 0.9])
+@pytest.mark.parametrize("phase", [0.0, 1.1, 2.7, 4.4])
+async def test_a_card_that_drops_beside_an_event_is_shown_within_a_second(
+    phase: float, later: float
+) -> None:
+    """Upstream asks for all health words in the cycle of an event, which is 1 s long."""
+    driver, loop = ScriptedDriver(8), asyncio.get_running_loop()
+    async with collecting(driver) as said:
+        await asyncio.sleep(11 + phase)
+        event_at = loop.time() + 0.5
+        drop_at = event_at + later
+        loop.call_at(event_at, driver.occur, 5, HBM)
+        trouble = {("health", 1): DROPPED}
+        loop.call_at(drop_at, driver.trouble.update, trouble)
+        await asyncio.sleep(0.5 + max(later, 0) + 1.1)
+        assert f"chip 1 present {CARD_DROP}" in said.words(event_at - 0.5)
+
+
+async def test_the_health_of_an_events_own_card_is_asked_at_once() -> None:
+    driver = ScriptedDriver(8)
+    async with collecting(driver) as said:
+        await asyncio.sleep(12.3)
+        driver.occur(1, HBM)
+        await asyncio.sleep(0.2)
+        driver.trouble = {("health", 1): DROPPED}
+        at = asyncio.get_running_loop().time()
+        driver.occur(1, HBM + 1)
+        await asyncio.sleep(0.05)
+        assert f"chip 1 present {CARD_DROP}" in said.words(at)
+
+
+async def test_many_events_ask_for_health_once_a_second() -> None:
+    driver = ScriptedDriver(8)
+    async with collecting(driver):
+        await asyncio.sleep(12)
+        driver.asked.clear()
+        for number in range(500):
+            driver.occur(1, HBM + number)
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(1.5)
+        asked = [chip for _, query, chip in driver.asked if query == "health"]
+        for chip in (0, 2, 7):
+            assert 10 <= asked.count(chip) <= 13
+        assert asked.count(1) <= 115
+        driver.asked.clear()
+        await asyncio.sleep(20)
+        asked = [chip for _, query, chip in driver.asked if query == "health"]
+        assert asked.count(0) <= 5, "then as before"
+
+
 async def test_a_silent_card_is_lost_after_five_minutes() -> None:
     driver = ScriptedDriver()
     async with collecting(driver) as said:

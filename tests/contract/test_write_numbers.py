@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from contract.write_numbers import KINDS, LARGEST_BYTES, NoWrites, decode_writes, encode_writes
+from contract.write_numbers import (
+    KINDS,
+    LARGEST_BYTES,
+    NoWrites,
+    decode_owned,
+    decode_writes,
+    encode_writes,
+)
 
 LATEST = 253_402_300_799
 
@@ -21,10 +28,22 @@ def test_no_document_is_no_key() -> None:
 
 
 def test_the_longest_one_has_160_bytes_with_its_name() -> None:
-    text = encode_writes(dict.fromkeys(KINDS, -LATEST))
+    text = encode_writes(dict.fromkeys(KINDS, -LATEST), whole=True)
     assert len(text) <= LARGEST_BYTES
     assert len("npu-vigil/writes") + LARGEST_BYTES <= 160
     assert decode_writes(text) == dict.fromkeys(KINDS, -LATEST)
+
+
+def test_documents_without_a_write_are_named_and_have_no_number() -> None:
+    text = encode_writes({"device-info": 0, "node-info": -7}, whole=True)
+    assert text == '{"version":1,"device-info":0,"node-info":-7,"whole":true}'
+    assert decode_writes(text) == {"node-info": -7}
+    assert decode_owned(text) == frozenset({"device-info", "node-info"})
+    assert decode_owned(encode_writes({}, whole=True)) == frozenset()
+
+
+def test_the_key_of_the_release_before_does_not_say_what_its_agent_owns() -> None:
+    assert decode_owned('{"version":1,"device-info":7}') is None
 
 
 def test_members_that_are_not_known_are_ignored() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import Node
 from tests.parts.broker import AGGREGATOR
+from tests.parts.processes import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +85,41 @@ def test_a_fault_reaches_the_cluster_documents_over_a_broker(
     assert status == 0
     # A clean stop is no broken connection.
     assert "is_broken" not in node.place.retained("vigil/v1/nodes/node-1/beat")  # type: ignore[attr-defined]
+
+
+def test_what_is_no_document_is_counted_and_named(
+    node: Node, aggregator: Daemon, broker: Broker
+) -> None:
+    node.start()
+    node.healthy()
+    aggregator.start()
+    node.wait(lambda: "node-1" in on_broker(node), "the node is in cluster-info")
+    stranger = OnBroker(broker, "node-2")
+    stranger.spoil("mindx-dl-deviceinfo-node-2", b"garbage")
+    rejected = 'npu_vigil_rejected_documents_total{reason="unreadable"'
+    node.wait(lambda: aggregator.metric(rejected) >= 1, "it is counted")
+    status, page = aggregator.ask("/api/v1/nodes/node-2")
+    assert status == 200
+    assert page["node"]["state"] == "rejected"
+    (one,) = page["node"]["rejected"]
+    assert "is no document" in one["reason"]
+    assert set(on_broker(node)) == {"node-1"}
+
+    problems = "npu_vigil_fault_configuration_problems"
+    lines = [line for line in node.ask("/metrics")[1].splitlines() if line.startswith(problems)]
+    assert sum(float(line.rpartition(" ")[2]) for line in lines) == 0
+    to_broker = ("-h", "127.0.0.1", "-p", str(broker.port), "-r", "-q", "1")
+    topic = "vigil/v1/config/kube-system/mindx-dl-fault-config"
+    text = '{"data":{"faultCode.json":"{}"}}'
+    subprocess.run([program("mosquitto_pub"), *to_broker, "-t", topic, "-m", text], check=True)
+
+    def wrong() -> float:
+        lines = node.ask("/metrics")[1].splitlines()
+        return sum(float(one.rpartition(" ")[2]) for one in lines if one.startswith(problems))
+
+    node.wait(lambda: wrong() == 1, "a configuration without labels is a problem")
+    configuration = node.status()["fault_configuration"]
+    assert "labels" in configuration["problems"][0]["what"]
 
 
 def test_a_broker_that_was_killed_has_everything_again(

@@ -15,12 +15,31 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 
 from tests.node.image import ROOT, Images
 from tests.node.lane import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
+from vigil.main import app
+
+ROOMS = tuple(
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+)
 
 _NO_ROOT = 2
+_VIGIL = ("/opt/npu-vigil/bin/vigil",)
+_IMPORT_ALL = f"""
+import importlib, pkgutil
+modules = [
+    found.name
+    for room in {ROOMS!r}
+    for found in pkgutil.walk_packages(importlib.import_module(room).__path__, room + ".")
+    if not found.name.endswith("__main__")
+]
+for name in modules:
+    importlib.import_module(name)
+print(len(modules), "modules")
+"""
 
 
 def main() -> int:
@@ -41,6 +60,7 @@ def main() -> int:
         size = images.size(IMAGE)
         print(f"{time.monotonic() - begin:6.1f} s  image: {size / 1e6:.0f} MB above its base")
         assert size <= MOST_IMAGE_BYTES, "the image is too large"
+        print(f"{time.monotonic() - begin:6.1f} s  in the image: {each_verb(images)}")
         for name in (PAUSE, IMAGE, NEXT_IMAGE):
             images.archive(name)
         host = [str(ROOT / "tests/node/host.sh"), str(directory)]
@@ -53,6 +73,30 @@ def main() -> int:
             print(f"logs: {directory}")
         else:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def each_verb(images: Images) -> str:
+    """Run each verb in the image, and import every module; what was run."""
+    verbs = [command.name for command in app.registered_commands]
+    verbs += [group.name for group in app.registered_groups]
+    for verb in verbs:
+        assert verb is not None
+        status, said = images.run(IMAGE, *_VIGIL, verb, "--help")
+        assert (status, "Usage:" in said) == (0, True), f"{verb}: {said}"
+    status, modules = images.run(IMAGE, "/opt/npu-vigil/bin/python3", "-c", _IMPORT_ALL)
+    assert status == 0, modules
+    # What has no driver, no cluster and no configuration ends as it does anywhere.
+    place = "--store=directory:/tmp/store"
+    for expected, text, arguments in (
+        (3, "libdcmi.so", ("scan", "--node-name=x", place, "--state-dir=/tmp/state")),
+        (2, "does not run in a pod", ("uninstall", "--store=kubernetes:")),
+        (0, "nothing was changed", ("uninstall", place)),
+        (1, "nothing is known of x", ("forget", "x", place)),
+        (2, "no-such-file", ("validate", "/tmp/no-such-file")),
+    ):
+        status, said = images.run(IMAGE, *_VIGIL, *arguments)
+        assert (status, text in said) == (expected, True), f"{arguments}: {status} {said}"
+    return f"{modules.strip()}, {', '.join(map(str, verbs))}"
 
 
 def load() -> str:

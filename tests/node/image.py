@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 _BASE = "localhost/base:bookworm"
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+_IN_FILES = """
+mount --rbind /dev "$0/dev" && mount -t proc proc "$0/proc" || exit
+exec chroot --userspec=9820:9820 "$0" "$@"
+"""
 _PAUSE = "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n"
 
 
@@ -62,6 +66,24 @@ class Images:
             return sum(
                 file.lstat().st_size for path in paths for file in path.rglob("*") if file.is_file()
             )
+        finally:
+            self._buildah("rm", container)
+
+    def run(self, name: str, *command: str) -> tuple[int, str]:
+        """Run a command as the image's user, on its files; exit status and what it printed.
+
+        Not by ``buildah run``, which loses output while the machine is busy.
+        """
+        container = self._buildah("from", name)
+        try:
+            files = self._buildah("mount", container)
+            done = subprocess.run(
+                ["unshare", "--mount", "sh", "-c", _IN_FILES, files, *command],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            return done.returncode, done.stdout + done.stderr
         finally:
             self._buildah("rm", container)
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import shutil
 import signal
-import ssl
 import stat
 import subprocess
 import sys
@@ -28,8 +26,10 @@ import yaml
 from dcmi_shim.emulator.control import Emulator
 from tests.node import truth
 from tests.node.cluster import NODE, Cluster, wait_until
+from tests.node.image import ROOT
 from tests.parts.kustomize import MANIFESTS
 from tests.parts.node_reader import NodeReader
+from tests.parts.vendors_plugin import account_of, vendors_objects, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,12 +39,19 @@ MOST_IMAGE_BYTES = 120_000_000
 OVERLAYS = ("base", "overlays/beside-device-plugin", "overlays/with-clusterd-clients")
 _DRIVER = Path("/usr/local/Ascend/driver")
 _LOCAL_TIME = Path("/etc/localtime")
-_PLUGIN = "ascend-device-plugin-sa"
-_PLUGIN_ROLE = "pods-node-ascend-device-plugin-role"
+_STATE = Path("/var/lib/npu-vigil")
+_OF_26_1 = ""
+_SEPARATED = "Ascend910-7"
+_OF_THE_CLUSTER = (
+    "/kube-root-ca.crt",
+    "/extension-apiserver-authentication",
+    "/cluster-info",
+    "/kube-apiserver-legacy-service-account-token-tracking",
+)
 _FORBIDDEN = 403
 _OK = 200
 _UNAVAILABLE = 503
-_OURS = ("/var/lib/npu-vigil", str(truth.EMULATOR), "/usr/local/Ascend")
+_OURS = (str(_STATE), str(truth.EMULATOR), "/usr/local/Ascend")
 _OF_OTHERS = (
     *("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/usr/libexec", "/opt/containerd"),
     *("/root", "/tmp", "/run", "/var/tmp"),
@@ -95,6 +102,7 @@ class Lane:
         self.step("install", lambda: self._install(place))
         if not has_driver:
             self.step("no driver", self._waits_for_a_driver)
+            self.step("host unchanged", lambda: self._host_is_unchanged(before))
             self._install_driver()
         with NodeReader(self.plane) as reader:
             since = time.monotonic()
@@ -113,6 +121,7 @@ class Lane:
             if has_plugin:
                 self.step("the vendor's plugin is refused", self._plugin_is_refused)
             compared("fault", lambda: self._occur(3, "80E01801"))
+            self.step("fault in kubectl describe node", lambda: self._described("80E01801"))
             self.step("fault of the server, local time", self._node_info)
             compared("container killed", self._kill_agent)
             compared("pod deleted", self._delete_pod)
@@ -120,7 +129,7 @@ class Lane:
             compared("drained", self._drain)
             compared("driver replaced", self._replace_driver)
         self.step("host unchanged", lambda: self._host_is_unchanged(before))
-        self.step("uninstall", lambda: self._uninstall(place))
+        self.step("uninstall", lambda: self._uninstall(place, has_plugin=has_plugin))
         if has_plugin:
             self.step("the vendor's plugin works again", self._plugin_may_write)
 
@@ -156,6 +165,8 @@ class Lane:
         return place
 
     def _host(self, *, has_driver: bool, zone: str | None) -> None:
+        # Another node: on one that remembers, a fault that comes again is isolated for good.
+        shutil.rmtree(_STATE, ignore_errors=True)
         _LOCAL_TIME.unlink(missing_ok=True)
         if zone is not None:
             # As dpkg makes it; systemd's link is relative.
@@ -176,7 +187,13 @@ class Lane:
             (f"/{file.relative_to(self._written)}", stat.S_IFMT(file.lstat().st_mode))
             for file in self._written.rglob("*")
         }
-        return {file for file in found if not file[0].startswith((*_OURS, *_OF_OTHERS))}
+        # What is written below a directory of this machine shows the directory itself.
+        above = {str(parent) for place in _OURS for parent in Path(place).parents}
+        return {
+            file
+            for file in found
+            if not file[0].startswith((*_OURS, *_OF_OTHERS)) and file[0] not in above
+        }
 
     def _host_is_unchanged(self, before: set[tuple[str, int]]) -> str:
         new = self._files() - before
@@ -230,6 +247,16 @@ class Lane:
         assert not Path("/usr/local/Ascend").exists(), "a directory was made where no driver is"
         return _ask("/readyz")[1].strip()
 
+    def _described(self, code: str) -> str:
+        """Wait until the real kubectl shows the Event about a fault with its node."""
+
+        def shown() -> bool:
+            lines = self.cluster.kubectl("describe", "node", NODE).splitlines()
+            return any("device-plugin" in line and f"faultCodes:{code}" in line for line in lines)
+
+        wait_until(shown, f"an Event about {code} in kubectl describe node", 30.0)
+        return "an Event with it"
+
     def _occur(self, chip: int, code: str) -> None:
         with closing(Emulator(truth.EMULATOR)) as emulator:
             emulator.occur(chip, code)
@@ -272,7 +299,7 @@ class Lane:
     def _update_image(self, place: Path) -> None:
         file = place / "daemonset/base/kustomization.yaml"
         old, new = (name.partition(":")[2] for name in (IMAGE, NEXT_IMAGE))
-        file.write_text(file.read_text().replace(f"newTag: {old}", f"newTag: {new}"))
+        file.write_text(file.read_text().replace(f'newTag: "{old}"', f'newTag: "{new}"'))
         self.cluster.kubectl("apply", "-k", place)
         self._ready()
         (pod,) = self.cluster.pods("agent")
@@ -295,24 +322,56 @@ class Lane:
         self._install_driver()
         self._occur(2, "80E01801")
 
-    def _uninstall(self, place: Path) -> str:
-        self.cluster.kubectl(
-            *(
-                "delete",
-                "-k",
-                place,
-                "-l",
-                "app.kubernetes.io/name=npu-vigil,!kubernetes.io/metadata.name",
-            )
+    def _uninstall(self, place: Path, *, has_plugin: bool) -> str:
+        label = "app.kubernetes.io/name=npu-vigil,!kubernetes.io/metadata.name"
+        self.cluster.kubectl("delete", "-k", place, "-l", label)
+        wait_until(
+            lambda: not self.cluster.pods("agent") and not self.cluster.pods("aggregator"),
+            "the end of all pods",
         )
-        wait_until(lambda: not self._pods("agent", 0), "the end of the agent")
-        return ""
+        before = self._config_maps()
+        assert truth.of_cluster_info(self.plane), "no fault stands that uninstalling could end"
+        would = self._vigil_uninstall()
+        assert "nothing was changed" in would
+        assert self._config_maps() == before
+        self._vigil_uninstall("--yes")
+        device_info = f"kube-system/mindx-dl-deviceinfo-{NODE}"
+        assert self._config_maps() == ({device_info} if has_plugin else set())
+        if has_plugin:
+            data = self.plane.request("GET", truth.DEVICE_INFO)["data"]
+            assert data["ManuallySeparateNPU"] == _SEPARATED, data["ManuallySeparateNPU"]
+        leases = self.plane.request(
+            "GET", "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
+        )
+        assert not leases["items"], leases["items"]
+        return f"{len(before)} ConfigMaps went" + (", device-info stayed" if has_plugin else "")
+
+    def _vigil_uninstall(self, *options: str) -> str:
+        command = [sys.executable, "-m", "vigil", "uninstall", "--store", "kubernetes:", *options]
+        command += ["--kubeconfig", str(self.plane.kubeconfig)]
+        # Readers of cluster-info are this lane's own; it need not wait for others.
+        environment = os.environ | {"VIGIL_TOUCH_PERIOD_SECONDS": "5"}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _config_maps(self) -> set[str]:
+        """The ConfigMaps but for those of the cluster itself."""
+        found = self.plane.request("GET", "/api/v1/configmaps")["items"]
+        names = {f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in found}
+        return {name for name in names if not name.endswith(_OF_THE_CLUSTER)}
 
     def _plugin_may_write(self) -> str:
-        for item in _vendor_objects():
+        for item in vendors_objects(_OF_26_1):
             self.plane.apply(item)
-        assert self._plugin_writes() in (_OK, 201)
-        return _PLUGIN_ROLE
+        # As the kubelet has it while a Device Plugin is registered.
+        chips = {"huawei.com/Ascend910": "8"}
+        path = f"/api/v1/nodes/{NODE}/status"
+        self.plane.request("PATCH", path, {"status": {"capacity": chips, "allocatable": chips}})
+        assert self._plugin_writes() in (_OK, http.HTTPStatus.CREATED)
+        return account_of(_OF_26_1)
 
     def _plugin_is_refused(self) -> str:
         assert self._plugin_writes() == _FORBIDDEN
@@ -320,48 +379,9 @@ class Lane:
 
     def _plugin_writes(self) -> int:
         """Write device-info as the vendor's account does; the status."""
-        kubeconfig = self.plane.service_account("kube-system", _PLUGIN)
-        token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
-        tls = ssl.create_default_context(cafile=str(self.plane.directory / "ca.crt"))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.plane.port, context=tls)
+        kubeconfig = self.plane.service_account("kube-system", account_of(_OF_26_1))
         name = f"mindx-dl-deviceinfo-{NODE}"
-        document = {"metadata": {"name": name}, "data": {"ManuallySeparateNPU": "Ascend910-7"}}
-        collection = "/api/v1/namespaces/kube-system/configmaps"
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        for method, path in (("POST", collection), ("PUT", f"{collection}/{name}")):
-            connection.request(method, path, json.dumps(document), headers)
-            response = connection.getresponse()
-            response.read()
-            if response.status != http.HTTPStatus.CONFLICT:
-                break
-        connection.close()
-        return response.status
-
-
-def _vendor_objects() -> list[dict[str, Any]]:
-    """Account, role and binding of a Device Plugin, as MindCluster 26.1 has them."""
-    rbac = "rbac.authorization.k8s.io"
-    verbs = ["get", "create", "update", "list", "watch"]
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": _PLUGIN, "namespace": "kube-system"},
-        },
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": _PLUGIN_ROLE},
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}],
-        },
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "pods-node-ascend-device-plugin-rolebinding"},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": _PLUGIN_ROLE},
-            "subjects": [{"kind": "ServiceAccount", "name": _PLUGIN, "namespace": "kube-system"}],
-        },
-    ]
+        return write(self.plane, kubeconfig, name, {"ManuallySeparateNPU": _SEPARATED})[0]
 
 
 def _ask(path: str) -> tuple[int, str]:

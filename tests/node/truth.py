@@ -43,7 +43,7 @@ def of_device_info(plane: ControlPlane) -> Faults | None:
     data = _data(plane, DEVICE_INFO)
     if data is None or "DeviceInfoCfg" not in data:
         return None
-    return {name: set(codes) for name, codes in shown(data).faults.items()}
+    return {name: set(codes) for name, codes in shown(data).faults.items() if codes}
 
 
 def of_cluster_info(plane: ControlPlane) -> Faults | None:
@@ -57,7 +57,7 @@ def of_cluster_info(plane: ControlPlane) -> Faults | None:
     faults: Faults = {}
     for one in json.loads(entry["DeviceList"]["huawei.com/Ascend910-Fault"]):
         faults.setdefault(one["npu_name"], set()).update(one["fault_time_and_level_map"])
-    return faults
+    return {name: codes for name, codes in faults.items() if codes}
 
 
 def of_parts(plane: ControlPlane, path: str = NODE_INFO) -> list[list[str]]:

@@ -1,7 +1,11 @@
-"""The driver in the agent's pod: replaced on the host, it is found again."""
+"""What the agent's pod sees of its host, by way of parents that every host has.
+
+Driver and local time on a real host are in ``make test-node``.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
 OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
 REPLACED = (PurePath("/usr/local/Ascend/driver"), PurePath("/usr/local/dcmi"))
 """What an installer of the driver deletes and makes anew."""
+FILES = tuple(map(PurePath, ("/etc/localtime", "/etc/machine-id", "/usr/share/zoneinfo/UTC")))
+ALWAYS_THERE = ("/usr", "/etc", "/dev")
 
 
 def agent_pod(folder: str) -> Any:
@@ -22,22 +28,45 @@ def agent_pod(folder: str) -> Any:
     return agent["spec"]["template"]["spec"]
 
 
+def links_of_the_image() -> dict[PurePath, PurePath]:
+    """Link to target, as daemonset/Dockerfile makes them."""
+    text = (MANIFESTS / "Dockerfile").read_text()
+    found = re.findall(r"ln -sf? (/\S+) (/\S+)", text)
+    return {PurePath(link): PurePath(target) for target, link in found}
+
+
 @pytest.mark.parametrize("overlay", ["base", *OVERLAYS])
-def test_parents_of_what_is_replaced_are_mounted(overlay: str) -> None:
+def test_nothing_is_created_on_the_host_and_nothing_may_be_missing(overlay: str) -> None:
+    """A hostPath without a type creates what is absent; one with a type stops the pod."""
+    for volume in agent_pod(overlay)["volumes"]:
+        path, kind = volume["hostPath"]["path"], volume["hostPath"].get("type")
+        if path == "/var/lib/npu-vigil":
+            assert kind == "DirectoryOrCreate", "the state of the agent is the host's to keep"
+        else:
+            assert (path, kind) in {(one, "Directory") for one in ALWAYS_THERE}
+
+
+@pytest.mark.parametrize("overlay", ["base", *OVERLAYS])
+def test_what_is_replaced_on_the_host_is_seen_by_way_of_its_parent(overlay: str) -> None:
     pod = agent_pod(overlay)
     (container,) = pod["containers"]
     hosts = {volume["name"]: PurePath(volume["hostPath"]["path"]) for volume in pod["volumes"]}
-    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    mounts = {PurePath(mount["mountPath"]): mount for mount in container["volumeMounts"]}
     (search,) = (
         variable["value"] for variable in container["env"] if variable["name"] == "LD_LIBRARY_PATH"
     )
+    links = links_of_the_image()
+    wanted = {*map(PurePath, search.split(":")), *FILES}
     seen = set()
-    for directory in map(PurePath, search.split(":")):
-        place = next(parent for parent in directory.parents if str(parent) in mounts)
-        mount = mounts[str(place)]
+    for path in wanted:
+        link = next(one for one in (path, *path.parents) if one in links)
+        inside = links[link] / path.relative_to(link)
+        place = next(parent for parent in inside.parents if parent in mounts)
+        mount = mounts[place]
         assert mount["readOnly"] is True
         assert "mountPropagation" not in mount
-        on_host = hosts[mount["name"]] / directory.relative_to(place)
+        on_host = hosts[mount["name"]] / inside.relative_to(place)
+        assert on_host == path, "it is where the host has it"
         for replaced in REPLACED:
             assert not hosts[mount["name"]].is_relative_to(replaced), "it would keep a deleted one"
             if on_host.is_relative_to(replaced):
@@ -53,10 +82,10 @@ def test_a_driver_that_is_a_mount_of_its_own(tmp_path: Path) -> None:
         f"resources: [{up}{root}/base]\ncomponents: [{up}{root}/components/mounted-driver]\n"
     )
     (container,) = agent_pod(str(tmp_path))["containers"]
-    (driver,) = (mount for mount in container["volumeMounts"] if mount["name"] == "driver")
+    (driver,) = (mount for mount in container["volumeMounts"] if mount["name"] == "host-usr")
     assert driver == {
-        "name": "driver",
-        "mountPath": "/usr/local/Ascend",
+        "name": "host-usr",
+        "mountPath": "/host/usr",
         "readOnly": True,
         "mountPropagation": "HostToContainer",
     }

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
 WRITING = ["base", *(overlay for overlay in OVERLAYS if overlay != "overlays/shadow")]
 AGENT = "system:serviceaccount:mindx-dl:npu-vigil-agent"
-DEVICE_PLUGIN = "system:serviceaccount:kube-system:ascend-device-plugin-sa-910"
 
 
 def _may(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "") -> bool:
@@ -95,42 +94,6 @@ def test_the_api_server_takes_every_object_as_it_is(
                 "requests": {"cpu": "10m", "memory": "96Mi"},
                 "limits": {"memory": "160Mi"},
             }
-
-
-@pytest.mark.apiserver
-@pytest.mark.parametrize("applied", ["overlays/beside-device-plugin"], indirect=True)
-def test_beside_the_device_plugin_it_may_not_write_config_maps(
-    control_plane: ControlPlane, applied: list[dict[str, Any]], request: pytest.FixtureRequest
-) -> None:
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "pods-node-ascend-device-plugin-rolebinding-910"},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": "pods-node-ascend-device-plugin-role-910",
-        },
-        "subjects": [
-            {
-                "kind": "ServiceAccount",
-                "name": "ascend-device-plugin-sa-910",
-                "namespace": "kube-system",
-            }
-        ],
-    }
-    control_plane.apply(binding)
-    request.addfinalizer(lambda: control_plane.ask("DELETE", path_of(binding)))
-    for verb in ("create", "update", "patch", "delete"):
-        assert not _may(control_plane, DEVICE_PLUGIN, verb, "configmaps", "kube-system")
-        assert not _may(control_plane, DEVICE_PLUGIN, verb, "configmaps", "mindx-dl")
-    assert not _may(control_plane, DEVICE_PLUGIN, "create", "events", "kube-system")
-    for verb, resource in (
-        ("get", "configmaps"),
-        ("update", "pods"),
-        ("patch", "nodes"),
-    ):
-        assert _may(control_plane, DEVICE_PLUGIN, verb, resource, "kube-system")
 
 
 @pytest.mark.apiserver

@@ -71,12 +71,27 @@ def test_a_wrong_drop_in_is_found(tmp_path: Path) -> None:
 
 
 # The agent needs root, devices and the kernel's log; the aggregator nothing of it.
-@pytest.mark.parametrize(("unit", "exposure"), [("agent", 67), ("aggregator", 20)])
+@pytest.mark.parametrize(("unit", "exposure"), [("agent", 40), ("aggregator", 15)])
 def test_no_unit_is_more_open_than_it_must_be(unit: str, exposure: int) -> None:
     file = ROOT / f"systemd/npu-vigil-{unit}.service"
     command = ["systemd-analyze", "security", "--offline=true", f"--threshold={exposure}"]
     result = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout[-300:]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_what_a_unit_names_as_its_documentation_is_installed(unit: Path) -> None:
+    (line,) = [line for line in unit.read_text().splitlines() if line.startswith("Documentation=")]
+    installed = "/opt/npu-vigil/share/doc"
+    guide = (ROOT / "docs/installation.md").read_text()
+    assert f"\ncp -R README.md docs {installed}/\n" in guide
+    for url in line.removeprefix("Documentation=").split():
+        assert (ROOT / url.removeprefix(f"file:{installed}/")).is_file(), url
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_says_how_many_files_it_may_open(unit: Path) -> None:
+    assert "\nLimitNOFILE=" in unit.read_text()
 
 
 @pytest.mark.parametrize("name", ["agent", "agent-mqtt", "agent-shared"])

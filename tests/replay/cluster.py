@@ -40,6 +40,7 @@ class RecordedCluster:
 
     url = "recording"
     channel = None
+    absence_is_deletion = True
     missed_changes = None
 
     def __init__(

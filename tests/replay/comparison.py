@@ -14,7 +14,7 @@ from tests.compatibility import ABSENT, PRESENT, Difference, different
 from tests.replay.player import OPERATOR, Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 FAULT_TIME_TOLERANCE_MS = 250
@@ -24,9 +24,12 @@ FIRST_LOOK_MS = 5_500
 """The same at a start: its first look at the chips."""
 EARLIER_SECONDS = 7
 """How much earlier than upstream ours can be by upstream's cycles alone (1 s and 5 s)."""
-CYCLE_SECONDS = 5.6
-"""How long ours shows a one-off event; upstream does until its next 5 s cycle.
-Both ask for the health words, which tell of a dropped card, every 5 s."""
+ONCE_SECONDS = 5.6
+"""How long ours shows a one-off event; upstream does until its next 5 s cycle."""
+HEALTH_SECONDS = 5.0
+"""How often both ask for the health words, which tell of a dropped card, while there is no event.
+After an event both ask at once."""
+_EVENTS = ("occur", "recover", "once")
 CYCLE_MS = 1_000
 """Upstream writes what changes within one cycle together; ours may write it piece by piece."""
 _INSIDE = ("DeviceInfoCfg", "SwitchInfoCfg", "UpgradeFaultReason")
@@ -121,25 +124,42 @@ def compared(
     ``for_real``: it was played in real time, on a machine that is shared. There the start of a
     process takes its own, and what upstream's phase of 1 s happened to be does not count.
     """
-    is_late = any(step["do"] in ("once", "drop") for step in recording["steps"])
     slack_ms = CYCLE_MS if for_real else 0
-    later_ms = slack_ms + (CYCLE_SECONDS * 1000 if is_late else 0)
+    steps = recording["steps"]
+
+    def later_ms(theirs: StateAt) -> float:
+        return slack_ms + _may_be_later_ms(steps, theirs.at_ms)
+
     upstream = states(real_plugin(recording))
-    found = differences(upstream, states(shown), later_seconds=later_ms / 1000, slack_ms=slack_ms)
+    found = differences(upstream, states(shown), later_ms=later_ms, slack_ms=slack_ms)
     return [one for one in found if not (for_real and one.path == "$[0] (time)")]
+
+
+def _may_be_later_ms(steps: Sequence[dict[str, Any]], at_ms: int) -> float:
+    """How much later than upstream's state of ``at_ms`` ours may come."""
+    if any(step["do"] == "once" for step in steps):
+        return ONCE_SECONDS * 1000
+    looks = [step["at_ms"] for step in steps if step["do"] in ("drop", "return")]
+    looked_ms = max((one for one in looks if one <= at_ms), default=None)
+    if looked_ms is None or looked_ms < at_ms - HEALTH_SECONDS * 1000 - CYCLE_MS:
+        return 0
+    is_beside_event = any(
+        step["do"] in _EVENTS and looked_ms - CYCLE_MS <= step["at_ms"] <= at_ms for step in steps
+    )
+    return 0 if is_beside_event else HEALTH_SECONDS * 1000
 
 
 def differences(
     upstream: Sequence[StateAt],
     ours: Sequence[StateAt],
     *,
-    later_seconds: float = 0.0,
+    later_ms: Callable[[StateAt], float] = lambda _: 0.0,
     slack_ms: int = 0,
 ) -> Iterator[Difference]:
     """What differs, by the number of upstream's state: ``$[2]``; what only ours has is behind it:
     ``$[2+1]``. The pairs are those with the fewest differences; a state that only one of both has
-    is compared with what the other one has at that time. Ours may not be later than upstream, but
-    for ``later_seconds``; its times may be off by ``slack_ms`` more.
+    is compared with what the other one has at that time. Ours may not be later than upstream's
+    state, but for ``later_ms`` of it; its times may be off by ``slack_ms`` more.
     """
     at_start = _at_start(upstream)
 
@@ -160,7 +180,7 @@ def differences(
         yield from found or [whole]
 
     def is_late(theirs: StateAt, mine: StateAt) -> bool:
-        return (mine.at_ms - theirs.at_ms) / 1000 > later_seconds
+        return mine.at_ms - theirs.at_ms > later_ms(theirs)
 
     @cache
     def pair(i: int, j: int) -> tuple[Difference, ...]:
@@ -268,7 +288,7 @@ def _with_times_of(
             earlier = FIRST_LOOK_MS if (one["npu_name"], code) in at_start else QUERIED_MS
             later = 0
             if code == CARD_DROP:
-                earlier = later = round(CYCLE_SECONDS * 1000)
+                earlier = later = round(HEALTH_SECONDS * 1000)
             first, last = -tolerance_ms - earlier, tolerance_ms + later
             if first <= our_time - theirs <= last:
                 our_times[code]["fault_time"] = theirs

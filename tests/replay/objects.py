@@ -57,7 +57,7 @@ class RecordedObjects:
         self._check()
         return self.node
 
-    async def commands(self, node: str) -> tuple[tuple[str, str], ...]:
+    async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         del node
         return ()
 

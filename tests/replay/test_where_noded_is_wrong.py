@@ -126,6 +126,10 @@ async def test_what_changed_during_an_outage_is_written_after_it(
         assert [seen for seen in player.shown if seen.at_ms >= back["at_ms"]]
 
 
+PADDED = {"reply-length-not-multiple-of-15": 243_212}
+"""When a reply has zeros behind whole alarms, which is no bad one."""
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -141,6 +145,7 @@ async def test_an_incomplete_reading_changes_nothing_and_is_counted(
     recording = recorded_node(name)
     bad = [step for step in recording["steps"] if step.get("raw_replies")]
     bad += [step for step in recording["steps"] if step.get("completion_code")]
+    padded = [step for step in bad if step["at_ms"] == PADDED.get(name)]
     async with playing(recording, tmp_path) as player:
         for step in recording["steps"]:
             await player.until(step["at_ms"])
@@ -150,7 +155,7 @@ async def test_an_incomplete_reading_changes_nothing_and_is_counted(
                 await player.until(step["at_ms"] + POLL_MS)
                 assert before is not None
                 assert player.document == before
-                assert "bmc" in player.blind()
+                assert ("bmc" in player.blind()) is (step not in padded)
                 assert player.failed_readings() > 0
         await player.until(recording["end_ms"])
         assert bad

@@ -46,6 +46,21 @@ def test_one_page_is_one_request() -> None:
     assert asked == [0]
 
 
+@pytest.mark.parametrize("zeros", [1, 14, 15, 16, 200])
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_zeros_behind_the_alarms_are_none(number: int, zeros: int) -> None:
+    answer = pages_of(fans(number))
+    found, asked = hold(reading(None), lambda index: answer(index) + bytes(zeros))
+    assert [alarm.index for alarm in found] == list(range(number))
+    assert asked == [0]
+
+
+def test_an_alarm_of_zeros_counts_where_it_is_counted() -> None:
+    nothing = (0, 0, 0, 0, 0)
+    found, _ = hold(reading(None), lambda _: page([FAN, nothing]) + bytes(15))
+    assert len(found) == 2
+
+
 def test_no_alarm() -> None:
     assert hold(reading(None), pages_of([])) == ((), [0])
 
@@ -126,7 +141,9 @@ def test_a_list_that_changes_under_one_total_is_an_error() -> None:
         (b"", "it has 0 bytes, not even 7 (no byte)"),
         (page([])[:-1], "it has 6 bytes, not even 7"),
         (page([FAN])[:-1], "its alarms take 14 bytes, no multiple of 15"),
-        (page([FAN]) + b"\0", "its alarms take 16 bytes, no multiple of 15"),
+        (page([FAN]) + b"\1", "its alarms take 16 bytes, no multiple of 15"),
+        (page([FAN]) + bytes(14) + b"\1", "it says that it holds 1 alarms and holds 2"),
+        (page([FAN], count=2) + bytes(14), "its alarms take 29 bytes, no multiple of 15"),
         (page([FAN])[3:], "it begins with 01 00 01 instead of db 07 00: shifted"),
         (page([FAN], manufacturer=b"\x57\x01\0"), "it begins with 57 01 00"),
         (page([FAN], count=2), "it says that it holds 2 alarms and holds 1"),

@@ -309,3 +309,39 @@ async def test_what_is_no_document_is_deleted_for_its_owner_and_stays_for_others
     async with watching(store, owned) as owner:
         await owner.until(lambda seen: bool(seen.events))
         assert owner.events[0] == Listed(())
+
+
+async def test_what_is_no_document_is_shown_to_whom_wants_to_know(
+    keeps_anything: tuple[Store, Broker | None], tmp_path: Path
+) -> None:
+    store, broker = keeps_anything
+    namespace, name = "kube-system", "mindx-dl-deviceinfo-n1"
+
+    def spoil(content: bytes) -> None:
+        if broker is None:
+            folder = tmp_path / "store" / namespace
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.json").write_bytes(content)
+            return
+        arguments = ("-h", "127.0.0.1", "-p", str(broker.port), "-r", "-q", "1", "-s")
+        topic = "vigil/v1/nodes/n1/device-info"
+        subprocess.run(
+            [program("mosquitto_pub"), *arguments, "-t", topic], input=content, check=True
+        )
+
+    spoil(b"[]")
+    selection = Selection(namespace, label=LABEL, spoilt=True)
+    async with watching(store, selection) as seen:
+        await seen.until(lambda seen: (namespace, name) in seen.documents)
+        first = seen.documents[namespace, name]
+        assert first.problem
+        assert (first.data, first.labels) == ({}, LABELS)
+        await store.put(Document(namespace, name, {"text": "x"}, LABELS))
+        await seen.until(lambda seen: not seen.documents[namespace, name].problem)
+        for content in SPOILT[1:]:
+            spoil(content)
+            await seen.until(lambda seen: bool(seen.documents[namespace, name].problem))
+            await store.put(Document(namespace, name, {"text": content.hex()}, LABELS))
+            await seen.until(lambda seen: not seen.documents[namespace, name].problem)
+        await store.delete(namespace, name)
+        await seen.until(lambda seen: not seen.documents)

@@ -114,7 +114,7 @@ async def test_an_event_that_is_there_already_stays(
 @pytest.mark.apiserver
 @pytest.mark.parametrize(
     "involved",
-    [Involved("Node", "n1", "kube-system"), Involved("ConfigMap", "fault-config", "kube-system")],
+    [Involved("Node", "n1"), Involved("ConfigMap", "fault-config", "kube-system")],
 )
 async def test_an_event_may_be_about_other_objects(
     control_plane: ControlPlane, objects: ClusterObjects, involved: Involved
@@ -266,6 +266,7 @@ async def test_the_commands_of_a_nodes_pods(
 ) -> None:
     spec = {
         "nodeName": node,
+        "serviceAccountName": "plugin-sa",
         "containers": [
             {
                 "name": "plugin",
@@ -280,5 +281,9 @@ async def test_the_commands_of_a_nodes_pods(
     control_plane.request("POST", pods, {"metadata": {"name": "plugin-1"}, "spec": spec})
     make_pod(control_plane, "elsewhere", "another-node")
     name = "kube-system/plugin-1"
-    assert await objects.commands(node) == ((name, "sh -c plugin -hotReset=0"), (name, ""))
+    account = "kube-system/plugin-sa"
+    assert await objects.commands(node) == (
+        (name, "sh -c plugin -hotReset=0", account),
+        (name, "", account),
+    )
     assert await objects.commands("node-without-pods") == ()

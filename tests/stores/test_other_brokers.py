@@ -120,3 +120,31 @@ async def test_a_larger_document_than_it_takes_holds_nothing_else_up(
         await store.put(ONE)
         await store.beat(Beat("node-1", "host", 5.0, 7))
         await store.close()
+
+
+async def bridged(broker: Mochi, protocol: str, caplog: pytest.LogCaptureFixture) -> int:
+    """Have documents come without the retain flag; how often that was named."""
+    node, reader = opened(broker, "5"), opened(broker, protocol)
+    async with watching(reader, Selection("kube-system")) as seen:
+        for text in "abc":
+            await node.put(Document(ONE.namespace, ONE.name, {"text": text}))
+            await seen.until(lambda seen: text in str(seen.documents))  # noqa: B023
+    await node.close()
+    await reader.close()
+    return sum("come without the retain flag" in one.getMessage() for one in caplog.records)
+
+
+async def test_a_bridge_that_drops_the_retain_flag_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Mochi(tmp_path, "-drops-retain") as broker:
+        assert await bridged(broker, "5", caplog) == 1
+        caplog.clear()
+        assert await bridged(broker, "3.1.1", caplog) == 0, "there no message shows it"
+
+
+async def test_documents_that_are_retained_are_not_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Mochi(tmp_path) as broker:
+        assert await bridged(broker, "5", caplog) == 0

@@ -27,6 +27,7 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
 READS = {
     "url",
     "refusals",
+    "absence_is_deletion",
     "missed_changes",
     "largest_document",
     "get",

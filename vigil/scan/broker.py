@@ -67,7 +67,7 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
 
     async def read(namespace: str, name: str) -> Document | None:
         topic = document_topic(namespace, name)
-        return (await Documents(connection).read((topic,))).get(topic)
+        return (await Documents(connection, shows_flags=False).read((topic,))).get(topic)
 
     try:
         checks.append(await _login(address, configuration))

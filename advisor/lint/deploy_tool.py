@@ -1,0 +1,175 @@
+"""The two configurations of the deploy tool, as the objects that it makes of them (6.2, 6.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from advisor.lint.labels import both_kept, value_of
+from advisor.lint.model import whole
+from advisor.lint.pods import selected, text_of
+from advisor.lint.workload import Component, Form, Group, Role, Service, Text, Workload
+from contract.scheduling import (
+    FAULT_SCHEDULING,
+    FAULT_SCHEDULING_FORCE,
+    POD_RESCHEDULING,
+    RECOVER_POLICY_PATH,
+    RECOVER_POLICY_POD,
+    RESOURCE_DOMAIN,
+    SCHEDULE_MIN_AVAILABLE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding, Place
+    from advisor.lint.model import Mapping
+    from advisor.lint.workload import Texts
+
+OME_KEY = "inference_service"
+STORM_KEY = "storm_service"
+_RESOURCE = f"{RESOURCE_DOMAIN}Ascend910"
+_MOST_REPLICAS = 64
+_MOST_CARDS = 16
+_SIZED = ("prefill", "decode")
+
+
+def inference_service(root: Mapping, place: Place) -> Service:
+    """Return the InferenceService that the tool makes."""
+    inside = root.mapping(OME_KEY)
+    assert inside is not None
+    components = {}
+    for name in ("engine", "decoder"):
+        part = inside.mapping(name)
+        if part is not None:
+            components[name] = _component(name, part, place.file, inside.line_of(name))
+    return Service(
+        place,
+        root.text("app_name"),
+        root.text("app_namespace") or "default",
+        {},
+        {},
+        components,
+        text_of(inside.scalar("runtime_name"), place.file),
+        is_rendered=True,
+    )
+
+
+def _component(name: str, part: Mapping, file: str, line: int) -> Component:
+    size = part.scalar("pod_num")
+    pods = 1 if size is None else whole(size)
+    role = _role(name, part, file, line, "node_selector")
+    role.labels = {
+        FAULT_SCHEDULING: Text(FAULT_SCHEDULING_FORCE, line, file),
+        POD_RESCHEDULING: Text("on", line, file),
+        **role.labels,
+    }
+    replicas = whole(part.scalar("min_replicas")) or 1
+    if pods is None or pods == 1:
+        minimum = Text(str(replicas), line, file)
+        role.annotations = {SCHEDULE_MIN_AVAILABLE: minimum, **role.annotations}
+        return Component(role, None, None, replicas)
+    leader, worker = (_role(one, part, file, line, "node_selector") for one in ("leader", "worker"))
+    leader.pods, worker.pods = 1, pods - 1
+    return Component(role, leader, worker, replicas)
+
+
+def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> Role:
+    role = Role(name, file, line, spec_line=line)
+    role.labels, role.annotations = both_kept(part, file, is_rendered=True)
+    role.labels_line = part.line_of("labels", line)
+    role.annotations_line = part.line_of("annotations", line)
+    selector = part.mapping(selector_key)
+    if selector is not None:
+        role.selector = selected(selector, file)
+    role.scheduler = Text("volcano", line, file)
+    count = part.scalar("npu_num")
+    if count is not None:
+        role.cards = {_RESOURCE: whole(count)}
+        role.cards_line = count.line
+    return role
+
+
+def storm_service(root: Mapping, place: Place) -> Workload:
+    """Return the StormService that the tool makes."""
+    inside = root.mapping(STORM_KEY)
+    assert inside is not None
+    roles: dict[str, Role] = {}
+    sizes: dict[str, int | None] = {}
+    for name in (*_SIZED, "routing"):
+        part = inside.mapping(name)
+        if part is None:
+            continue
+        role = _role(name, part, place.file, inside.line_of(name), "nodeSelector")
+        roles[name] = role
+        replicas = _number(part, "replicas")
+        role.pods = replicas
+        if name in _SIZED:
+            sizes[name] = _number(part, "podGroupSize")
+    for name, size in sizes.items():
+        role = roles[name]
+        defaults: Texts = {FAULT_SCHEDULING: Text(FAULT_SCHEDULING_FORCE, role.line, place.file)}
+        if size == 1:
+            defaults[POD_RESCHEDULING] = Text("on", role.line, place.file)
+            path = Text(RECOVER_POLICY_POD, role.line, place.file)
+            role.annotations = {RECOVER_POLICY_PATH: path, **role.annotations}
+        else:
+            role.pods = size
+        role.labels = {**defaults, **role.labels}
+    shared = tuple(roles[name] for name in sizes if sizes[name] == 1)
+    others = tuple(Group((role,)) for role in roles.values() if role not in shared)
+    groups = (*others, Group(shared, is_shared=True)) if shared else others
+    return Workload(
+        Form.STORM,
+        place,
+        root.text("app_name"),
+        root.text("app_namespace") or "default",
+        groups,
+        is_rendered=True,
+    )
+
+
+def _number(part: Mapping, key: str) -> int | None:
+    scalar = part.scalar(key)
+    return 1 if scalar is None else whole(scalar)
+
+
+def judge(root: Mapping, place: Place) -> Iterator[Finding]:
+    """Return what the tool itself refuses, or ends on."""
+    if root.get("app_name") is None:
+        yield _refused(place, "app_name is missing", "Write app_name.")
+    inside = root.mapping(OME_KEY)
+    if inside is not None:
+        yield from _judge_engine(inside, place.at(root.line_of(OME_KEY)))
+    inside = root.mapping(STORM_KEY)
+    if inside is not None and inside.get("decode") is None:
+        why = "decode is read before it is known to be there"
+        yield _refused(place.at(root.line_of(STORM_KEY)), why, "Write decode.")
+
+
+def _judge_engine(inside: Mapping, place: Place) -> Iterator[Finding]:
+    for key in ("model_name", "engine"):
+        if inside.get(key) is None:
+            yield _refused(place, f"{key} is missing", f"Write {key}.")
+    for name in ("engine", "decoder"):
+        part = inside.mapping(name)
+        if part is None:
+            continue
+        if part.get("pod_num") is None:
+            yield _refused(place.at(inside.line_of(name)), "pod_num is missing", "Write pod_num.")
+        for key, least, most in (
+            ("min_replicas", 1, _MOST_REPLICAS),
+            ("max_replicas", whole(part.scalar("min_replicas")) or 1, _MOST_REPLICAS),
+            ("npu_num", 0, _MOST_CARDS),
+        ):
+            value = part.scalar(key)
+            number = whole(value)
+            if value is not None and (number is None or not least <= number <= most):
+                shown = value_of(value, is_rendered=True)
+                why = f"{key} {shown} is not from {least} to {most}"
+                write = f"Write a number from {least} to {most}."
+                yield _refused(place.at(value.line), why, write)
+
+
+def _refused(place: Place, why: str, instead: str) -> Finding:
+    return finding("DEPLOY_TOOL_REFUSES", place, why=why, instead=instead)

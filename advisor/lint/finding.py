@@ -1,0 +1,40 @@
+"""One finding: a row of the table with the words of the place where it holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from advisor.findings import BY_CODE, Rule
+from contract.errors import quoted
+
+
+class Place(NamedTuple):
+    """Where something stands, and of which object it is."""
+
+    file: str
+    line: int
+    object: str
+
+    def at(self, line: int, file: str = "") -> Place:
+        """Return another line, of the same object."""
+        return Place(file or self.file, line, self.object)
+
+
+class Finding(NamedTuple):
+    """``happens`` and ``write`` are sentences without braces."""
+
+    place: Place
+    rule: Rule
+    happens: str
+    write: str
+
+    def without_line(self) -> Finding:
+        """Return it for an object that is in no file."""
+        return self._replace(place=self.place.at(0))
+
+
+def finding(code: str, place: Place, **words: object) -> Finding:
+    """Return the finding ``code`` with its words filled in."""
+    rule = BY_CODE[code]
+    shown = {key: quoted(str(word)) for key, word in words.items()}
+    return Finding(place, rule, rule.happens.format(**shown), rule.write.format(**shown))

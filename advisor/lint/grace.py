@@ -1,0 +1,59 @@
+"""The time that pods get at a fault, against the time that they need (2.7, 5.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from contract.scheduling import (
+    FAULT_SCHEDULING,
+    FAULT_SCHEDULING_FORCE,
+    FAULT_SCHEDULING_GRACE,
+    SUB_HEALTH_GRACE_EXIT,
+    SUB_HEALTH_STRATEGY,
+    go_integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding
+    from advisor.lint.workload import Group, Role, Workload
+
+_FORCED = {FAULT_SCHEDULING_FORCE: FAULT_SCHEDULING_GRACE, "external-force": "external-grace"}
+_GRACEFUL = (FAULT_SCHEDULING_GRACE, "external-grace")
+_CHECKPOINT_SECONDS = 300
+"""So much time is asked for only to save something."""
+
+
+def judge(workload: Workload, group: Group, grace_over_time: int) -> Iterator[Finding]:
+    """Return where a checkpoint is never begun, or cut off."""
+    scheduling = group.label(FAULT_SCHEDULING)
+    value = scheduling.value if scheduling is not None else ""
+    if scheduling is not None and value in _FORCED:
+        saving = next((what for role in group.roles if (what := _saving(role))), None)
+        if saving is not None:
+            place = workload.place.at(scheduling.line, scheduling.file)
+            words = {"value": value, "what": saving, "instead": _FORCED[value]}
+            yield finding("FORCE_WITH_CHECKPOINT", place, **words)
+    strategy = group.label(SUB_HEALTH_STRATEGY)
+    if value in _GRACEFUL or (strategy and strategy.value == SUB_HEALTH_GRACE_EXIT):
+        for role in group.roles:
+            seconds = _termination(role)
+            if role.termination is not None and seconds > grace_over_time:
+                place = workload.place.at(role.termination.line, role.termination.file)
+                code = "GRACE_SHORTER_THAN_TERMINATION"
+                yield finding(code, place, grace=grace_over_time, seconds=seconds)
+
+
+def _termination(role: Role) -> int:
+    return (go_integer(role.termination.value) or 0) if role.termination is not None else 0
+
+
+def _saving(role: Role) -> str:
+    if role.pre_stop is not None:
+        return f"preStop (line {role.pre_stop.line})"
+    seconds = _termination(role)
+    if role.termination is not None and seconds >= _CHECKPOINT_SECONDS:
+        return f"the end within {seconds} s (line {role.termination.line})"
+    return ""

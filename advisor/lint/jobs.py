@@ -1,0 +1,195 @@
+"""The objects of one kind each, as workloads: which pods are in one PodGroup (2.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.labels import both_kept
+from advisor.lint.model import Mapping, Sequence, empty, whole
+from advisor.lint.pods import role_of, text_of
+from advisor.lint.workload import Elastic, Form, Group, Role, Text, Workload
+from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
+
+if TYPE_CHECKING:
+    from advisor.lint.finding import Place
+
+CHECKPOINT_BYTES = "npu-vigil/checkpoint-bytes"
+STORAGE_RATE = "npu-vigil/storage-bytes-per-second"
+
+
+def _workload(form: Form, root: Mapping, place: Place, groups: tuple[Group, ...]) -> Workload:
+    metadata = root.mapping("metadata")
+    if metadata is None:
+        return Workload(form, place, "", "default", groups, labels_line=root.line)
+    line = root.line_of("metadata")
+    return Workload(
+        form,
+        place,
+        metadata.text("name"),
+        metadata.text("namespace") or "default",
+        groups,
+        *both_kept(metadata, place.file),
+        metadata.line_of("labels", line),
+        metadata.line_of("annotations", line),
+    )
+
+
+def _spec(root: Mapping) -> Mapping:
+    return root.mapping("spec") or empty(root.line)
+
+
+def vcjob(root: Mapping, place: Place) -> Workload:
+    """Return a Job of Volcano: all its tasks are one PodGroup with its labels and annotations."""
+    spec = _spec(root)
+    roles = []
+    for task in spec.sequence("tasks"):
+        replicas = task.scalar("replicas")
+        pods = 1 if replicas is None else whole(replicas)
+        roles.append(
+            role_of(task.text("name"), task.mapping("template"), place.file, task.line, pods)
+        )
+    job = _workload(Form.VCJOB, root, place, ())
+    members = whole(spec.scalar("minAvailable"))
+    job.groups = (Group(tuple(roles), job.labels, job.annotations, members),)
+    job.scheduler_line = root.line_of("spec")
+    _inherit_scheduler(roles, text_of(spec.scalar("schedulerName"), place.file))
+    if ELASTIC_SCHEDULING in job.labels or MIN_REPLICAS in job.annotations:
+        job.elastic = _elastic(root, spec, roles, place)
+    return job
+
+
+def _inherit_scheduler(roles: list[Role], scheduler: Text | None) -> None:
+    for role in roles:
+        role.scheduler = role.scheduler or scheduler
+
+
+def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> Elastic:
+    evicted = None
+    policies = [*spec.sequence("policies")]
+    for task in spec.sequence("tasks"):
+        policies += task.sequence("policies")
+    for policy in policies:
+        events = policy.get("events")
+        named = [policy.get("event"), *(events if isinstance(events, Sequence) else ())]
+        texts = {getattr(event, "text", "") for event in named}
+        if texts & {"PodEvicted", "*"}:
+            evicted = evicted or text_of(policy.scalar("action"), place.file)
+    vnpu = next(
+        (
+            Text(resource, role.cards_line, role.file)
+            for role in roles
+            for resource in role.cards
+            if "-" in resource.partition("/")[2]
+        ),
+        None,
+    )
+    claim = next(
+        (
+            Text("volumeClaim", volume.line_of("volumeClaim"), place.file)
+            for volume in spec.sequence("volumes")
+            if volume.get("volumeClaim") is not None and not volume.text("volumeClaimName")
+        ),
+        None,
+    )
+    annotations = root.mapping("metadata", "annotations")
+    sizes = None
+    if annotations is not None:
+        size = text_of(annotations.scalar(CHECKPOINT_BYTES), place.file)
+        rate = text_of(annotations.scalar(STORAGE_RATE), place.file)
+        sizes = (size, rate) if size and rate else None
+    counts = [role.pods for role in roles]
+    return Elastic(
+        root.line_of("spec"),
+        text_of(spec.scalar("maxRetry"), place.file),
+        evicted,
+        spec.line_of("policies", root.line_of("spec")),
+        None if None in counts else sum(count or 0 for count in counts),
+        vnpu,
+        claim,
+        sizes,
+    )
+
+
+def ascendjob(root: Mapping, place: Place) -> Workload:
+    """Return an AscendJob: all its replicas are one PodGroup, which has the job's labels."""
+    spec = _spec(root)
+    roles = []
+    replicas = spec.mapping("replicaSpecs")
+    for name, replica in replicas.items() if replicas is not None else ():
+        if isinstance(replica, Mapping):
+            count = replica.scalar("replicas")
+            pods = 1 if count is None else whole(count)
+            role = role_of(name, replica.mapping("template"), place.file, replica.line, pods)
+            role.restart = text_of(replica.scalar("restartPolicy"), place.file) or role.restart
+            roles.append(role)
+    job = _workload(Form.ASCENDJOB, root, place, ())
+    members = whole(spec.scalar("runPolicy", "schedulingPolicy", "minAvailable"))
+    group = Group(tuple(roles), job.labels, job.annotations, members)
+    job.groups = (group,)
+    if members is None:
+        group.members = group.pods()
+    job.scheduler_line = root.line_of("spec")
+    job.backoff = text_of(spec.scalar("runPolicy", "backoffLimit"), place.file)
+    _inherit_scheduler(roles, text_of(spec.scalar("schedulerName"), place.file))
+    return job
+
+
+def deployment(root: Mapping, place: Place) -> Workload:
+    """Return a Deployment: one PodGroup for each of its ReplicaSets, with minMember 1."""
+    spec = _spec(root)
+    replicas = spec.scalar("replicas")
+    pods = 1 if replicas is None else whole(replicas)
+    role = role_of("pods", spec.mapping("template"), place.file, spec.line_of("template"), pods)
+    job = _workload(Form.DEPLOYMENT, root, place, ())
+    job.groups = (Group((role,), annotations=job.annotations, members=1, is_shared=True),)
+    return job
+
+
+def leader_worker_set(root: Mapping, place: Place) -> Workload:
+    """Return a LeaderWorkerSet: one PodGroup for each group of a leader and its workers."""
+    spec = _spec(root)
+    template = spec.mapping("leaderWorkerTemplate")
+    job = _workload(Form.LWS, root, place, ())
+    if template is None:
+        return job
+    scalar = template.scalar("size")
+    size = 1 if scalar is None else whole(scalar)
+    worker = template.mapping("workerTemplate")
+    leader = template.mapping("leaderTemplate")
+    line = template.line_of("workerTemplate")
+    roles = [role_of("worker", worker, place.file, line, None if size is None else size - 1)]
+    line = template.line_of("leaderTemplate")
+    roles.insert(0, role_of("leader", leader or worker, place.file, line, 1))
+    if size == 1:
+        roles.pop()
+    job.groups = (Group(tuple(roles), members=size),)
+    return job
+
+
+def storm_service(root: Mapping, place: Place) -> Workload:
+    """Return a StormService: roles of podGroupSize 1 share a PodGroup, others have one each."""
+    job = _workload(Form.STORM, root, place, ())
+    shared: list[Role] = []
+    groups = []
+    for one in root.sequence("spec", "template", "spec", "roles"):
+        size = one.scalar("podGroupSize")
+        pods = 1 if size is None else whole(size)
+        role = role_of(one.text("name"), one.mapping("template"), place.file, one.line, pods)
+        if pods == 1:
+            replicas = one.scalar("replicas")
+            role.pods = 1 if replicas is None else whole(replicas)
+            # The router of a service without podGroupSize has no chips and no gang.
+            if size is not None or role.cards:
+                shared.append(role)
+                continue
+        groups.append(Group((role,)))
+    job.groups = (*groups, *([Group(tuple(shared), is_shared=True)] if shared else ()))
+    return job
+
+
+def pod_group(root: Mapping, place: Place) -> Workload:
+    """Return a PodGroup without its pods."""
+    job = _workload(Form.POD_GROUP, root, place, ())
+    members = whole(_spec(root).scalar("minMember"))
+    job.groups = (Group((), job.labels, job.annotations, members),)
+    return job

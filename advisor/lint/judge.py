@@ -1,0 +1,135 @@
+"""Judges everything of one call together, once all of it was taken in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint import (
+    conflicts,
+    elastic,
+    gangs,
+    grace,
+    mindie,
+    ome,
+    placement,
+    retries,
+    super_pods,
+)
+from advisor.lint.finding import finding
+from advisor.lint.scheduler import DEFAULT_GRACE
+from advisor.lint.workload import Form
+from contract.scheduling import (
+    FAULT_SCHEDULING,
+    GROUP_ANNOTATION,
+    POD_RESCHEDULING,
+    SCALING_RULE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding
+    from advisor.lint.workload import Collected, Group, Service, Texts, Workload
+
+
+def judge(collected: Collected) -> Iterator[Finding]:
+    """Return what is wrong with the objects of a call, each seen with the others."""
+    seconds = collected.grace_over_time
+    seconds = DEFAULT_GRACE if seconds is None else seconds
+    for workload in collected.workloads:
+        yield from _judge_workload(workload, seconds)
+    yield from _judge_services(collected.services, seconds)
+    yield from _judge_named_groups(collected.workloads)
+    jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]
+    yield from mindie.judge_rules(
+        [one for one in jobs if one.form is Form.ASCENDJOB], collected.rules
+    )
+
+
+def _judge_workload(workload: Workload, seconds: int) -> Iterator[Finding]:
+    for group in workload.groups:
+        if len(group.roles) > 1 or group.labels:
+            yield from conflicts.judge(_sources(workload, group), workload.place)
+        yield from gangs.judge(workload, group)
+        if group.roles:
+            yield from retries.judge(workload, group)
+            yield from grace.judge(workload, group, seconds)
+            yield from placement.judge(workload, group)
+            yield from super_pods.judge(workload, group)
+    yield from elastic.judge(workload, seconds)
+    yield from mindie.judge(workload)
+
+
+def _sources(workload: Workload, group: Group) -> list[tuple[str, Texts]]:
+    own = [("metadata", group.labels)] if group.labels else []
+    if workload.form is Form.OME:
+        return own
+    return own + [(role.name, role.labels) for role in group.roles]
+
+
+def _judge_named_groups(workloads: list[Workload]) -> Iterator[Finding]:
+    """PodGroups that pods of several workloads name, or that are given beside them."""
+    named: dict[tuple[str, str], list[tuple[str, Texts, Workload]]] = {}
+    for one in workloads:
+        if one.form is Form.POD_GROUP:
+            named.setdefault((one.namespace, one.name), []).append(
+                (one.place.object, one.labels, one)
+            )
+    for one in workloads:
+        for role in one.roles():
+            key = role.annotations.get(GROUP_ANNOTATION)
+            if key is not None:
+                source = (f"{one.place.object} ({role.file})", role.labels, one)
+                named.setdefault((one.namespace, key.value), []).append(source)
+    for sources in named.values():
+        if len(sources) > 1:
+            texts = [(name, labels) for name, labels, _ in sources]
+            yield from conflicts.judge(texts, sources[-1][2].place)
+
+
+def _judge_services(services: list[Service], seconds: int) -> Iterator[Finding]:
+    """Each InferenceService with its runtime, and each runtime that none of them names."""
+    runtimes = {(one.namespace, one.name): one for one in services if one.is_runtime}
+    used = set()
+    for service in services:
+        if service.is_runtime or service.runtime is None:
+            continue
+        for namespace in (service.namespace, ""):
+            if (namespace, service.runtime.value) in runtimes:
+                used.add((namespace, service.runtime.value))
+                break
+    for service in services:
+        if service.is_runtime:
+            if (service.namespace, service.name) not in used:
+                yield from _judge_workload(ome.workload(service, None), seconds)
+            continue
+        name = service.runtime.value if service.runtime is not None else ""
+        runtime = runtimes.get((service.namespace, name)) or runtimes.get(("", name))
+        workload = ome.workload(service, runtime)
+        found = _judge_workload(workload, seconds)
+        if name and runtime is None:
+            yield from _may_be_in_runtime(service, workload, found)
+        else:
+            yield from found
+
+
+def _may_be_in_runtime(
+    service: Service, workload: Workload, found: Iterator[Finding]
+) -> Iterator[Finding]:
+    """What the service alone is judged for; what is missing in it may be in its runtime."""
+    missing = []
+    for group in workload.groups:
+        for key in (FAULT_SCHEDULING, POD_RESCHEDULING):
+            if group.label(key) is None:
+                missing.append(key)
+    for one in found:
+        if one.rule.code in ("OME_WITHOUT_POD_RESCHEDULING", "SCHEDULER_MISSING"):
+            missing += ["schedulerName"] if one.rule.code == "SCHEDULER_MISSING" else []
+        elif one.rule.code == "MIN_AVAILABLE_MISSING":
+            missing.append("huawei.com/schedule_minAvailable")
+        else:
+            yield one
+    if missing and service.runtime is not None:
+        place = service.place.at(service.runtime.line)
+        words = {"missing": ", ".join(dict.fromkeys(missing)), "runtime": service.runtime.value}
+        yield finding("RUNTIME_NOT_GIVEN", place, **words)

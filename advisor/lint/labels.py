@@ -1,0 +1,218 @@
+"""Labels and annotations as they are written: types, misspelled keys, values that nobody reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from advisor.lint.model import Kind, Scalar
+from advisor.lint.near import nearest
+from advisor.lint.workload import Text
+from contract.scheduling import (
+    AFFINITY_CONFIG,
+    APP,
+    DEPLOY_SERVER_LABELS,
+    ELASTIC_SCHEDULING,
+    ELASTIC_SCHEDULING_VALUES,
+    FAULT_RETRY_TIMES,
+    FAULT_SCHEDULING,
+    FAULT_SCHEDULING_VALUES,
+    FAULT_TYPE,
+    FILTER_FAULT_CODE,
+    FILTER_FAULT_LEVEL,
+    GROUP_ANNOTATION,
+    INFER_SERVICE_SCHEDULE,
+    JOB_ID,
+    MIN_REPLICAS,
+    MINDIE_APPS,
+    OME_SERVICE,
+    POD_RESCHEDULING,
+    POD_RESCHEDULING_VALUES,
+    PROCESS_RECOVER,
+    PROCESS_RECOVER_STRATEGY,
+    PROCESS_RECOVER_VALUES,
+    RACK_BLOCK,
+    RECOVER_POLICY_PATH,
+    RECOVER_POLICY_POD,
+    SCALING_GROUP,
+    SCALING_RULE,
+    SCHEDULE_MIN_AVAILABLE,
+    SCHEDULE_POLICY,
+    SUB_HEALTH_STRATEGIES,
+    SUB_HEALTH_STRATEGY,
+    SUPER_POD_BLOCK,
+    SUPER_POD_FIT,
+    TOR_AFFINITY,
+    TOR_AFFINITY_VALUES,
+    go_integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding, Place
+    from advisor.lint.model import Mapping
+    from advisor.lint.workload import Texts
+
+RING_CONTROLLER = "ring-controller.atlas"
+LABELS = (
+    FAULT_SCHEDULING,
+    POD_RESCHEDULING,
+    FAULT_RETRY_TIMES,
+    PROCESS_RECOVER,
+    SUB_HEALTH_STRATEGY,
+    FAULT_TYPE,
+    ELASTIC_SCHEDULING,
+    TOR_AFFINITY,
+    SCALING_RULE,
+    SCALING_GROUP,
+    OME_SERVICE,
+)
+ANNOTATIONS = (
+    RECOVER_POLICY_PATH,
+    SCHEDULE_MIN_AVAILABLE,
+    SUPER_POD_BLOCK,
+    RACK_BLOCK,
+    SUPER_POD_FIT,
+    MIN_REPLICAS,
+    PROCESS_RECOVER_STRATEGY,
+    SCHEDULE_POLICY,
+    INFER_SERVICE_SCHEDULE,
+    AFFINITY_CONFIG,
+    FILTER_FAULT_CODE,
+    FILTER_FAULT_LEVEL,
+)
+_KNOWN = LABELS + ANNOTATIONS
+_KEPT = frozenset((*_KNOWN, *DEPLOY_SERVER_LABELS, APP, JOB_ID, RING_CONTROLLER, GROUP_ANNOTATION))
+_MISSED = (
+    POD_RESCHEDULING,
+    SCALING_GROUP,
+    RECOVER_POLICY_PATH,
+    SCHEDULE_MIN_AVAILABLE,
+    MIN_REPLICAS,
+)
+"""Those whose absence is a finding."""
+_OTHER_WORDS = frozenset(("maxReplicas", "fault-types"))
+"""Almost a known key, and meant as it is."""
+_SWITCHES = {
+    POD_RESCHEDULING: (POD_RESCHEDULING_VALUES, "off"),
+    PROCESS_RECOVER: (PROCESS_RECOVER_VALUES, "off"),
+    ELASTIC_SCHEDULING: (ELASTIC_SCHEDULING_VALUES, "off"),
+    TOR_AFFINITY: (TOR_AFFINITY_VALUES, "null"),
+}
+_TYPES = {Kind.INTEGER: "number", Kind.FLOAT: "number", Kind.BOOLEAN: "boolean"}
+_PYTHON = {True: "True", False: "False"}
+_MEANT = {True: "on", False: "off"}
+_TRUE = frozenset(("true", "yes", "on", "y"))
+
+
+def kept(mapping: Mapping | None, file: str, *, is_rendered: bool = False) -> Texts:
+    """Return the labels or annotations that decide something.
+
+    A misspelled key is a finding by itself, so it does not count as missing.
+    """
+    if mapping is None:
+        return {}
+    found = {}
+    for key in mapping:
+        meant = key if key in _KEPT else nearest(key, _MISSED)
+        if meant is not None and (meant == key or meant not in mapping):
+            value = mapping.get(key)
+            if isinstance(value, Scalar):
+                found[meant] = Text(value_of(value, is_rendered=is_rendered), value.line, file)
+    return found
+
+
+def both_kept(metadata: Mapping, file: str, *, is_rendered: bool = False) -> tuple[Texts, Texts]:
+    """Return the labels and annotations below ``metadata`` that decide something.
+
+    A key on the wrong side is a finding, and nothing is missing besides.
+    """
+    labels = kept(metadata.mapping("labels"), file, is_rendered=is_rendered)
+    annotations = kept(metadata.mapping("annotations"), file, is_rendered=is_rendered)
+    for key in _MISSED:
+        right, wrong = (labels, annotations) if key in LABELS else (annotations, labels)
+        if key in wrong:
+            right.setdefault(key, wrong[key])
+    return labels, annotations
+
+
+def value_of(scalar: Scalar, *, is_rendered: bool) -> str:
+    """Return a value as the API server gets it; rendered, as the template prints it.
+
+    A boolean, which the API server does not take, is what it was meant to be.
+    """
+    kind = scalar.kind
+    if kind is Kind.NULL:
+        return "None" if is_rendered else ""
+    if kind is Kind.BOOLEAN:
+        is_true = scalar.text.lower() in _TRUE
+        return _PYTHON[is_true] if is_rendered else _MEANT[is_true]
+    return scalar.text
+
+
+def judge_keys(
+    mapping: Mapping | None, place: Place, *, labels: bool, beside: Mapping | None, rendered: bool
+) -> Iterator[Finding]:
+    """Return what is wrong with keys and values; ``beside``: the annotations beside labels, or the
+    labels beside annotations."""
+    if mapping is None:
+        return
+    for key, value in mapping.items():
+        here = place.at(value.line)
+        if not isinstance(value, Scalar):
+            if key in _KEPT:
+                words = {"type": "no scalar", "value": "..."}
+                yield finding("LABEL_NOT_STRING", here, key=key, **words)
+            continue
+        kind = value.kind
+        if kind in _TYPES and not rendered:
+            words = {"type": _TYPES[kind], "value": value.text}
+            yield finding("LABEL_NOT_STRING", here, key=key, **words)
+        elif key in _KEPT:
+            text = value_of(value, is_rendered=rendered)
+            yield from _judge_value(key, text, here, labels=labels)
+        if key in _KNOWN:
+            yield from _judge_side(key, here, labels=labels, beside=beside)
+        elif key not in _OTHER_WORDS and (known := nearest(key, _KNOWN)) is not None:
+            code = "SUBHEALTH_TYPO" if known == SUB_HEALTH_STRATEGY else "LABEL_TYPO"
+            yield finding(code, place.at(mapping.line_of(key)), key=key, known=known)
+
+
+def _judge_side(
+    key: str, here: Place, *, labels: bool, beside: Mapping | None
+) -> Iterator[Finding]:
+    is_label = key in LABELS
+    if is_label is not labels and (beside is None or beside.get(key) is None):
+        right, wrong = ("label", "annotation") if is_label else ("annotation", "label")
+        yield finding("MISPLACED_KEY", here, key=key, right=right, wrong=wrong)
+
+
+def _judge_value(key: str, value: str, here: Place, *, labels: bool) -> Iterator[Finding]:
+    """What is wrong with the value of a known key that stands where it is read."""
+    if key == APP:
+        known = nearest(value, MINDIE_APPS) if labels else None
+        if known is not None:
+            yield finding("APP_TYPO", here, value=value, known=known)
+    elif (key in LABELS) is not labels:
+        return
+    elif key == FAULT_SCHEDULING and value not in FAULT_SCHEDULING_VALUES:
+        legal = ", ".join(FAULT_SCHEDULING_VALUES)
+        yield finding("FAULT_SCHEDULING_UNSUPPORTED", here, value=value or "(empty)", legal=legal)
+    elif key == SUB_HEALTH_STRATEGY and value not in SUB_HEALTH_STRATEGIES:
+        legal = ", ".join(SUB_HEALTH_STRATEGIES)
+        yield finding("SUBHEALTH_UNSUPPORTED", here, value=value or "(empty)", legal=legal)
+    elif key in _SWITCHES and value not in _SWITCHES[key][0]:
+        values, counts = _SWITCHES[key]
+        words = {"key": key, "counts": counts, "legal": ", ".join(values)}
+        yield finding("VALUE_UNSUPPORTED", here, value=value or "(empty)", **words)
+    elif key == FAULT_RETRY_TIMES:
+        number = go_integer(value)
+        if number is None:
+            yield finding("RETRIES_NOT_NUMBER", here, value=value or "(empty)")
+        elif number < 0:
+            yield finding("RETRIES_NEGATIVE", here, value=value)
+    elif key == RECOVER_POLICY_PATH and value != RECOVER_POLICY_POD:
+        yield finding("RECOVER_PATH_UNSUPPORTED", here, value=value or "(empty)")
+    elif key == SCHEDULE_MIN_AVAILABLE and go_integer(value) is None:
+        yield finding("MIN_AVAILABLE_NOT_NUMBER", here, value=value or "(empty)")

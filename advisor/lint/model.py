@@ -1,0 +1,189 @@
+"""A document as values that know their line, whatever it was written in.
+
+Who reads files makes these values; a mapping is taken apart when somebody looks into it, because
+checks look at a small part of a manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+class Kind(Enum):
+    """What a scalar is after the rules of YAML 1.1, by which kubectl reads."""
+
+    STRING = auto()
+    INTEGER = auto()
+    FLOAT = auto()
+    BOOLEAN = auto()
+    NULL = auto()
+
+
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), Kind.NULL),
+    **{
+        form: Kind.BOOLEAN
+        for word in ("true", "false", "yes", "no", "on", "off", "y", "n")
+        for form in (word, word.capitalize(), word.upper())
+    },
+}
+_NUMBER_START = frozenset("+-.0123456789")
+_INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)", re.ASCII)
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
+    r"|\.(?:nan|NaN|NAN)",
+    re.ASCII,
+)
+
+
+def plain_kind(text: str) -> Kind:
+    """Return what ``text`` without quotes is."""
+    word = _WORDS.get(text)
+    if word is not None:
+        return word
+    if text[0] not in _NUMBER_START:
+        return Kind.STRING
+    if _INTEGER.fullmatch(text):
+        return Kind.INTEGER
+    return Kind.FLOAT if _FLOAT.fullmatch(text) else Kind.STRING
+
+
+class Scalar:
+    """A text, number, boolean or null. ``is_block``: its text begins one line below ``line``."""
+
+    __slots__ = ("is_block", "is_quoted", "line", "text")
+
+    def __init__(self, text: str, line: int, *, is_quoted: bool, is_block: bool = False) -> None:
+        self.text = text
+        self.line = line
+        self.is_quoted = is_quoted
+        self.is_block = is_block
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return Kind.STRING if self.is_quoted else plain_kind(self.text)
+
+
+class Sequence:
+    """A list, taken apart when it is looked at."""
+
+    __slots__ = ("_items", "_nodes", "_read", "line")
+
+    def __init__(self, line: int, items: Iterable[object], read: Callable[[object], Node]) -> None:
+        self.line = line
+        self._items = items
+        self._nodes: list[Node] | None = None
+        self._read = read
+
+    def __iter__(self) -> Iterator[Node]:
+        if self._nodes is None:
+            self._nodes = [*map(self._read, self._items)]
+        return iter(self._nodes)
+
+    def mappings(self) -> Iterator[Mapping]:
+        """Return the members that are mappings."""
+        return (one for one in self if isinstance(one, Mapping))
+
+
+class Mapping:
+    """Members by key; of a key that is there twice, the later one."""
+
+    __slots__ = ("_line", "_members", "_read", "line")
+
+    def __init__(
+        self,
+        line: int,
+        members: dict[str, tuple[object, object]],
+        read: Callable[[object], Node],
+        line_of: Callable[[object], int],
+    ) -> None:
+        self.line = line
+        self._members = members
+        self._read = read
+        self._line = line_of
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the keys in their order."""
+        return iter(self._members)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._members
+
+    def line_of(self, key: str, without: int | None = None) -> int:
+        """Return the line of ``key``, or ``without``, by default the mapping's own, without one."""
+        member = self._members.get(key)
+        if without is None:
+            without = self.line
+        return without if member is None else self._line(member[0])
+
+    def get(self, key: str) -> Node | None:
+        """Return the value of ``key``."""
+        member = self._members.get(key)
+        if member is None:
+            return None
+        key_line, raw = member
+        if isinstance(raw, _NODES):
+            return raw
+        node = self._read(raw)
+        self._members[key] = (key_line, node)
+        return node
+
+    def items(self) -> Iterator[tuple[str, Node]]:
+        """Return all members."""
+        for key in self._members:
+            node = self.get(key)
+            if node is not None:
+                yield key, node
+
+    def mapping(self, *path: str) -> Mapping | None:
+        """Return the mapping below ``path``."""
+        found = self
+        for key in path:
+            below = found.get(key)
+            if not isinstance(below, Mapping):
+                return None
+            found = below
+        return found
+
+    def scalar(self, *path: str) -> Scalar | None:
+        """Return the scalar below ``path``."""
+        above = self.mapping(*path[:-1])
+        found = above.get(path[-1]) if above is not None else None
+        return found if isinstance(found, Scalar) else None
+
+    def text(self, *path: str) -> str:
+        """Return the text below ``path``, empty where there is none."""
+        found = self.scalar(*path)
+        return "" if found is None or found.kind is Kind.NULL else found.text
+
+    def sequence(self, *path: str) -> Iterator[Mapping]:
+        """Return the mappings of the list below ``path``."""
+        above = self.mapping(*path[:-1])
+        found = above.get(path[-1]) if above is not None else None
+        return found.mappings() if isinstance(found, Sequence) else iter(())
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+_NODES = (Scalar, Sequence, Mapping)
+
+
+def empty(line: int) -> Mapping:
+    """Return a mapping without members."""
+
+    def never(raw: object) -> NoReturn:
+        raise AssertionError(raw)
+
+    return Mapping(line, {}, never, never)
+
+
+def whole(scalar: Scalar | None) -> int | None:
+    """Return the whole number that ``scalar`` is, as a number or as a text."""
+    if scalar is None or not re.fullmatch(r"[+-]?[0-9]{1,18}", scalar.text, re.ASCII):
+        return None
+    return int(scalar.text)

@@ -1,0 +1,64 @@
+"""Words that are almost another word."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from contract.scheduling import RESOURCE_DOMAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SHORT = 8
+"""Up to this length one letter may differ, above it two."""
+
+
+def distance(one: str, other: str, most: int) -> int:
+    """Return the edit distance of two words, or ``most`` + 1 where it is larger.
+
+    Two letters that changed places count once.
+    """
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, above, row = row, before, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if above and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return min(row[-1], most + 1)
+
+
+@lru_cache(maxsize=4096)
+def nearest(word: str, known: tuple[str, ...]) -> str | None:
+    """Return the word of ``known`` that ``word`` is almost; ``None`` where it is one, or like none.
+
+    Case and the kind of dash do not count as letters, and ``huawei.com/`` may be missing.
+    """
+    if word in known or len(word) < 3 or len(word) > 100:
+        return None
+    flat = _flat(word)
+    for one in known:
+        if _flat(one) == flat or one == f"{RESOURCE_DOMAIN}{word}":
+            return one
+    return _by_distance(word, known)
+
+
+def _by_distance(word: str, known: Iterable[str]) -> str | None:
+    best = None
+    for one in known:
+        allowed = 1 if len(one) <= _SHORT else 2
+        found = distance(word, one, allowed)
+        if found <= allowed and (best is None or found < best[0]):
+            best = (found, one)
+    return best and best[1]
+
+
+def _flat(word: str) -> str:
+    return word.lower().replace("_", "-")

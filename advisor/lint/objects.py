@@ -1,0 +1,244 @@
+"""Takes an object of a file apart: what is wrong with it by itself, and what is kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from advisor.lint import deploy_tool, jobs, ome, scaling_rule, scheduler
+from advisor.lint.finding import Place, finding
+from advisor.lint.labels import judge_keys
+from advisor.lint.model import Mapping, Scalar, Sequence
+from advisor.lint.workload import ScalingRule
+from contract.scheduling import SCALING_KEY, SCHEDULER_CONFIG_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from advisor.lint.finding import Finding
+    from advisor.lint.workload import Collected, Workload
+
+_MOST_OBJECTS = 100_000
+"""Of one document, whatever its aliases make of it."""
+_NESTED_LISTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind that is judged: its version, and where templates with labels are in it."""
+
+    version: str
+    make: Callable[[Mapping, Place], Workload] | None = None
+
+
+_KINDS = {
+    ("batch.volcano.sh", "Job"): _Kind("v1alpha1", jobs.vcjob),
+    ("mindxdl.gitee.com", "AscendJob"): _Kind("v1", jobs.ascendjob),
+    ("apps", "Deployment"): _Kind("v1", jobs.deployment),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _Kind("v1", jobs.leader_worker_set),
+    ("orchestration.aibrix.ai", "StormService"): _Kind("v1alpha1", jobs.storm_service),
+    ("scheduling.volcano.sh", "PodGroup"): _Kind("v1beta1", jobs.pod_group),
+    ("ome.io", "InferenceService"): _Kind("v1beta1"),
+    ("ome.io", "ServingRuntime"): _Kind("v1beta1"),
+    ("ome.io", "ClusterServingRuntime"): _Kind("v1beta1"),
+    ("", "ConfigMap"): _Kind("v1"),
+}
+_GROUPS = {group for group, _ in _KINDS}
+_BY_KIND = {kind: group for group, kind in _KINDS if kind != "Job"}
+_BUILT_IN = frozenset(("", "apps", "batch", "autoscaling", "policy", "extensions"))
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """How the texts inside ConfigMaps are read; the reader of files gives it.
+
+    Each returns the value and, where the text cannot be read, findings.
+    """
+
+    rule: Callable[[Scalar, Place], tuple[Mapping | None, list[Finding]]]
+    configuration: Callable[[Scalar, Place], tuple[Mapping | None, list[Finding]]]
+
+
+def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Finding]:
+    """Take in a document: an object, a List of them, or a file of the deploy tool."""
+    left = _MOST_OBJECTS
+    stack = [(root, root.text("kind"), root.text("apiVersion"), 0)]
+    while stack:
+        one, kind, version, depth = stack.pop()
+        items = one.get("items")
+        if kind.endswith("List") and isinstance(items, Sequence) and depth < _NESTED_LISTS:
+            for item in islice(items.mappings(), left):
+                left -= 1
+                # Items of a typed list have neither kind nor version.
+                typed = kind.removesuffix("List")
+                of_item = item.text("kind") or typed, item.text("apiVersion") or version
+                stack.append((item, *of_item, depth + 1))
+            if depth == 0:
+                stack.reverse()
+            continue
+        yield from _take_one(
+            one, kind, version, Place(file, one.line, _shown(one, kind)), into, texts
+        )
+
+
+def _take_one(
+    root: Mapping, kind: str, version: str, place: Place, into: Collected, texts: Texts
+) -> Iterator[Finding]:
+    if not kind:
+        yield from _take_bare(root, place, into)
+        return
+    group, _, number = version.rpartition("/")
+    known = _KINDS.get((group, kind))
+    if known is None:
+        yield from _unknown(kind, version, group, place.at(root.line_of("kind")), into)
+        return
+    if number != known.version:
+        here = place.at(root.line_of("apiVersion"))
+        words = {"kind": kind, "known": "/".join(filter(None, (group, known.version)))}
+        yield finding("UNKNOWN_VERSION", here, given=version, **words)
+        return
+    yield from _judge_metadata(root.mapping("metadata"), place)
+    if known.make is not None:
+        yield from _judge_templates(root, kind, place)
+        into.workloads.append(known.make(root, place))
+    elif kind == "ConfigMap":
+        yield from _take_config_map(root, place, into, texts)
+    else:
+        is_runtime = kind.endswith("Runtime")
+        suffix = "Config" if is_runtime else ""
+        for name in ("engine", "decoder", "router"):
+            yield from _judge_metadata(root.mapping("spec", name + suffix), place)
+        is_cluster_wide = kind.startswith("Cluster")
+        service = ome.service(root, place, is_runtime=is_runtime, is_cluster_wide=is_cluster_wide)
+        into.services.append(service)
+
+
+def _shown(root: Mapping, kind: str) -> str:
+    name, namespace = root.text("metadata", "name"), root.text("metadata", "namespace")
+    name = name if kind else root.text("app_name")
+    return " ".join(filter(None, (kind, f"{namespace}/{name}" if namespace else name)))
+
+
+def _unknown(
+    kind: str, version: str, group: str, place: Place, into: Collected
+) -> Iterator[Finding]:
+    """A kind that is not judged: one of Kubernetes is counted, any other is named."""
+    known = _BY_KIND.get(kind)
+    if known is not None and not version:
+        words = {"kind": kind, "known": f"{known}/{_KINDS[known, kind].version}".lstrip("/")}
+        yield finding("UNKNOWN_VERSION", place, given="(nothing)", **words)
+    elif group in _BUILT_IN or group.endswith(".k8s.io"):
+        into.not_judged[kind] = into.not_judged.get(kind, 0) + 1
+    else:
+        yield finding("UNKNOWN_KIND", place, kind=f"{kind} ({version or 'no apiVersion'})")
+
+
+def _judge_metadata(
+    metadata: Mapping | None, place: Place, *, rendered: bool = False
+) -> Iterator[Finding]:
+    """Labels and annotations of anything that has them."""
+    if metadata is None:
+        return
+    labels, annotations = metadata.mapping("labels"), metadata.mapping("annotations")
+    yield from judge_keys(labels, place, labels=True, beside=annotations, rendered=rendered)
+    yield from judge_keys(annotations, place, labels=False, beside=labels, rendered=rendered)
+
+
+def _judge_templates(root: Mapping, kind: str, place: Place) -> Iterator[Finding]:
+    spec = root.mapping("spec")
+    if spec is None:
+        return
+    templates: list[Mapping | None] = []
+    match kind:
+        case "Job":
+            templates += [task.mapping("template") for task in spec.sequence("tasks")]
+        case "AscendJob":
+            replicas = spec.mapping("replicaSpecs")
+            for name in replicas if replicas is not None else ():
+                templates.append(replicas.mapping(name, "template") if replicas else None)
+        case "Deployment":
+            templates.append(spec.mapping("template"))
+        case "LeaderWorkerSet":
+            for name in ("leaderTemplate", "workerTemplate"):
+                templates.append(spec.mapping("leaderWorkerTemplate", name))
+        case "StormService":
+            roles = spec.sequence("template", "spec", "roles")
+            templates += [role.mapping("template") for role in roles]
+    for template in templates:
+        if template is not None:
+            yield from _judge_metadata(template.mapping("metadata"), place)
+
+
+def _take_bare(root: Mapping, place: Place, into: Collected) -> Iterator[Finding]:
+    """A file that is no object of Kubernetes."""
+    if root.get(scaling_rule.LIST) is not None:
+        yield from scaling_rule.judge(root, place)
+        names = scaling_rule.group_names(root)
+        into.rules.append(ScalingRule(place, "", "", root.line, root.line, names, is_bare=True))
+    elif root.mapping(deploy_tool.OME_KEY) is not None:
+        yield from deploy_tool.judge(root, place)
+        yield from _judge_parts(root, deploy_tool.OME_KEY, place)
+        into.services.append(deploy_tool.inference_service(root, place))
+    elif root.mapping(deploy_tool.STORM_KEY) is not None:
+        yield from deploy_tool.judge(root, place)
+        yield from _judge_parts(root, deploy_tool.STORM_KEY, place)
+        into.workloads.append(deploy_tool.storm_service(root, place))
+    else:
+        yield finding("UNKNOWN_KIND", place, kind="(no kind)")
+
+
+def _judge_parts(root: Mapping, key: str, place: Place) -> Iterator[Finding]:
+    """Labels and annotations of the parts of a configuration of the deploy tool."""
+    inside = root.mapping(key)
+    for name in inside or ():
+        part = inside.mapping(name) if inside is not None else None
+        yield from _judge_metadata(part, place, rendered=True)
+
+
+def _take_config_map(
+    root: Mapping, place: Place, into: Collected, texts: Texts
+) -> Iterator[Finding]:
+    data = root.mapping("data")
+    metadata = root.mapping("metadata")
+    if data is None or metadata is None:
+        return
+    text = data.scalar(SCALING_KEY)
+    if text is not None:
+        yield from _inside(text, _take_rule(text, metadata, place, into, texts))
+    text = data.scalar(SCHEDULER_CONFIG_KEY)
+    if text is not None:
+        yield from _inside(text, _take_configuration(text, place, into, texts))
+
+
+def _inside(text: Scalar, found: Iterator[Finding]) -> Iterator[Finding]:
+    """Findings inside a text: in quotes, its lines are not those of the file."""
+    for one in found:
+        yield one if text.is_block else one._replace(place=one.place.at(text.line))
+
+
+def _take_rule(
+    text: Scalar, metadata: Mapping, place: Place, into: Collected, texts: Texts
+) -> Iterator[Finding]:
+    rule, found = texts.rule(text, place)
+    yield from found
+    names = None
+    if rule is not None:
+        yield from scaling_rule.judge(rule, place)
+        names = scaling_rule.group_names(rule)
+    namespace = metadata.text("namespace") or "default"
+    lines = (metadata.line_of("name"), metadata.line_of("namespace"))
+    here = place.at(text.line)
+    into.rules.append(ScalingRule(here, metadata.text("name"), namespace, *lines, names))
+
+
+def _take_configuration(
+    text: Scalar, place: Place, into: Collected, texts: Texts
+) -> Iterator[Finding]:
+    configuration, found = texts.configuration(text, place)
+    yield from found
+    if configuration is not None:
+        arguments = scheduler.init_arguments(configuration)
+        yield from scheduler.judge(arguments, place)
+        if into.grace_over_time is None:
+            into.grace_over_time = scheduler.grace_over_time(arguments)

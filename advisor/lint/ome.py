@@ -1,0 +1,143 @@
+"""An InferenceService together with its runtime: what the service has beats the runtime (6.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor.lint.labels import both_kept
+from advisor.lint.model import whole
+from advisor.lint.pods import containers_of, take_spec, text_of
+from advisor.lint.workload import Component, Form, Group, Role, Service, Text, Workload
+
+if TYPE_CHECKING:
+    from advisor.lint.finding import Place
+    from advisor.lint.model import Mapping
+
+_COMPONENTS = ("engine", "decoder")
+
+
+def service(root: Mapping, place: Place, *, is_runtime: bool, is_cluster_wide: bool) -> Service:
+    """Return an InferenceService, or a runtime, whose components have ``Config`` in their names."""
+    metadata = root.mapping("metadata") or root
+    suffix = "Config" if is_runtime else ""
+    components = {}
+    for name in _COMPONENTS:
+        part = root.mapping("spec", name + suffix)
+        if part is not None:
+            line = root.mapping("spec").line_of(name + suffix)  # type: ignore[union-attr]
+            components[name] = _component(name, part, place.file, line)
+    return Service(
+        place,
+        metadata.text("name"),
+        "" if is_cluster_wide else metadata.text("namespace") or "default",
+        *both_kept(metadata, place.file),
+        components,
+        None if is_runtime else _runtime(root, place.file),
+        is_runtime,
+    )
+
+
+def _runtime(root: Mapping, file: str) -> Text | None:
+    return text_of(root.scalar("spec", "runtime", "name"), file)
+
+
+def _component(name: str, part: Mapping, file: str, line: int) -> Component:
+    pod = Role(name, file, line)
+    pod.labels, pod.annotations = both_kept(part, file)
+    pod.labels_line = part.line_of("labels", line)
+    pod.annotations_line = part.line_of("annotations", line)
+    pod.spec_line = line
+    pod.has_spec = part.mapping("runner") is not None
+    take_spec(pod, part, containers_of(part))
+    leader = _member("leader", part, file, 1)
+    size = part.scalar("worker", "size")
+    worker = _member("worker", part, file, 1 if size is None else whole(size))
+    return Component(pod, leader, worker, whole(part.scalar("minReplicas")))
+
+
+def _member(name: str, part: Mapping, file: str, pods: int | None) -> Role | None:
+    spec = part.mapping(name)
+    if spec is None:
+        return None
+    line = part.line_of(name)
+    role = Role(name, file, line, spec_line=line, labels_line=line, annotations_line=line)
+    role.pods = pods
+    take_spec(role, spec, containers_of(spec))
+    return role
+
+
+def workload(service: Service, runtime: Service | None) -> Workload:
+    """Return what a service makes with its runtime; of a runtime, what it makes by itself."""
+    groups = []
+    for name in _COMPONENTS:
+        own = service.components.get(name)
+        base = runtime.components.get(name) if runtime is not None else None
+        if own is None:
+            continue
+        labels = {**service.labels, **own.pod.labels}
+        annotations = {**service.annotations, **own.pod.annotations}
+        if runtime is not None:
+            below = base.pod if base is not None else Role(name, "", 0)
+            labels = {**runtime.labels, **below.labels, **labels}
+            annotations = {**runtime.annotations, **below.annotations, **annotations}
+        roles = _roles(own, base)
+        for role in roles:
+            role.labels, role.annotations = labels, annotations
+            role.labels_line = own.pod.labels_line
+            role.annotations_line = own.pod.annotations_line
+        is_one_pod = len(roles) == 1 and roles[0].name == name
+        if is_one_pod:
+            roles[0].pods = own.replicas or (base and base.replicas) or 1
+        members = 1 if is_one_pod else None
+        group = Group(tuple(roles), members=members, is_shared=is_one_pod)
+        if not is_one_pod:
+            group.members = group.pods()
+        groups.append(group)
+    return Workload(
+        Form.OME,
+        service.place,
+        service.name,
+        service.namespace,
+        tuple(groups),
+        is_rendered=service.is_rendered,
+    )
+
+
+def _roles(own: Component, base: Component | None) -> list[Role]:
+    has_own_pod = own.pod.has_spec and own.leader is None
+    in_group = own.leader or own.worker or (not has_own_pod and base and base.leader)
+    if not in_group:
+        return [_over(own.pod, base.pod if base is not None else None)]
+    roles = []
+    for mine, theirs in (
+        (own.leader, base.leader if base is not None else None),
+        (own.worker, base.worker if base is not None else None),
+    ):
+        if mine is not None or theirs is not None:
+            roles.append(_over(mine, theirs) if mine is not None else replace(_given(theirs)))
+    return roles
+
+
+def _given(role: Role | None) -> Role:
+    assert role is not None
+    return role
+
+
+def _over(own: Role, base: Role | None) -> Role:
+    """The role of a service over that of its runtime."""
+    if base is None:
+        return replace(own)
+    return replace(
+        own,
+        selector={**base.selector, **own.selector},
+        scheduler=own.scheduler or base.scheduler,
+        restart=own.restart or base.restart,
+        termination=own.termination or base.termination,
+        pre_stop=own.pre_stop or base.pre_stop,
+        cards=own.cards or base.cards,
+        cards_line=own.cards_line or base.cards_line,
+        visible=own.visible or base.visible,
+        pods=own.pods if own.pods is not None else base.pods,
+        has_spec=own.has_spec or base.has_spec,
+    )

@@ -1,0 +1,144 @@
+"""Whether pods can be placed at all: chips, nodes and the scheduler."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from advisor.lint.near import nearest
+from advisor.lint.pods import HOST_ARCH, SCHEDULER_NAME
+from advisor.lint.workload import Form
+from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding, Place
+    from advisor.lint.workload import Group, Role, Workload
+
+VOLCANO = "volcano"
+ARCHITECTURES = ("huawei-arm", "huawei-x86")
+MACHINES = {
+    "module": 8,
+    "module-910b-8": 8,
+    "module-910b-16": 16,
+    "module-a3-16": 16,
+    "module-a3-16-super-pod": 16,
+    "module-a3-8-super-pod": 8,
+    "850-Atlas-8p-8": 8,
+    "850-SuperPod-Atlas-8": 8,
+    "950-SuperPod-Atlas-8": 8,
+}
+"""Cards of a node by its accelerator-type (``spec/dcmi.md`` 11)."""
+_OTHERS = ("half", "card", "card-910b-2", "card-910b-infer", "card-300i-duo", "soc")
+_A3 = "module-a3-"
+_POLICY = re.compile(r"chip\d+-node(\d+)(?:-.*)?", re.ASCII)
+_SOFT_SHARE = "softsharedev"
+_FIRST_GENERATION = (3, 5, 6, 7)
+_A2_MACHINE, _A3_MACHINE = 8, 16
+_ALWAYS = (Form.VCJOB, Form.ASCENDJOB, Form.STORM, Form.OME)
+"""Workloads that only Volcano places. A Deployment is one of them by its labels."""
+
+
+def machine(group: Group, role: Role) -> int | None:
+    """Return the cards of a node that the role can be placed on; ``None``: unknown."""
+    policy = group.annotation(SCHEDULE_POLICY)
+    match = _POLICY.fullmatch(policy.value) if policy is not None else None
+    if match is not None:
+        return int(match[1])
+    selected = role.selector.get(ACCELERATOR_TYPE)
+    return MACHINES.get(selected.value) if selected is not None else None
+
+
+def judge(workload: Workload, group: Group) -> Iterator[Finding]:
+    """Return what keeps pods from being placed."""
+    for role in group.roles:
+        place = workload.place.at(role.line, role.file)
+        yield from _judge_selector(role, place)
+        if not role.has_spec and workload.form is not Form.OME:
+            continue
+        yield from _judge_scheduler(workload, group, role, place)
+        policy = group.annotation(SCHEDULE_POLICY)
+        is_soft = policy is not None and _SOFT_SHARE in policy.value.lower()
+        if role.cards and not is_soft:
+            yield from _judge_cards(workload, group, role, place.at(role.cards_line))
+            yield from _judge_visible(role, place)
+
+
+def _judge_selector(role: Role, place: Place) -> Iterator[Finding]:
+    arch = role.selector.get(HOST_ARCH)
+    if arch is not None and arch.value not in ARCHITECTURES:
+        yield finding("HOST_ARCH", place.at(arch.line, arch.file), value=arch.value or "(empty)")
+    wrong = role.selector.get(SCHEDULER_NAME)
+    if wrong is not None:
+        yield finding("SCHEDULER_IN_NODE_SELECTOR", place.at(wrong.line, wrong.file))
+    kind = role.selector.get(ACCELERATOR_TYPE)
+    if kind is not None:
+        known = nearest(kind.value, (*MACHINES, *_OTHERS))
+        if known is not None:
+            here = place.at(kind.line, kind.file)
+            yield finding("ACCELERATOR_TYPE_TYPO", here, value=kind.value, known=known)
+
+
+def _judge_scheduler(
+    workload: Workload, group: Group, role: Role, place: Place
+) -> Iterator[Finding]:
+    is_meant = any(group.label_sources()) or any(
+        (group.annotations, *(one.annotations for one in group.roles))
+    )
+    if role.scheduler is None:
+        is_volcano = workload.form in _ALWAYS and (role.cards or workload.form is Form.VCJOB)
+        if (is_volcano or (is_meant and role.cards)) and SCHEDULER_NAME not in role.selector:
+            line = workload.scheduler_line
+            where = "below spec" if line else "below spec of the pods"
+            yield finding("SCHEDULER_MISSING", place.at(line or role.spec_line), where=where)
+    elif role.scheduler.value != VOLCANO and is_meant:
+        name = role.scheduler.value
+        if name in ("", "default-scheduler") or nearest(name, (VOLCANO,)):
+            here = place.at(role.scheduler.line, role.scheduler.file)
+            yield finding("SCHEDULER_OTHER", here, value=name or "(empty)")
+
+
+def _judge_cards(workload: Workload, group: Group, role: Role, place: Place) -> Iterator[Finding]:
+    if any("-" in resource.partition("/")[2] for resource in role.cards):
+        return
+    count = role.count()
+    cards = machine(group, role)
+    selected = role.selector.get(ACCELERATOR_TYPE)
+    if workload.form is Form.OME:
+        whole = {cards} if cards is not None else {_A2_MACHINE, _A3_MACHINE}
+        if count and count not in whole:
+            shown = " or ".join(map(str, sorted(whole)))
+            yield finding("OME_WHOLE_MACHINE", place, count=count, cards=shown)
+        return
+    if cards is not None and count > cards:
+        why = f"a node has {cards}"
+        yield _cards(place, count, why, f"Ask for at most {cards} cards for a pod.")
+    elif selected is not None and selected.value.startswith(_A3) and count > 1 and count % 2:
+        why = "on A3 the two dies of a card are given together"
+        yield _cards(place, count, why, f"Ask for {count - 1} or {count + 1} cards.")
+    elif (
+        selected is None
+        and group.annotation(SCHEDULE_POLICY) is None
+        and count in _FIRST_GENERATION
+        and any(resource.endswith("Ascend910") for resource in role.cards)
+    ):
+        why = "without accelerator-type the rules of the first generation count: 1, 2, 4 or 8"
+        instead = "Select an accelerator-type such as module-910b-8, or ask for 1, 2, 4 or 8 cards."
+        yield _cards(place, count, why, instead)
+
+
+def _cards(place: Place, count: int, why: str, instead: str) -> Finding:
+    return finding("CARDS_PER_POD", place, count=count, why=why, instead=instead)
+
+
+def _judge_visible(role: Role, place: Place) -> Iterator[Finding]:
+    visible = role.visible
+    if visible is None or visible.value in role.cards:
+        return
+    if any("npu-core" in resource for resource in role.cards):
+        return
+    here = place.at(visible.line, visible.file)
+    words = {"named": visible.value, "requested": next(iter(role.cards))}
+    yield finding("VISIBLE_DEVICES_OTHER_RESOURCE", here, **words)

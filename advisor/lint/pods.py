@@ -1,0 +1,107 @@
+"""What of a pod template decides something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.labels import both_kept
+from advisor.lint.model import Kind, Mapping, Scalar, whole
+from advisor.lint.workload import Role, Text
+from contract.scheduling import ACCELERATOR_TYPE, RESOURCE_DOMAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from advisor.lint.workload import Texts
+
+HOST_ARCH = "host-arch"
+SCHEDULER_NAME = "schedulerName"
+VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
+_SELECTED = (HOST_ARCH, ACCELERATOR_TYPE, SCHEDULER_NAME)
+_CHIPS = tuple(f"{RESOURCE_DOMAIN}{name}" for name in ("Ascend", "npu"))
+
+
+def text_of(scalar: Scalar | None, file: str) -> Text | None:
+    """Return a value with its place; ``None`` for null, too."""
+    if scalar is None or scalar.kind is Kind.NULL:
+        return None
+    return Text(scalar.text, scalar.line, file)
+
+
+def role_of(name: str, template: Mapping | None, file: str, line: int, pods: int | None) -> Role:
+    """Return the role that a pod template makes."""
+    role = Role(name, file, line, pods=pods)
+    if template is None:
+        role.labels_line = role.annotations_line = role.spec_line = line
+        role.has_spec = False
+        return role
+    metadata = template.mapping("metadata")
+    take_metadata(role, metadata, template.line_of("metadata"))
+    spec = template.mapping("spec")
+    role.spec_line = template.line_of("spec")
+    if spec is not None:
+        take_spec(role, spec, containers_of(spec))
+    return role
+
+
+def take_metadata(role: Role, metadata: Mapping | None, line: int) -> None:
+    """Take labels and annotations into ``role``, and where more of them would stand."""
+    role.labels_line = role.annotations_line = line
+    if metadata is None:
+        return
+    role.labels, role.annotations = both_kept(metadata, role.file)
+    role.labels_line = metadata.line_of("labels", line)
+    role.annotations_line = metadata.line_of("annotations", line)
+
+
+def containers_of(spec: Mapping) -> Iterator[Mapping]:
+    """Return the containers of a pod, with those of OME, whose first one is the runner."""
+    runner = spec.mapping("runner")
+    if runner is not None:
+        yield runner
+    yield from spec.sequence("containers")
+
+
+def take_spec(role: Role, spec: Mapping, containers: Iterable[Mapping]) -> None:
+    """Take what decides something of a pod specification into ``role``."""
+    file = role.file
+    selector = spec.mapping("nodeSelector")
+    if selector is not None:
+        role.selector = selected(selector, file)
+    role.scheduler = text_of(spec.scalar(SCHEDULER_NAME), file)
+    role.restart = text_of(spec.scalar("restartPolicy"), file)
+    role.termination = text_of(spec.scalar("terminationGracePeriodSeconds"), file)
+    for container in containers:
+        _take_container(role, container)
+
+
+def selected(selector: Mapping, file: str) -> Texts:
+    """Return what of a node selector decides something."""
+    found = {}
+    for key in _SELECTED:
+        value = text_of(selector.scalar(key), file)
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def _take_container(role: Role, container: Mapping) -> None:
+    for side in ("limits", "requests"):
+        amounts = container.mapping("resources", side)
+        if amounts is None:
+            continue
+        chips = [key for key in amounts if key.startswith(_CHIPS)]
+        for key in chips:
+            role.cards[key] = whole(amounts.scalar(key))
+            role.cards_line = amounts.line_of(key)
+        if chips:
+            break
+    if container.mapping("lifecycle", "preStop") is not None:
+        line = container.mapping("lifecycle").line_of("preStop")  # type: ignore[union-attr]
+        role.pre_stop = Text("preStop", line, role.file)
+    for variable in container.sequence("env"):
+        if variable.text("name") == VISIBLE_DEVICES:
+            path = variable.scalar("valueFrom", "fieldRef", "fieldPath")
+            named = path.text.partition("metadata.annotations['")[2] if path else ""
+            if path is not None and named.endswith("']"):
+                role.visible = Text(named[:-2], path.line, role.file)

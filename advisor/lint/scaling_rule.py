@@ -1,0 +1,104 @@
+"""A scaling rule of MindIE Motor, as the operator decodes it (``spec/consumers.md`` 3.1 to 3.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.lint.finding import finding
+from advisor.lint.model import Kind, Mapping, Scalar, Sequence
+from contract.scheduling import go_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding, Place
+
+LIST = "elastic_scaling_list"
+_NAME, _NUMBER, _SERVERS = "group_name", "group_num", "server_num_per_group"
+_VERSION = "1.0"
+
+
+class _Group(NamedTuple):
+    """A group of an entry; the numbers that it has, with their lines, by key."""
+
+    line: int
+    numbers: dict[str, tuple[int, int]]
+
+
+_Entry = dict[str, _Group]
+
+
+def group_names(rule: Mapping) -> tuple[str, ...]:
+    """Return the names of all groups, in their order."""
+    names: dict[str, None] = {}
+    for entry in rule.sequence(LIST):
+        for group in entry.sequence("group_list"):
+            names[group.text(_NAME)] = None
+    return tuple(names)
+
+
+def judge(rule: Mapping, place: Place) -> Iterator[Finding]:
+    """Return what is wrong with the values and with the order of the entries."""
+    version = rule.scalar("version")
+    if version is not None and version.text != _VERSION:
+        yield finding("SCALING_RULE_VERSION", place.at(version.line), value=version.text)
+    entries = rule.get(LIST)
+    if not isinstance(entries, Sequence) or not [*entries.mappings()]:
+        line = rule.line_of(LIST)
+        yield finding("SCALING_RULE_EMPTY", place.at(line), what=f"no entry in {LIST}")
+        return
+    before: _Entry | None = None
+    for entry in entries.mappings():
+        groups: _Entry = {}
+        for group in entry.sequence("group_list"):
+            yield from _judge_group(group, groups, place)
+        if not groups:
+            yield finding(
+                "SCALING_RULE_EMPTY", place.at(entry.line), what="an entry without groups"
+            )
+        if before is not None:
+            yield from _judge_step(before, groups, place.at(entry.line), place)
+        before = groups
+
+
+def _judge_group(group: Mapping, into: _Entry, place: Place) -> Iterator[Finding]:
+    name = group.text(_NAME)
+    numbers: dict[str, tuple[int, int]] = {}
+    for key in (_NAME, _NUMBER, _SERVERS):
+        value = group.get(key)
+        if not isinstance(value, Scalar):
+            what = "value" if value is None else "value that is no text"
+            line = group.line if value is None else value.line
+            words = {"key": key, "value": f"(no {what})"}
+            yield finding("SCALING_RULE_NO_NUMBER", place.at(line), **words)
+        elif value.kind is not Kind.STRING:
+            yield finding("SCALING_RULE_NO_STRING", place.at(value.line), key=key, value=value.text)
+        if key != _NAME and isinstance(value, Scalar):
+            number = go_integer(value.text)
+            if number is not None and number > 0:
+                numbers[key] = (number, value.line)
+            elif value.kind is Kind.STRING:
+                words = {"key": key, "value": value.text or "(empty)"}
+                yield finding("SCALING_RULE_NO_NUMBER", place.at(value.line), **words)
+    if name in into:
+        yield finding("SCALING_RULE_GROUP_TWICE", place.at(group.line_of(_NAME)), group=name)
+    into[name] = _Group(group.line, numbers)
+
+
+def _judge_step(before: _Entry, groups: _Entry, entry: Place, place: Place) -> Iterator[Finding]:
+    """What an entry may not have after the one before it."""
+    for name, group in groups.items():
+        if name not in before:
+            yield finding("SCALING_RULE_GROUP_UNKNOWN", place.at(group.line), group=name)
+            continue
+        for key, (now, line) in group.numbers.items():
+            was, _ = before[name].numbers.get(key, (now, 0))
+            words: dict[str, object] = {"key": key, "group": name, "before": was, "value": now}
+            here = place.at(line)
+            if now > was:
+                yield finding("SCALING_RULE_GROWS", here, **words)
+            elif now < was and key == _SERVERS:
+                yield finding("SCALING_RULE_UNLIKE_SERVERS", here, **words)
+    for name in before:
+        if name not in groups:
+            yield finding("SCALING_RULE_GROUP_MISSING", entry, group=name)

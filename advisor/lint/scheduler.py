@@ -1,0 +1,76 @@
+"""The scheduler's own configuration: the switches of ``spec/consumers.md`` 1.1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from advisor.lint.near import nearest
+from contract.scheduling import (
+    GRACE_OVER_TIME,
+    INIT_PARAMS,
+    SELF_MAINTAIN,
+    USE_CLUSTER_INFO,
+    go_integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding, Place
+    from advisor.lint.model import Mapping
+
+SHORTEST_GRACE, LONGEST_GRACE, DEFAULT_GRACE = 2, 3600, 900
+_KEYS = (
+    GRACE_OVER_TIME,
+    USE_CLUSTER_INFO,
+    SELF_MAINTAIN,
+    "presetVirtualDevice",
+    "nslb-version",
+    "shared-tor-num",
+    "super-pod-size",
+    "reserve-nodes",
+    "forceEnqueue",
+    "prefer-previous-node",
+)
+_BOOLEANS = {
+    USE_CLUSTER_INFO: "it counts as false: cluster-info is not read",
+    SELF_MAINTAIN: "it counts as false: the free list is not computed anew",
+}
+
+
+def init_arguments(configuration: Mapping) -> Mapping | None:
+    """Return the arguments of ``init-params``."""
+    for one in configuration.sequence("configurations"):
+        if one.text("name") == INIT_PARAMS:
+            return one.mapping("arguments")
+    return None
+
+
+def grace_over_time(arguments: Mapping | None) -> int:
+    """Return the seconds that count."""
+    scalar = arguments.scalar(GRACE_OVER_TIME) if arguments is not None else None
+    value = go_integer(scalar.text) if scalar is not None else None
+    is_valid = value is not None and SHORTEST_GRACE <= value <= LONGEST_GRACE
+    return value if value is not None and is_valid else DEFAULT_GRACE
+
+
+def judge(arguments: Mapping | None, place: Place) -> Iterator[Finding]:
+    """Return what is not as it seems to be."""
+    for key in arguments if arguments is not None else ():
+        value = arguments.scalar(key) if arguments is not None else None
+        if value is None:
+            continue
+        here = place.at(value.line)
+        if key == GRACE_OVER_TIME:
+            number = go_integer(value.text)
+            if number is None or not SHORTEST_GRACE <= number <= LONGEST_GRACE:
+                yield finding("GRACE_OVER_TIME_INVALID", here, value=value.text or "(empty)")
+        elif key in _BOOLEANS and value.text not in ("true", "false"):
+            why = f"{value.text} is neither true nor false, so {_BOOLEANS[key]}"
+            instead = 'Write "true" or "false".'
+            yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=why, instead=instead)
+        elif (known := nearest(key, _KEYS)) is not None:
+            why = "nobody reads this key"
+            instead = f"Write {known}."
+            yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=why, instead=instead)

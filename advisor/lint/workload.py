@@ -1,0 +1,196 @@
+"""What is kept of an object: the few values that decide what happens to it at a fault.
+
+Everything of a call is judged together, so all of it is in memory at once, and stays small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from advisor.lint.finding import Place
+
+
+class Text(NamedTuple):
+    """A value with its place."""
+
+    value: str
+    line: int
+    file: str
+
+
+Texts = dict[str, Text]
+
+
+class Form(Enum):
+    """What a workload is; it decides which pods share a PodGroup and who makes them again (2.9)."""
+
+    VCJOB = auto()
+    ASCENDJOB = auto()
+    DEPLOYMENT = auto()
+    LWS = auto()
+    STORM = auto()
+    OME = auto()
+    POD_GROUP = auto()
+
+
+@dataclass(slots=True)
+class Role:
+    """Pods of one template. ``pods``: how many of them are in one PodGroup; ``None``: unknown."""
+
+    name: str
+    file: str
+    line: int
+    labels: Texts = field(default_factory=dict)
+    annotations: Texts = field(default_factory=dict)
+    labels_line: int = 0
+    annotations_line: int = 0
+    spec_line: int = 0
+    selector: Texts = field(default_factory=dict)
+    scheduler: Text | None = None
+    restart: Text | None = None
+    termination: Text | None = None
+    pre_stop: Text | None = None
+    cards: dict[str, int | None] = field(default_factory=dict)
+    """Chips of one pod by resource; ``None``: no number."""
+    cards_line: int = 0
+    visible: Text | None = None
+    """The annotation that ASCEND_VISIBLE_DEVICES is read from."""
+    pods: int | None = None
+    has_spec: bool = True
+    """Whether its pod specification is known as a whole."""
+
+    def count(self) -> int:
+        """Return the chips of one pod."""
+        return sum(count or 0 for count in self.cards.values())
+
+
+@dataclass(slots=True)
+class Group:
+    """The pods of one PodGroup. ``members``: its minMember, where it is not made by default."""
+
+    roles: tuple[Role, ...]
+    labels: Texts = field(default_factory=dict)
+    annotations: Texts = field(default_factory=dict)
+    members: int | None = None
+    is_shared: bool = False
+    """Whether pods of several instances are in it, each of which could work alone."""
+
+    def label(self, key: str) -> Text | None:
+        """Return the first value of a label that one of its sources has."""
+        return next((source[key] for source in self.label_sources() if key in source), None)
+
+    def label_sources(self) -> tuple[Texts, ...]:
+        """Return everything that Volcano merges into the labels of the job (2.1)."""
+        return (self.labels, *(role.labels for role in self.roles))
+
+    def annotation(self, key: str) -> Text | None:
+        """Return the first value of an annotation that the PodGroup or a pod has."""
+        sources = (self.annotations, *(role.annotations for role in self.roles))
+        return next((source[key] for source in sources if key in source), None)
+
+    def pods(self) -> int | None:
+        """Return how many pods it has."""
+        counts = [role.pods for role in self.roles]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+
+@dataclass(slots=True)
+class Elastic:
+    """What a vcjob has for elastic training (5.3)."""
+
+    spec_line: int
+    max_retry: Text | None
+    evicted: Text | None
+    """The action of its policy for evicted pods."""
+    policies_line: int
+    replicas: int | None
+    vnpu: Text | None
+    generated_claim: Text | None
+    sizes: tuple[Text, Text] | None = None
+
+
+@dataclass(slots=True)
+class Workload:
+    """One object that makes pods, or the PodGroup of some."""
+
+    form: Form
+    place: Place
+    name: str
+    namespace: str
+    groups: tuple[Group, ...]
+    labels: Texts = field(default_factory=dict)
+    annotations: Texts = field(default_factory=dict)
+    labels_line: int = 0
+    annotations_line: int = 0
+    scheduler_line: int = 0
+    """Where a scheduler for all its pods would stand; 0: nowhere."""
+    backoff: Text | None = None
+    elastic: Elastic | None = None
+    is_rendered: bool = False
+    """Whether the deploy tool makes it, so that what is missing cannot be written."""
+
+    def roles(self) -> tuple[Role, ...]:
+        """Return the roles of all its groups."""
+        return tuple(role for group in self.groups for role in group.roles)
+
+
+@dataclass(slots=True)
+class Component:
+    """The engine or decoder of an InferenceService or of a runtime (6.2)."""
+
+    pod: Role
+    leader: Role | None
+    worker: Role | None
+    replicas: int | None
+
+
+@dataclass(slots=True)
+class Service:
+    """An InferenceService, or a runtime, before both are put together."""
+
+    place: Place
+    name: str
+    namespace: str
+    labels: Texts
+    annotations: Texts
+    components: dict[str, Component]
+    runtime: Text | None = None
+    is_runtime: bool = False
+    is_rendered: bool = False
+
+
+class RuleGroup(NamedTuple):
+    """A group of an entry of a scaling rule."""
+
+    name: str
+    number: int
+    servers: int
+
+
+@dataclass(slots=True)
+class ScalingRule:
+    """A scaling rule of MindIE Motor; ``groups`` are the names in all its entries."""
+
+    place: Place
+    name: str
+    namespace: str
+    name_line: int
+    namespace_line: int
+    groups: tuple[str, ...] | None
+    """``None``: the rule cannot be read."""
+    is_bare: bool = False
+    """Whether it is the text alone, outside a ConfigMap."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """Everything of one call that is judged."""
+
+    workloads: list[Workload] = field(default_factory=list)
+    services: list[Service] = field(default_factory=list)
+    rules: list[ScalingRule] = field(default_factory=list)
+    grace_over_time: int | None = None
+    not_judged: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,66 @@
+"""The switches of the scheduler, from its own ConfigMap (``spec/consumers.md`` 1.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from advisor.options import Options, with_init_params
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from advisor.snapshot import ConfigMap
+
+
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Scalars stay texts, as the scheduler has them."""
+_DEEPEST = 50
+
+
+def _check_depth(text: str) -> None:
+    """Raise ``ValueError`` for nesting of which a loader would die."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise ValueError("is nested too deeply")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def scheduler_options(configmaps: Iterable[ConfigMap]) -> tuple[Options, str] | None:
+    """Return the options that the scheduler's ConfigMap sets, and what could not be read of it.
+
+    ``None`` where there is no such ConfigMap.
+    """
+    for one in configmaps:
+        if (one.namespace, one.name) == (
+            scheduling.SCHEDULER_NAMESPACE,
+            scheduling.SCHEDULER_CONFIGMAP,
+        ):
+            text = one.data.get(scheduling.SCHEDULER_CONFIG_KEY, "")
+            arguments, problem = _init_params(text)
+            return with_init_params(Options(), arguments), problem
+    return None
+
+
+def _init_params(text: str) -> tuple[dict[str, str], str]:
+    """Return the arguments of ``init-params``, and why there are none."""
+    where = f"{scheduling.SCHEDULER_CONFIGMAP}: {scheduling.SCHEDULER_CONFIG_KEY}"
+    try:
+        _check_depth(text)
+        tree: Any = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        what = " ".join(str(error).split())
+        return {}, f"{where} is no YAML ({what}): switches are taken as their defaults"
+    configurations = tree.get("configurations") if isinstance(tree, dict) else None
+    for one in configurations if isinstance(configurations, list) else ():
+        if isinstance(one, dict) and one.get("name") == scheduling.INIT_PARAMS:
+            arguments = one.get("arguments")
+            pairs = arguments.items() if isinstance(arguments, dict) else ()
+            return {key: value for key, value in pairs if isinstance(value, str)}, ""
+    return {}, ""

@@ -1,0 +1,37 @@
+"""The retries that the scheduler has written for each job (``spec/consumers.md`` 1.14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from advisor.snapshot import ConfigMap
+
+
+class _Retry(msgspec.Struct):
+    times: int = msgspec.field(default=0, name="Times")
+
+
+_retries = msgspec.json.Decoder(dict[str, _Retry])
+
+
+def written_retries(configmaps: Iterable[ConfigMap]) -> dict[str, int] | None:
+    """Return what is left by job, as ``<namespace>/<PodGroup>``; ``None`` where nothing is written.
+
+    What cannot be read counts as not written.
+    """
+    place = (scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP)
+    for one in configmaps:
+        if (one.namespace, one.name) == place:
+            try:
+                found = _retries.decode(one.data[scheduling.REMAIN_RETRY_KEY])
+            except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
+                return None
+            return {key: retry.times for key, retry in found.items()}
+    return None

@@ -1,0 +1,1 @@
+"""What the scheduler will do about what is published, computed behind publication."""

@@ -1,0 +1,114 @@
+"""Follows what the scheduler reads, and advises when it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from aggregator.advising.cluster_objects import KINDS, ClusterObjects
+from aggregator.advising.sessions import Sessions
+from aggregator.advising.status import AdviceOfJob, AdviceStatus, of_job
+from contract.errors import StoreRefused
+from stores.base import Interrupted
+
+if TYPE_CHECKING:
+    from advisor.snapshot import Snapshot
+    from aggregator.moment import Clock
+    from stores.cluster import Cluster, NotThere, ObjectKind, Update
+    from stores.cluster import Snapshot as Listed
+
+_log = logging.getLogger(__name__)
+
+_ASK_AGAIN_SECONDS = 30.0
+"""After a refusal that waiting does not mend by itself: somebody may."""
+
+_IDLE_SHARE = 9
+"""After a computation it rests for so many times what that took: at most a tenth of one core."""
+
+
+class Advising:
+    """The advisor of one cluster. It reads for itself, so that nothing waits for it."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._objects = ClusterObjects()
+        self._sessions = Sessions()
+        self._changed = asyncio.Event()
+        self._advised_at_ms = 0
+        self._seconds = 0.0
+        self._problem = ""
+
+    async def run(self) -> NoReturn:
+        """Follow and advise until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for name, kind in KINDS.items():
+                tasks.create_task(self._follow(name, kind), name=f"read {kind.name} for advice")
+            tasks.create_task(self._advise(), name="advise")
+        raise AssertionError("the tasks never end")
+
+    def status(self) -> AdviceStatus:
+        """What is advised now."""
+        return AdviceStatus(
+            self._clock().wall_ms,
+            self._advised_at_ms,
+            self._sessions.count,
+            self._seconds,
+            {**self._objects.unknown, **({"advice": self._problem} if self._problem else {})},
+            self._sessions.outcomes,
+            self._sessions.missed,
+            self._sessions.reports,
+        )
+
+    def job(self, namespace: str, group: str) -> AdviceOfJob | None:
+        """What is advised about one PodGroup; ``None`` where there is none."""
+        found = self._objects.podgroup(namespace, group)
+        return None if found is None else of_job(*found, self.status())
+
+    async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
+        def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:
+            if self._objects.observe(name, event, self._clock().wall_ms):
+                self._changed.set()
+
+        while True:
+            try:
+                async for event in self._cluster.objects(kind):
+                    take(event)
+            except StoreRefused as error:
+                take(Interrupted(str(error)))
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+    async def _advise(self) -> NoReturn:
+        while True:
+            await self._wait()
+            self._changed.clear()
+            if not self._objects.is_answered:
+                continue
+            now_ms = self._clock().wall_ms
+            snapshot = self._objects.snapshot(now_ms)
+            try:
+                self._seconds = await asyncio.to_thread(self._look, snapshot)
+                self._problem = ""
+            except Exception as error:
+                # Nothing that is published depends on it.
+                if not self._problem:
+                    _log.exception("nothing can be advised about the cluster as it is")
+                self._problem = f"{type(error).__name__}: {error}"
+            self._advised_at_ms = now_ms
+            await asyncio.sleep(self._seconds * _IDLE_SHARE)
+
+    def _look(self, snapshot: Snapshot) -> float:
+        began = time.thread_time()
+        self._sessions.look(snapshot, records_known="reasons" not in self._objects.unknown)
+        return time.thread_time() - began
+
+    async def _wait(self) -> None:
+        """Until something has changed, or the next session is due."""
+        due_ms = self._sessions.next_ms
+        seconds = None if due_ms is None else (due_ms - self._clock().wall_ms) / 1000
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
+                await self._changed.wait()

@@ -1,0 +1,100 @@
+"""The file behind ``last_known.py``: rows of a store, a kind and a place, in SQLite. Blocks.
+
+Commits do not wait for the disk: they survive ``kill -9``, and a power cut may take the last one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, NamedTuple
+
+from service.private import private_database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+FILE_NAME = "last-known.sqlite"
+SCHEMA_VERSION = 1
+_BUSY_SECONDS = 5.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS known (
+    store TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    place TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (store, kind, place)
+) STRICT
+"""
+
+
+class Row(NamedTuple):
+    """One row; an empty body is none."""
+
+    store: str
+    kind: str
+    place: str
+    body: bytes
+
+
+class KnownFile:
+    """The open file. All methods raise ``sqlite3.Error`` and ``OSError``."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        private_database(path)
+        self._connection = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, SCHEMA_VERSION):
+                raise OSError(f"it is of version {version}, this release has {SCHEMA_VERSION}")
+            self._connection.execute(_SCHEMA)
+            self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            query = "SELECT coalesce(sum(length(body)), 0) FROM known"
+            self._bytes: int = self._connection.execute(query).fetchone()[0]
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def rows(self) -> list[Row]:
+        """Return all rows."""
+        query = "SELECT store, kind, place, body FROM known ORDER BY store, kind, place"
+        return [Row(*found) for found in self._connection.execute(query)]
+
+    def write(self, rows: Iterable[Row], most_bytes: int) -> int:
+        """Write rows, all of them or, with an error, none; returns how many do not fit."""
+        connection, size, left_out = self._connection, self._bytes, 0
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for row in rows:
+                where = (row.store, row.kind, row.place)
+                found = connection.execute(
+                    "SELECT length(body) FROM known WHERE store = ? AND kind = ? AND place = ?",
+                    where,
+                ).fetchone()
+                grown = size + len(row.body) - (0 if found is None else found[0])
+                if row.body and grown > most_bytes:
+                    left_out += 1
+                    continue
+                size = grown
+                if row.body:
+                    connection.execute("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?)", row)
+                else:
+                    connection.execute(
+                        "DELETE FROM known WHERE store = ? AND kind = ? AND place = ?", where
+                    )
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._bytes = size
+        return left_out
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.close()

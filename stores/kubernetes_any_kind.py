@@ -1,0 +1,81 @@
+"""Objects of any kind, whose bytes a reader outside of this room understands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from contract.errors import StoreNotFound
+from stores.cluster import NotThere
+from stores.kubernetes_feed import Feed, Item, Kind, Metadata
+from stores.kubernetes_watch import Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.base import Interrupted
+    from stores.cluster import ObjectKind, Snapshot, Update
+    from stores.kubernetes_connection import Connection
+
+_ASK_AGAIN_SECONDS = 45.0
+"""The kind may be installed later."""
+
+Value = TypeVar("Value")
+
+
+class _Identified(msgspec.Struct):
+    metadata: Metadata
+
+
+class _Bytes(Item):
+    """An object of which only its identity is read; ``content`` is all of it."""
+
+    content: msgspec.Raw
+
+
+_identified = msgspec.json.Decoder(_Identified)
+_pages: msgspec.json.Decoder[Page[msgspec.Raw]] = msgspec.json.Decoder(Page[msgspec.Raw])
+
+
+class _Items:
+    """Reads one object. Raises ``msgspec.DecodeError``."""
+
+    def decode(self, content: msgspec.Raw | bytes, /) -> _Bytes:
+        return _Bytes(_identified.decode(content).metadata, msgspec.Raw(content))
+
+
+class _Pages:
+    """Reads a page of objects. Raises ``msgspec.DecodeError``."""
+
+    def decode(self, body: bytes, /) -> Page[_Bytes]:
+        page = _pages.decode(body)
+        return Page(page.metadata, [_Items().decode(raw) for raw in page.items or ()])
+
+
+async def follow_objects(
+    connection: Connection, kind: ObjectKind[Value]
+) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+    """See ``Cluster.objects``. Raises ``StoreRefused``."""
+    feed = Feed(
+        Kind[_Bytes, Value](
+            name=kind.name,
+            path=kind.path,
+            query=kind.query,
+            pages=_Pages(),
+            item=_Items(),
+            key=lambda metadata: metadata.uid,
+            read=lambda item: kind.read(item.content),
+        )
+    )
+    while True:
+        try:
+            async with contextlib.aclosing(feed.follow(connection)) as events:
+                async for event in events:
+                    yield event
+        except StoreNotFound as error:
+            yield NotThere(str(error))
+        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))

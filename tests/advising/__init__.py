@@ -1,0 +1,1 @@
+"""Tests of what `vigil advise` is made of."""

@@ -1,0 +1,247 @@
+"""Rows D1 to D15 of ``spec/consumers.md`` 2.10, and what stays isolated in each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.report import Action, Scope
+from tests.advisor.scene import FORCE, GRACE, Chips, Scene, decision, deleted, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ON = {"pod-rescheduling": "on"}
+WORKER = {"training.kubeflow.org/replica-type": "worker"}
+
+
+def _scene(
+    labels: Mapping[str, str], annotations: Mapping[str, str] | None = None, **changes: Any
+) -> Scene:
+    """Return a job of three pods with a bad card under rank 1, as seen by the first session."""
+    scene = Scene()
+    scene.add("j", ["n1", "n2", "n3"], labels, annotations=annotations, **changes)
+    scene.chips["n2"] = Chips(unhealthy=[3], faults=[fault(3)])
+    return scene
+
+
+def _refused(scene: Scene) -> set[str]:
+    """Return the nodes that refuse another pod of a job without a strategy."""
+    scene.add("other", [""], npus=8)
+    scene.pods = {name: pod for name, pod in scene.pods.items() if not pod.node}
+    (placed,) = scene.session().placement
+    return set(placed.refuses)
+
+
+ROWS: list[tuple[str, dict[str, str], dict[str, str], Action, list[str], Scope | None]] = [
+    ("D2", {}, {}, Action.NONE, [], None),
+    ("D2", {"fault-scheduling": "off"}, {}, Action.NONE, [], None),
+    ("D5", {"fault-scheduling": "FORCE"}, {}, Action.NONE, [], None),
+    ("D6", {"fault-scheduling": "external-force"}, {}, Action.ANNOTATE, [], None),
+    ("D6", {"fault-scheduling": "external-grace"}, {}, Action.ANNOTATE, [], None),
+    ("D7", FORCE, {"ProcessRecoverStrategy": ""}, Action.NONE, [], None),
+    ("D9", FORCE | {"ome.io/inferenceservice": "x"}, {}, Action.FORCE_DELETE, ["j-1"], Scope.POD),
+    (
+        "D9",
+        FORCE,
+        {"huawei.com/recover_policy_path": "pod"},
+        Action.FORCE_DELETE,
+        ["j-1"],
+        Scope.POD,
+    ),
+    ("D11", FORCE | ON, {}, Action.FORCE_DELETE, ["j-1"], Scope.POD),
+    ("D11", GRACE | ON, {"sp-block": "16"}, Action.EVICT, ["j-1"], Scope.POD),
+    (
+        "D14",
+        FORCE | {"process-recover-enable": "on"},
+        {},
+        Action.FORCE_DELETE,
+        ["j-1"],
+        Scope.POD,
+    ),
+    ("D15", FORCE, {}, Action.FORCE_DELETE, ["j-0", "j-1", "j-2"], Scope.JOB),
+    (
+        "D15",
+        FORCE,
+        {"huawei.com/recover_policy_path": "pod,job"},
+        Action.FORCE_DELETE,
+        ["j-0", "j-1", "j-2"],
+        Scope.JOB,
+    ),
+    ("D15", GRACE, {}, Action.EVICT, ["j-0", "j-1", "j-2"], Scope.JOB),
+]
+
+
+@pytest.mark.parametrize(("row", "labels", "annotations", "action", "gone", "scope"), ROWS)
+def test_rows_that_one_session_shows(
+    row: str,
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    action: Action,
+    gone: list[str],
+    scope: Scope | None,
+) -> None:
+    scene = _scene(labels, annotations)
+    report = scene.session()
+    found = decision(report, "j")
+    assert (found.row, found.action, found.scope) == (row, action, scope)
+    assert sorted(deleted(report)) == gone
+    assert found.why
+    assert found.rules
+    assert _refused(scene) == {"n2"}
+
+
+def test_d1_a_podgroup_that_never_ran() -> None:
+    for phase in ("", "Pending", "Inqueue", "Completed"):
+        report = _scene(FORCE, phase=phase).session()
+        assert (decision(report, "j").row, deleted(report)) == ("D1", {})
+    assert deleted(_scene(FORCE, phase="Unknown").session())
+
+
+def test_d3_a_job_that_was_acted_on_waits() -> None:
+    scene = _scene(FORCE)
+    scene.session()
+    report = scene.session()
+    found = decision(report, "j")
+    assert (found.row, found.action, deleted(report)) == ("D3", Action.WAIT_COMPLETION, {})
+    for pod in ("j-0", "j-1", "j-2"):
+        scene.replace(pod, "n4")
+    assert decision(scene.session(), "j").action is Action.RELEASED
+
+
+def test_d4_software_asks_the_platform() -> None:
+    scene = Scene()
+    scene.add("j", ["n1", "n2"], FORCE)
+    scene.change("j-1", labels=FORCE | {"fault-type": "software"})
+    report = scene.session()
+    assert (decision(report, "j").row, deleted(report)) == ("D4", {})
+    scene.chips["n1"] = Chips(unhealthy=[1])
+    assert len(deleted(scene.session())) == 2
+
+
+@pytest.mark.parametrize("times", ["", "0", "-1", "1_0", " 1", "٣", "2|3"])
+def test_d8_no_budget(times: str) -> None:
+    scene = Scene()
+    scene.add("j", ["n1", "n2"], FORCE | ({"fault-retry-times": times} if times else {}))
+    scene.change("j-1", phase="Failed")
+    report = scene.session()
+    assert not deleted(report)
+    assert [one.row for one in report.decisions] == (["D8"] if times == "-1" else [])
+    assert _refused(scene) == set()
+
+
+def test_d10_a_fault_of_rank_0_takes_all() -> None:
+    scene = _scene(FORCE | ON)
+    scene.chips = {"n1": Chips(unhealthy=[3])}
+    report = scene.session()
+    assert decision(report, "j").row == "D10"
+    assert len(deleted(report)) == 3
+
+
+def test_d12_and_d13_widen_by_pending_sessions() -> None:
+    scene = _scene(FORCE | ON | WORKER, {"sp-block": "16"})
+    assert deleted(scene.session()) == {"j-1": 0}
+    scene.replace("j-1", "")
+    scene.sessions(5)
+    report = scene.session()
+    assert (decision(report, "j").row, sorted(deleted(report))) == ("D10", ["j-0", "j-1", "j-2"])
+    scene = _scene(FORCE | ON)
+    scene.session()
+    scene.replace("j-1", "")
+    scene.sessions(11)
+    assert decision(scene.session(), "j").row == "D13"
+
+
+def test_a_rack_policy_has_stages_of_its_own() -> None:
+    annotations = {
+        "huawei.com/schedule_policy": "chip8-node8-ra64-sp",
+        "ra-block": "16",
+        "sp-block": "32",
+    }
+    scene = Scene(count=8)
+    scene.add("j", [f"n{n}" for n in range(1, 9)], FORCE | ON, annotations=annotations)
+    scene.chips["n6"] = Chips(unhealthy=[3])
+    assert deleted(scene.session()) == {"j-5": 0}
+    scene.replace("j-5", "")
+    stages = [sorted(deleted(report)) for report in scene.sessions(12)]
+    assert [number for number, gone in enumerate(stages, 1) if gone] == [3]
+    assert stages[2] == ["j-4", "j-5"]
+    for pod in ("j-4", "j-5"):
+        scene.replace(pod, "")
+    stages = [sorted(deleted(report)) for report in scene.sessions(3)]
+    assert [gone for gone in stages if gone] == [["j-4", "j-5", "j-6", "j-7"]]
+
+
+def test_a_newly_failed_pod_joins_while_cached() -> None:
+    scene = _scene(FORCE | ON | {"fault-retry-times": "2"})
+    assert deleted(scene.session()) == {"j-1": 0}
+    scene.change("j-2", phase="Failed")
+    assert deleted(scene.session()) == {"j-2": 0}
+    assert scene.state.retries == {"default/j": 2}
+
+
+def test_relation_faults_block_links_for_twenty_seconds() -> None:
+    link = {**fault(2, "NotHandleFault", "81078603")}
+    scene = Scene(count=2)
+    scene.add("j", ["n1"], FORCE)
+    scene.chips["n1"] = Chips(faults=[link])
+    scene.change("j-0", labels=FORCE | {"fault-type": "Separate"})
+    scene.add("two", ["", ""], FORCE)
+    seen = scene.now
+    assert deleted(scene.session()) == {"j-0": 0}
+    scene.pods.pop("j-0")
+    (placed,) = scene.session().placement
+    assert placed.refuses["n1"].startswith("NetworkCards: ")
+    scene.now = seen + 19
+    (placed,) = scene.session().placement
+    assert "n1" in placed.refuses
+    assert scene.now == seen + 20
+    (placed,) = scene.session().placement
+    assert "n1" in placed.accepts
+
+
+@pytest.mark.parametrize(
+    ("code", "handling", "blocks"),
+    [
+        ("81078603", "NotHandleFault", True),
+        ("80E01801,81078603", "NotHandleFault", False),
+        ("81078603", "SubHealthFault", False),
+    ],
+)
+def test_only_a_link_that_is_down_alone_is_blocked(code: str, handling: str, blocks: bool) -> None:
+    scene = Scene(count=1)
+    scene.add("j", ["n1"], FORCE | {"fault-type": "Separate"})
+    scene.chips["n1"] = Chips(faults=[fault(2, handling, code)])
+    scene.session()
+    scene.pods.clear()
+    scene.add("two", ["", ""], FORCE)
+    (placed,) = scene.session().placement
+    assert (placed.accepts == ()) == blocks
+
+
+def test_edits_of_labels_do_not_count_while_a_job_is_cached() -> None:
+    scene = _scene({"fault-scheduling": "Force"})
+    assert decision(scene.session(), "j").row == "D5"
+    scene.groups["j"].labels["fault-scheduling"] = "force"
+    for pod in list(scene.pods):
+        scene.change(pod, labels=FORCE)
+    assert decision(scene.session(), "j").row == "D5"
+    scene.now += 1200
+    assert len(deleted(scene.session())) == 3
+
+
+def test_software_becomes_a_fault_with_a_newly_failed_pod() -> None:
+    scene = _scene(FORCE | ON | {"fault-retry-times": "2"})
+    scene.session()
+    scene.change("j-0", labels=scene.pods["j-0"].labels | {"fault-type": "software"})
+    assert not deleted(scene.session())
+    scene.chips["n3"] = Chips(unhealthy=[1])
+    scene.change("j-2", phase="Failed")
+    report = scene.session()
+    assert [one.type for one in decision(report, "j").fault_pods] == [
+        "process-exception",
+        "CardUnhealthy",
+        "pod-failed",
+    ]
+    assert sorted(deleted(report)) == ["j-0", "j-2"]

@@ -1,0 +1,180 @@
+"""Where pods can go, and whether gangs fit (``spec/consumers.md`` 1.6, 1.7 and 1.9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.snapshot import Requirement, SelectorTerm, Taint, Toleration
+from tests.advisor.scene import FORCE, RESOURCE, Chips, Scene, corrected
+
+A2 = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
+
+
+def _refusals(scene: Scene, **changes: Any) -> dict[str, str]:
+    scene.add("w", [""], FORCE, **changes)
+    (placed,) = scene.session().placement
+    assert sorted([*placed.accepts, *placed.refuses]) == scene.names()
+    return placed.refuses
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"is_ready": False}, "NotReady"),
+        ({"labels": {"accelerator": "huawei-Ascend910"}}, "Selector"),
+        ({"taints": (Taint("k", "v", "NoSchedule"),)}, "Taint"),
+        ({"taints": (Taint("k", "v", "NoExecute"),)}, "Taint"),
+        ({"taints": (Taint("k", "v", "PreferNoSchedule"),)}, None),
+        ({"is_cordoned": True}, "Cordoned"),
+        ({"allocatable": {"cpu": 500, "pods": 110, RESOURCE: 8}}, "Insufficient"),
+        ({"allocatable": {"cpu": 192_000, "pods": 0, RESOURCE: 8}}, "Insufficient"),
+        ({"allocatable": {"cpu": 192_000, "pods": 110, RESOURCE: 7}}, "FreeCards"),
+        ({"capacity": {RESOURCE: 7}}, "FreeCards"),
+        ({"labels": {"accelerator-type": "module-910b-8"}}, "NotInFaultTable"),
+    ],
+)
+def test_reasons_of_nodes(changes: dict[str, Any], reason: str | None) -> None:
+    scene = Scene(count=1)
+    scene.node_changes["n1"] = changes
+    found = _refusals(scene, npus=7)
+    assert [why.partition(": ")[0] for why in found.values()] == ([reason] if reason else [])
+    assert all(": " in why for why in found.values())
+
+
+def test_the_first_reason_counts() -> None:
+    scene = Scene(count=2)
+    scene.hosts["n1"] = "UnHealthy"
+    scene.node_changes["n1"] = {"is_cordoned": True, "taints": (Taint("k", "", "NoSchedule"),)}
+    scene.add("full", ["n2"], {})
+    scene.hosts["n2"] = "UnHealthy"
+    found = _refusals(scene)
+    assert found["n1"].startswith("NodeUnhealthy: ")
+    assert found["n2"].startswith("Insufficient: ")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "is_tolerated"),
+    [
+        (Toleration(operator="Exists"), True),
+        (Toleration("k", "Exists"), True),
+        (Toleration("k", "Equal", "v", "NoSchedule"), True),
+        (Toleration("k", "", "v"), True),
+        (Toleration("k", "Equal", "w"), False),
+        (Toleration("k", "Exists", "", "NoExecute"), False),
+        (Toleration("l", "Exists"), False),
+        (Toleration("", "Equal", "v"), False),
+    ],
+)
+def test_tolerations(toleration: Toleration, is_tolerated: bool) -> None:
+    scene = Scene(count=1)
+    scene.node_changes["n1"] = {"taints": (Taint("k", "v", "NoSchedule"),)}
+    assert (_refusals(scene, tolerations=(toleration,)) == {}) == is_tolerated
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "matches"),
+    [
+        ("In", ("module-910b-8", "x"), True),
+        ("In", (), False),
+        ("NotIn", ("x",), True),
+        ("NotIn", ("module-910b-8",), False),
+        ("Exists", (), True),
+        ("DoesNotExist", (), False),
+        ("Gt", ("1",), False),
+        ("Unknown", ("x",), False),
+    ],
+)
+def test_required_affinity(operator: str, values: tuple[str, ...], matches: bool) -> None:
+    term = SelectorTerm(labels=(Requirement("accelerator-type", operator, values),))
+    assert (_refusals(Scene(count=1), node_affinity=(term,)) == {}) == matches
+
+
+def test_affinity_by_name_and_number() -> None:
+    by_name = SelectorTerm(fields=(Requirement("metadata.name", "In", ("n2",)),))
+    assert set(_refusals(Scene(count=2), node_affinity=(by_name,))) == {"n1"}
+    scene = Scene(count=2)
+    scene.node_changes = {name: {"labels": A2 | {"rack": name[1:]}} for name in ("n1", "n2")}
+    above = SelectorTerm(labels=(Requirement("rack", "Gt", ("1",)),))
+    assert set(_refusals(scene, node_affinity=(above,))) == {"n1"}
+    assert set(_refusals(Scene(count=2), node_affinity=(SelectorTerm(),))) == {"n1", "n2"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "npus", "is_legal"),
+    [
+        ({}, 4, True),
+        ({}, 3, False),
+        ({}, 5, False),
+        ({"accelerator-type": "module-910b-8"}, 5, True),
+    ]
+    + [({"accelerator-type": "module-a3-16"}, npus, npus in (1, 2, 6, 8)) for npus in (1, 2, 3, 6)],
+)
+def test_card_counts(selector: dict[str, str], npus: int, is_legal: bool) -> None:
+    scene = Scene(count=1)
+    scene.node_changes["n1"] = {"labels": A2 | selector}
+    found = _refusals(scene, npus=npus, node_selector=selector)
+    assert (found == {}) == is_legal
+    assert is_legal or found["n1"].startswith("CardCount: ")
+
+
+def test_pods_without_chips_stay_off_nodes_at_fault() -> None:
+    scene = Scene(count=4)
+    scene.hosts = {"n1": "UnHealthy", "n2": "PreSeparate"}
+    scene.node_changes["n3"] = {"labels": {"accelerator-type": "module-910b-8"}}
+    found = _refusals(scene, npus=0)
+    assert {name: why.partition(":")[0] for name, why in found.items()} == {
+        "n1": "NodeUnhealthy",
+        "n2": "PreSeparate",
+        "n3": "NotInFaultTable",
+    }
+    other = Scene(count=3, options=corrected())
+    other.node_changes["n3"] = {"labels": {"accelerator-type": "module-910b-8"}}
+    assert _refusals(other, npus=0) == {}
+
+
+def test_gangs_name_what_is_short() -> None:
+    scene = Scene(count=3)
+    scene.chips["n2"] = Chips(unhealthy=[3])
+    scene.add("j", ["", ""], FORCE)
+    (gang,) = scene.session().gangs
+    assert gang.fits
+    scene.chips["n3"] = Chips(unhealthy=[1])
+    (gang,) = scene.session().gangs
+    assert not gang.fits
+    assert gang.short == (
+        "needs 2 × 8 cards, 1 node takes 1; n2 lacks Ascend910-3; n3 lacks Ascend910-1"
+    )
+
+
+def test_a_node_takes_several_pods_of_a_gang() -> None:
+    scene = Scene(count=1)
+    scene.add("j", ["", ""], FORCE, npus=4)
+    assert [gang.fits for gang in scene.session().gangs] == [True]
+    scene.add("k", ["", "", ""], FORCE, npus=4)
+    found = {gang.name: gang for gang in scene.session().gangs}
+    assert (found["j"].fits, found["k"].fits) == (True, False)
+
+
+def test_a_gang_of_unlike_pods() -> None:
+    scene = Scene(count=2)
+    scene.add("j", ["", ""], FORCE)
+    scene.pod("j", "small", "", FORCE, npus=1)
+    assert not scene.session().gangs[0].short
+    scene.pod("j", "more", "", FORCE, npus=1)
+    group = scene.groups["j"]
+    scene.groups["j"] = type(group)(
+        namespace="default", name="j", min_member=4, phase="Inqueue", owner=group.owner
+    )
+    (gang,) = scene.session().gangs
+    assert gang.short.startswith("2 of 4 pods fit; needs ")
+
+
+def test_an_incomplete_gang_and_an_invalid_one() -> None:
+    scene = Scene(count=2)
+    scene.add("j", ["", ""], FORCE)
+    del scene.pods["j-1"]
+    assert scene.session().gangs[0].short == "1 of 2 pods exist"
+    scene.add("k", [""], FORCE, annotations={"huawei.com/schedule_minAvailable": "two"})
+    assert "is no integer" in scene.session().gangs[1].short

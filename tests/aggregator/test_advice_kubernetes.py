@@ -1,0 +1,132 @@
+"""A real aggregator that advises, on a real API server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from contract.errors import ConfigurationError
+from stores.base import Document
+from tests.advising import cluster
+from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.parts import pod_groups
+from tests.parts.exposition import ADVISING, listed, scraped
+from vigil.main import app
+
+if TYPE_CHECKING:
+    from stores.base import Store
+    from tests.aggregator.conftest import Make
+    from tests.aggregator.daemon import Daemon
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.apiserver
+
+_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+_PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+def kind() -> str:
+    return "kubernetes"
+
+
+def _post(plane: ControlPlane, path: str, item: dict[str, Any]) -> None:
+    """Make an object, with its status where that is written apart."""
+    item["metadata"].pop("uid", None)
+    for container in item.get("spec", {}).get("containers", ()):
+        container["image"] = "x"
+        resources = container.get("resources", {})
+        resources["limits"] = resources.get("requests", {})
+    plane.request("POST", path, item)
+    status = item.get("status")
+    if status and not path.startswith("/apis"):
+        place = f"{path}/{item['metadata']['name']}/status"
+        for one in status.get("containerStatuses", ()):
+            one |= {"image": "x", "imageID": "", "ready": True}
+        plane.request("PATCH", place, {"status": status})
+
+
+def _reports(daemon: Daemon) -> dict[str, dict[str, Any]]:
+    status, answer = daemon.ask("/api/v1/advice")
+    assert (status, answer["enabled"]) == (200, True)
+    return {one["profile"]: one for one in answer["advice"]["reports"]}
+
+
+def _deleted(daemon: Daemon) -> list[str]:
+    reports = _reports(daemon)
+    upstream = reports.get("upstream", {"decisions": []})
+    return sorted(pod["name"] for one in upstream["decisions"] for pod in one["pods"])
+
+
+async def test_a_fault_is_published_and_advised_about(
+    control_plane: ControlPlane, store: Store, make: Make
+) -> None:
+    """Jobs of Volcano are not defined there: that is not known, and the rest is."""
+    pod_groups.install(control_plane)
+    for name in ("n1", "n2", "n3"):
+        _post(control_plane, "/api/v1/nodes", cluster.node(name))
+        await store.put(report(name, healthy()))
+    group = cluster.podgroup("j", 2, {"fault-scheduling": "force"})
+    group["spec"]["minResources"] = {"huawei.com/Ascend910": "16"}
+    _post(control_plane, _GROUPS, group)
+    for number in (0, 1):
+        pod = cluster.pod(f"j-{number}", f"n{number + 1}", "j", cluster.CHIPS)
+        _post(control_plane, _PODS, pod)
+    daemon = make("kubernetes:", control_plane.kubeconfig)
+    daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
+    daemon.start()
+    daemon.process.wait_until(lambda: set(_reports(daemon)) == {"upstream", "corrected"}, 20)
+    assert _deleted(daemon) == []
+    not_known = daemon.ask("/api/v1/advice")[1]["advice"]["not_known"]
+    assert set(not_known) == {"vcjobs"}
+
+    await store.put(report("n2", faulty(update_time=T0 + 1)))
+    # The session that deletes is followed by others, which wait for the pods to go.
+    daemon.process.wait_until(lambda: daemon.metric("npu_vigil_advice_jobs{") == 2, 20)
+    found = _reports(daemon)["upstream"]
+    (decision,) = found["decisions"]
+    assert decision["job"] == "default/j"
+    assert decision["action"] in ("FORCE_DELETE", "WAIT_COMPLETION")
+    assert daemon.ask("/api/v1/advice/default/j")[1]["podgroup"] == "j"
+    assert daemon.ask("/api/v1/advice/default/other")[0] == 404
+
+    for options in ([], ["--json"], ["--job", "default/j"], ["--node", "n2"]):
+        shown = CliRunner().invoke(app, ["advise", "--server", daemon.url, *options])
+        assert shown.exit_code in (0, 1), options
+        assert "default/j" in shown.stdout, options
+    other = CliRunner().invoke(app, ["advise", "--server", daemon.url, "--job", "default/k"])
+    assert isinstance(other.exception, ConfigurationError)
+
+    for number in (0, 1):
+        control_plane.request("DELETE", f"{_PODS}/j-{number}?gracePeriodSeconds=0")
+    record = {"JobID": "default/j", "TotalRescheduleTimes": 1, "RescheduleRecords": []}
+    records = json.dumps({"default/j": record})
+    await store.put(
+        Document("mindx-dl", "job-reschedule-reason", {"recent-reschedule-records": records})
+    )
+    came = 'npu_vigil_advice_outcomes_total{outcome="came"}'
+    daemon.process.wait_until(lambda: daemon.metric(came) == 2, 20)
+    assert daemon.metric("npu_vigil_advice_outcomes_total{") == 2
+    assert daemon.ask("/api/v1/advice")[1]["advice"]["missed"] == []
+
+    text = daemon.ask("/metrics")[1]
+    series = {name: one for name, one in scraped(text).items() if "_advice_" in name}
+    assert series.items() <= listed(ADVISING).items()
+    pod_groups.uninstall(control_plane)
+
+
+async def test_nothing_is_advised_unless_that_is_wanted(
+    control_plane: ControlPlane, make: Make
+) -> None:
+    daemon = make("kubernetes:", control_plane.kubeconfig)
+    daemon.start()
+    answer = daemon.ask("/api/v1/advice")[1]
+    assert (answer["enabled"], answer["advice"]) == (False, None)
+    assert daemon.ask("/api/v1/advice/default/j")[0] == 404
+    assert "_advice_" not in daemon.ask("/metrics")[1]
+    refused = CliRunner().invoke(app, ["advise", "--server", daemon.url])
+    assert isinstance(refused.exception, ConfigurationError)
+    assert "set advice.enabled" in str(refused.exception)

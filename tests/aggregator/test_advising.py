@@ -1,0 +1,171 @@
+"""Advice in the aggregator: what makes it look again, and which sessions it assumes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from advisor import objects
+from advisor.options import Profile
+from aggregator.advising.cluster_objects import KINDS, ClusterObjects
+from aggregator.advising.sessions import PERIOD_MS, Sessions
+from aggregator.advising.status import AdviceStatus, of_job, without_placement
+from stores.base import Interrupted
+from stores.cluster import NotThere, Update
+from stores.cluster import Snapshot as Listed
+from tests.advising import cluster
+
+if TYPE_CHECKING:
+    from advisor.report import Report
+
+NOW_MS = cluster.UPDATED * 1000 + 10_000
+_READ = {
+    "nodes": ("Node", objects.node),
+    "pods": ("Pod", objects.pod),
+    "podgroups": ("PodGroup", objects.pod_group),
+    "documents": ("ConfigMap", objects.configmap),
+}
+
+
+def filled(items: list[cluster.Object]) -> ClusterObjects:
+    """Return all kinds listed, with these objects."""
+    found = ClusterObjects()
+    for name in KINDS:
+        kind, read = _READ.get(name, ("", objects.node))
+        values = {one["metadata"]["uid"]: read(one) for one in items if one["kind"] == kind}
+        found.observe(name, Listed(values), NOW_MS)
+    return found
+
+
+def ill(found: ClusterObjects, at_ms: int) -> bool:
+    """A card of n2 fails."""
+    entries = {f"mindx-dl-deviceinfo-n{number}": cluster.device_entry([]) for number in (1, 2, 3)}
+    entries["mindx-dl-deviceinfo-n2"]["DeviceList"]["huawei.com/Ascend910-Unhealthy"] = (
+        "Ascend910-3"
+    )
+    entries["mindx-dl-deviceinfo-n2"]["UpdateTime"] += 100
+    raw = cluster.configmap("mindx-dl", "cluster-info-device-0", json.dumps(entries), 20)
+    one = objects.configmap(raw)
+    return found.observe("documents", Update(one.uid, one), at_ms)
+
+
+def decided(sessions: Sessions) -> list[tuple[str, int]]:
+    """Return actions and numbers of deleted pods in ``upstream``."""
+    (report,) = (one for one in sessions.reports if one.profile is Profile.UPSTREAM)
+    return [(one.action.value, len(one.pods)) for one in report.decisions]
+
+
+def test_a_session_each_period_while_a_job_waits() -> None:
+    found, sessions = filled(cluster.two_pods_on_two_of_three_nodes()), Sessions()
+    sessions.look(found.snapshot(NOW_MS))
+    assert (sessions.count, sessions.next_ms, decided(sessions)) == (1, None, [])
+    assert ill(found, NOW_MS + 300)
+    sessions.look(found.snapshot(NOW_MS + 300))
+    assert (sessions.count, sessions.next_ms) == (1, NOW_MS + PERIOD_MS)
+    assert decided(sessions) == [("FORCE_DELETE", 2)], "shown before the session comes"
+    sessions.look(found.snapshot(NOW_MS + PERIOD_MS))
+    assert (sessions.count, sessions.next_ms) == (2, NOW_MS + 2 * PERIOD_MS)
+    assert decided(sessions) == [("FORCE_DELETE", 2)]
+    sessions.look(found.snapshot(NOW_MS + 2 * PERIOD_MS))
+    assert decided(sessions) == [("WAIT_COMPLETION", 0)]
+
+
+def test_a_clock_that_was_set_back_begins_a_session() -> None:
+    found, sessions = filled(cluster.two_pods_on_two_of_three_nodes()), Sessions()
+    sessions.look(found.snapshot(NOW_MS))
+    sessions.look(found.snapshot(NOW_MS - 60_000))
+    assert sessions.count == 2
+
+
+def test_remaining_retries_are_those_that_the_scheduler_has_written() -> None:
+    items = cluster.two_pods_on_two_of_three_nodes(
+        {"fault-scheduling": "force", "fault-retry-times": "3"}
+    )
+    items[4]["status"] = {"phase": "Failed", "containerStatuses": []}
+    for left, deletes in ((1, [("FORCE_DELETE", 2)]), (0, [("NONE", 0)])):
+        found, sessions = filled(items), Sessions()
+        text = json.dumps({"default/j": {"UUID": "default/j", "Times": left}})
+        raw = cluster.configmap(
+            "volcano-system", "vcjob-fault-npu-cm", text, 5, "remain-retry-times"
+        )
+        one = objects.configmap(raw)
+        found.observe("retries", Listed({one.uid: one}), NOW_MS)
+        sessions.look(found.snapshot(NOW_MS))
+        assert decided(sessions) == deletes
+
+
+def test_a_touch_is_no_change_and_makes_the_document_young() -> None:
+    found, sessions = filled(cluster.two_pods_on_two_of_three_nodes()), Sessions()
+    (one,) = (m for m in found.snapshot(0).configmaps if m.name == "cluster-info-device-0")
+    later = NOW_MS + 3_600_000
+    touched = msgspec.structs.replace(one, resource_version="99")
+    assert not found.observe("documents", Update(one.uid, touched), later)
+    assert not found.observe("documents", Update(one.uid, one), later)
+    sessions.look(found.snapshot(later))
+    stale = [
+        f.object for report in sessions.reports for f in report.findings if f.code == "STALE_INPUT"
+    ]
+    assert "ConfigMap mindx-dl/cluster-info-device-0" not in stale
+
+
+def test_a_heartbeat_of_a_kubelet_is_no_change() -> None:
+    found = filled([cluster.node("n1")])
+    again = cluster.node("n1")
+    again["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-11-23T18:00:00Z"
+    node = objects.node(again)
+    assert not found.observe("nodes", Update(node.uid, node), NOW_MS)
+    again["status"]["conditions"][0]["status"] = "False"
+    node = objects.node(again)
+    assert found.observe("nodes", Update(node.uid, node), NOW_MS)
+    assert found.observe("nodes", Update(node.uid, None), NOW_MS)
+    assert not found.observe("nodes", Update(node.uid, None), NOW_MS)
+
+
+@pytest.mark.parametrize("event", [NotThere("no such kind"), Interrupted("forbidden")])
+def test_what_cannot_be_read_is_not_known(event: Any) -> None:
+    found = ClusterObjects()
+    for name in KINDS:
+        found.observe(name, event if name == "vcjobs" else Listed({}), NOW_MS)
+    assert found.is_answered
+    assert found.unknown == {"vcjobs": event.reason}
+    assert found.snapshot(0).unread == {"ascendjobs", "vcjobs"}
+    found.observe("vcjobs", Listed({}), NOW_MS)
+    assert found.unknown == {}
+
+
+def test_nothing_is_said_before_nodes_pods_and_documents_were_listed() -> None:
+    for missing in ("nodes", "pods", "documents"):
+        found = ClusterObjects()
+        for name in KINDS.keys() - {missing}:
+            found.observe(name, Listed({}), NOW_MS)
+        assert not found.is_answered
+
+
+def test_objects_go_on_while_they_cannot_be_read() -> None:
+    found = filled([cluster.node("n1")])
+    assert not found.observe("nodes", Interrupted("away"), NOW_MS)
+    assert [one.name for one in found.snapshot(0).nodes] == ["n1"]
+    assert found.unknown == {}
+
+
+def test_pages_have_what_they_are_about() -> None:
+    items = cluster.two_pods_on_two_of_three_nodes()
+    del items[5]["spec"]["nodeName"]
+    items[5]["status"] = {"phase": "Pending"}
+    found, sessions = filled(items), Sessions()
+    sessions.look(found.snapshot(NOW_MS))
+    status = AdviceStatus(NOW_MS, reports=sessions.reports)
+    group = found.podgroup("default", "j")
+    assert group is not None
+    assert found.podgroup("default", "k") is None
+
+    def placed(reports: tuple[Report, ...]) -> list[int]:
+        return [len(one.placement) for one in reports]
+
+    assert placed(of_job(*group, status).reports) == [1, 1]
+    assert placed(without_placement(status).reports) == [0, 0]
+    assert [one.node_verdicts for one in without_placement(status).reports] == [(), ()]
+    assert [len(one.gangs) for one in of_job(*group, status).reports] == [1, 1]

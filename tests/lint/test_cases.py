@@ -1,0 +1,41 @@
+"""Each code of the table: a file that raises it, and the smallest correction, which does not.
+
+The first lines of a wrong file name what it raises, and nothing else may be found in it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from advisor.findings import BY_CODE, LIVE_CODES
+from vigil.lint.reading import files
+from vigil.lint.run import lint
+
+CASES = Path(__file__).parent / "cases"
+NAMES = sorted(path.name.removesuffix(".wrong.yaml") for path in CASES.glob("*.wrong.yaml"))
+_EXPECTED = re.compile(r"^# ([A-Z_]+): line (\d+)$", re.MULTILINE)
+
+
+def found(path: Path) -> list[tuple[str, int]]:
+    """What is found in a file: codes and lines."""
+    return [(one.rule.code, one.place.line) for one in lint(files([str(path)])).findings]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_wrong_file_raises_what_it_says(name: str) -> None:
+    path = CASES / f"{name}.wrong.yaml"
+    expected = [(code, int(line)) for code, line in _EXPECTED.findall(path.read_text())]
+    assert name.partition("-")[0] in dict(expected)
+    assert found(path) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_correction_raises_nothing(name: str) -> None:
+    assert found(CASES / f"{name}.right.yaml") == []
+
+
+def test_every_code_has_its_files() -> None:
+    assert {name.partition("-")[0] for name in NAMES} == BY_CODE.keys() - set(LIVE_CODES)

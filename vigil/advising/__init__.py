@@ -1,0 +1,1 @@
+"""What ``vigil advise`` is made of: dumps, assumptions, and what is printed."""

@@ -1,0 +1,104 @@
+"""What is shown at a time: the reports of one session, from dumps or from an aggregator."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vigil.advising.assumptions import parse_all
+from vigil.advising.narrow import check_node, groups_of, of_job, of_node
+from vigil.advising.run import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from advisor.options import Profile
+    from advisor.report import Report
+    from vigil.advising.run import Advised
+
+_PERIOD_SECONDS = 1.0
+"""How often an aggregator is asked: it assumes a session that often."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The reports of one session by profile; ``bases`` are those without assumptions."""
+
+    reports: tuple[Report, ...]
+    bases: tuple[Report | None, ...]
+
+
+def from_dumps(
+    sources: Sequence[str],
+    profiles: Sequence[Profile],
+    job: str | None,
+    node: str | None,
+    what_if: Sequence[str],
+    state: Path | None,
+) -> Iterator[Answer]:
+    """Yield what is said of each session in ``sources``."""
+
+    def narrowed(report: Report, one: Advised) -> Report:
+        if job is not None:
+            report = of_job(report, one.snapshot, job, groups_of(one.snapshot, job))
+        if node is not None:
+            check_node(one.snapshot, node)
+            report = of_node(report, one.snapshot, node)
+        return report
+
+    reports: list[Report] = []
+    bases: list[Report | None] = []
+    for one in run(sources, profiles, parse_all(what_if), state):
+        reports.append(narrowed(one.report, one))
+        bases.append(None if one.base is None else narrowed(one.base, one))
+        if len(reports) == len(profiles):
+            yield Answer(tuple(reports), tuple(bases))
+            reports, bases = [], []
+
+
+def from_server(
+    server: str, profiles: Sequence[Profile], job: str | None, node: str | None, *, watch: bool
+) -> Iterator[Answer]:
+    """Yield what an aggregator says now; with ``watch`` each time that it says something else."""
+    from vigil.advising.server import reports_of
+
+    before: list[Report] | None = None
+    while True:
+        found, not_known = reports_of(server, job)
+        reports = tuple(
+            _known(report if node is None else _about(report, node), not_known)
+            for report in found
+            if report.profile in profiles
+        )
+        timeless = [msgspec.structs.replace(report, now_ms=0) for report in reports]
+        if timeless != before:
+            before = timeless
+            yield Answer(reports, (None,) * len(reports))
+        if not watch:
+            return
+        time.sleep(_PERIOD_SECONDS)
+
+
+def _known(report: Report, not_known: dict[str, str]) -> Report:
+    unread = (f"{kind}: {why}" for kind, why in sorted(not_known.items()))
+    return msgspec.structs.replace(report, not_known=(*report.not_known, *unread))
+
+
+def _about(report: Report, node: str) -> Report:
+    """What ``report`` says of a node, and of jobs with a pod at fault there."""
+    return msgspec.structs.replace(
+        report,
+        node_verdicts=tuple(one for one in report.node_verdicts if one.node == node),
+        decisions=tuple(
+            one for one in report.decisions if any(pod.node == node for pod in one.fault_pods)
+        ),
+        create_advice=(),
+        elastic_advice=(),
+        findings=tuple(one for one in report.findings if one.object.rpartition(" ")[2] == node),
+        placement=(),
+        gangs=(),
+    )

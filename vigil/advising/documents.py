@@ -1,0 +1,202 @@
+"""The documents of a snapshot, written anew for single nodes as our daemons write them.
+
+With the switch ``useClusterInfoManager`` these are the aggregator's, else those of the agents.
+Sources: ``spec/consumers.md`` 1.2 to 1.4, 7.1 (M3, M5, M7, M9, M10).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.snapshot import ConfigMap
+from contract import device_info, switch_info
+from contract.cluster_device import DeviceRecord, device_record, render_device_entry
+from contract.cluster_info import DeviceEntry, entry_texts, member, record_as_shown, value_of
+from contract.cluster_node import NodeEntry
+from contract.cluster_switch import SwitchEntry
+from contract.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY, DeviceFault
+from contract.errors import DocumentError
+from contract.families import FAMILIES, Family, resource_of
+from contract.go_decode import decode
+from contract.names import (
+    CLUSTER_DEVICE_PREFIX,
+    CLUSTER_LABEL,
+    CLUSTER_NAMESPACE,
+    CLUSTER_NODE_NAME,
+    CLUSTER_SWITCH_PREFIX,
+    DEVICE_INFO_NAMESPACE,
+    NODE_INFO_NAMESPACE,
+    REPORT_LABEL,
+    device_info_name,
+    node_info_name,
+    switch_info_name,
+)
+from contract.node_info import NodeRecord, decode_node_info, encode_node_info, render_node_entry
+from contract.scheduling import go_integer
+from contract.switch_info import SwitchRecord, decode_switch_info, render_switch_entry
+from stores.touch import TOUCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.snapshot import Snapshot
+
+_Key = tuple[str, str]
+
+
+class Documents:
+    """The ConfigMaps of one snapshot. What is put is written last, one after the other."""
+
+    def __init__(self, snapshot: Snapshot, *, cluster: bool) -> None:
+        self._now_ms = snapshot.now_ms
+        self._cluster = cluster
+        self._maps: dict[_Key, ConfigMap] = {}
+        for one in snapshot.configmaps:
+            self._maps.pop((one.namespace, one.name), None)
+            self._maps[one.namespace, one.name] = one
+        numbers = (go_integer(one.resource_version) or 0 for one in snapshot.configmaps)
+        self._version = max(numbers, default=0)
+
+    @property
+    def configmaps(self) -> tuple[ConfigMap, ...]:
+        """All of them, in the order of their writes."""
+        return tuple(self._maps.values())
+
+    def device(self, node: str) -> DeviceRecord | None:
+        """Return what is published of the chips of ``node``; ``None`` where nothing is.
+
+        Raises ``DocumentError`` for what cannot be read.
+        """
+        if not self._cluster:
+            found = self._maps.get((DEVICE_INFO_NAMESPACE, device_info_name(node)))
+            if found is None or DEVICE_INFO_KEY not in found.data:
+                return None
+            return device_record(device_info.decode(found.data, found.name))
+        place = self._place(CLUSTER_DEVICE_PREFIX, device_info_name(node))
+        if place is None:
+            return None
+        name, text = place
+        return record_as_shown(decode(text, DeviceEntry, name, f"$.{device_info_name(node)}"), name)
+
+    def put_device(self, node: str, record: DeviceRecord) -> None:
+        """Publish ``record`` of ``node``, of which something is published."""
+        stamp = max(self._now_ms // 1000, record.update_time + 1)
+        text = render_device_entry(node, record, stamp)
+        if self._cluster:
+            self._put_member(CLUSTER_DEVICE_PREFIX, device_info_name(node), text)
+            return
+        key = (DEVICE_INFO_NAMESPACE, device_info_name(node))
+        found = self._maps[key]
+        info = msgspec.structs.replace(
+            device_info.decode(found.data, found.name),
+            free=record.available,
+            unhealthy=record.unhealthy,
+            network_unhealthy=record.network_unhealthy,
+            recovering=record.recovering,
+            faults=_faults_in(text, record.chip_type),
+            update_time=stamp,
+        )
+        data = device_info.encode(info, _family(record))
+        self._write(key, {**found.data, DEVICE_INFO_KEY: data[DEVICE_INFO_KEY]}, REPORT_LABEL)
+
+    def switch(self, node: str) -> SwitchRecord | None:
+        """Return what is published of the switches of ``node``; ``None`` where nothing is."""
+        if not self._cluster:
+            found = self._maps.get((DEVICE_INFO_NAMESPACE, device_info_name(node)))
+            return None if found is None else decode_switch_info(found.name, found.data)
+        place = self._place(CLUSTER_SWITCH_PREFIX, switch_info_name(node))
+        if place is None:
+            return None
+        entry = decode(place[1], SwitchEntry, place[0], f"$.{switch_info_name(node)}")
+        return SwitchRecord((), entry.FaultLevel, entry.UpdateTime, entry.NodeStatus, ())
+
+    def put_switch(self, node: str, record: SwitchRecord) -> None:
+        """Publish ``record`` of ``node``; in direct mode its device-info is there."""
+        stamp = max(self._now_ms // 1000, record.update_time + 1)
+        record = msgspec.structs.replace(record, update_time=stamp)
+        if self._cluster:
+            text = render_switch_entry(node, record)
+            self._put_member(CLUSTER_SWITCH_PREFIX, switch_info_name(node), text)
+            return
+        key = (DEVICE_INFO_NAMESPACE, device_info_name(node))
+        data = {**self._maps[key].data, SWITCH_INFO_KEY: switch_info.encode_switch_info(record)}
+        self._write(key, data, REPORT_LABEL)
+
+    def server(self, node: str) -> NodeRecord | None:
+        """Return what is published of the host of ``node``; ``None`` where nothing is."""
+        if not self._cluster:
+            found = self._maps.get((NODE_INFO_NAMESPACE, node_info_name(node)))
+            return None if found is None else decode_node_info(found.name, found.data)
+        place = self._place(CLUSTER_NODE_NAME, node_info_name(node))
+        if place is None:
+            return None
+        entry = decode(place[1], NodeEntry, place[0], f"$.{node_info_name(node)}")
+        return NodeRecord(tuple(entry.FaultDevList or ()), entry.NodeStatus, entry.UpdateTime)
+
+    def put_server(self, node: str, record: NodeRecord) -> None:
+        """Publish ``record`` of ``node``."""
+        if self._cluster:
+            record = msgspec.structs.replace(record, update_time_ms=self._now_ms)
+            text = render_node_entry(node, record)
+            self._put_member(CLUSTER_NODE_NAME, node_info_name(node), text)
+            return
+        time = datetime.fromtimestamp(self._now_ms / 1000, UTC).isoformat(timespec="seconds")
+        data = encode_node_info(record.faults, record.status, time.replace("+00:00", "Z"))
+        self._write((NODE_INFO_NAMESPACE, node_info_name(node)), data, REPORT_LABEL)
+
+    def _entries(self, name: str) -> dict[str, str]:
+        found = self._maps.get((CLUSTER_NAMESPACE, name))
+        text = "" if found is None else found.data.get(name, "")
+        try:
+            return entry_texts(text, name)
+        except DocumentError:
+            return {}  # A reader skips it whole.
+
+    def _names(self, prefix: str) -> list[str]:
+        return [
+            name
+            for namespace, name in self._maps
+            if namespace == CLUSTER_NAMESPACE and name.startswith(prefix)
+        ]
+
+    def _place(self, prefix: str, key: str) -> tuple[str, str] | None:
+        """The document that has an entry ``key`` and was written last, and the entry's text."""
+        for name in reversed(self._names(prefix)):
+            text = self._entries(name).get(key)
+            if text is not None:
+                return name, text
+        return None
+
+    def _put_member(self, prefix: str, key: str, text: str) -> None:
+        place = self._place(prefix, key)
+        first = prefix if prefix == CLUSTER_NODE_NAME else f"{prefix}0"
+        name = min(self._names(prefix), default=first) if place is None else place[0]
+        entries = {**self._entries(name), key: text}
+        value = value_of(member(one, entries[one]) for one in sorted(entries))
+        self._write((CLUSTER_NAMESPACE, name), {name: value}, CLUSTER_LABEL)
+
+    def _write(self, key: _Key, data: Mapping[str, str], label: tuple[str, str]) -> None:
+        self._version += 1
+        before = self._maps.pop(key, None) or ConfigMap(*key)
+        self._maps[key] = msgspec.structs.replace(
+            before,
+            data=dict(data),
+            labels={**before.labels, label[0]: label[1]},
+            annotations={k: v for k, v in before.annotations.items() if k != TOUCHED},
+            resource_version=str(self._version),
+        )
+
+
+def _faults_in(entry: str, chip_type: str) -> tuple[DeviceFault, ...]:
+    """The faults of a rendered entry, merged as the wire has them."""
+    devices = decode(entry, DeviceEntry, "entry").DeviceList or {}
+    text = devices[f"{resource_of(chip_type)}-Fault"]
+    return tuple(decode(text, list[DeviceFault], "entry"))
+
+
+def _family(record: DeviceRecord) -> Family:
+    """A family that writes its chips as ``record`` has them: no other part is taken of it."""
+    return next(one for one in FAMILIES.values() if one.device_type == record.chip_type)

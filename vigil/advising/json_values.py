@@ -1,0 +1,119 @@
+"""Cuts a dump into its objects without reading them, and names the line of one.
+
+A dump of a large cluster has hundreds of megabytes: objects stay bytes until each is read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_SOLID = re.compile(rb"\S")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Outer(msgspec.Struct):
+    """A List as ``kubectl`` prints it, a session of JSON Lines, or one object.
+
+    ``items`` is ``None`` where there is no such member.
+    """
+
+    kind: str = ""
+    now_ms: int | None = None
+    first_session: bool = False
+    items: list[msgspec.Raw] | None = None
+
+
+class Part(msgspec.Struct):
+    """One JSON value of a source. ``text`` is the value, ``line`` the number of its first line."""
+
+    source: str
+    line: int
+    text: bytes
+    outer: Outer
+
+    def lines(self, wanted: set[int]) -> dict[int, int]:
+        """Return the line of each of these items."""
+        found: dict[int, int] = {}
+        place, line = 0, self.line
+        for index, item in enumerate(self.outer.items or ()):
+            text = bytes(item)
+            begin = self.text.index(text, place)
+            line += self.text.count(b"\n", place, begin)
+            if index in wanted:
+                found[index] = line
+                if len(found) == len(wanted):
+                    break
+            place = begin + len(text)
+            line += text.count(b"\n")
+        return found
+
+
+_outer = msgspec.json.Decoder(Outer)
+
+
+def parts_of(content: bytes, source: str) -> Iterator[Part]:
+    """Yield the values in ``content``: one, or one on each line.
+
+    Raises ``ConfigurationError`` with the line of what is no JSON.
+    """
+    content = content.removeprefix(_BYTE_ORDER_MARK)
+    if _SOLID.search(content) is None:
+        raise ConfigurationError(source, [Problem("line 1", "is empty: no object is in it")])
+    if not _is_lines(content):
+        yield Part(source, 1, content, _decoded(content, source, 1))
+        return
+    begin, line = 0, 0
+    while begin < len(content):
+        end = content.find(b"\n", begin)
+        end = len(content) if end < 0 else end
+        line += 1
+        text = content[begin:end].strip()
+        begin = end + 1
+        if text:
+            yield Part(source, line, text, _decoded(text, source, line))
+
+
+def _is_lines(content: bytes) -> bool:
+    """Whether the first line is a whole value, and another one follows. Copies no other line."""
+    begin = _SOLID.search(content)
+    end = content.find(b"\n", begin.start()) if begin is not None else -1
+    following = _SOLID.search(content, end) if end >= 0 else None
+    if begin is None or following is None:
+        return False
+    first = content[begin.start() : end].rstrip()
+    try:
+        msgspec.json.decode(first, type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError):
+        # A first line that is cut off looks like the first line of an indented value.
+        return first[:1] == b"{" and len(first) > 1 and following[0] == b"{"
+    return True
+
+
+def _decoded(text: bytes, source: str, line: int) -> Outer:
+    try:
+        return _outer.decode(text)
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ConfigurationError(source, [_problem(text, line, error)]) from None
+
+
+def _problem(text: bytes, line: int, error: Exception) -> Problem:
+    if isinstance(error, RecursionError):
+        return Problem(f"line {line}", "is nested too deeply")
+    if isinstance(error, msgspec.ValidationError):
+        return Problem(f"line {line}", f"is neither a List nor a session: {error}")
+    what, at = str(error), _BYTE.search(str(error))
+    if at is not None:
+        line += text.count(b"\n", 0, int(at[1]))
+    elif "truncated" in what:
+        line += text.rstrip().count(b"\n")
+        what = "it is cut off here"
+    return Problem(f"line {line}", f"is not JSON: {what}")

@@ -1,0 +1,1 @@
+"""``vigil lint``: reads manifests, has them judged and prints what was found."""

@@ -1,0 +1,55 @@
+"""What a reader makes of a file: documents, and what is wrong with the text itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.lint.model import Node
+
+DEPTH = 100
+"""How deep values may be nested. Manifests of Kubernetes have some twenty levels."""
+MOST_VALUES = 500_000
+"""Of one document, each of which takes some 500 bytes. A List of 4,000 Jobs has as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A key that a mapping has twice. ``is_same``: with the same value."""
+
+    key: str
+    line: int
+    first_line: int
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One value of a file. ``is_template``: it has actions of Helm or Jinja2."""
+
+    root: Node
+    line: int
+    repeated: tuple[Repeated, ...] = ()
+    is_template: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why a text, or a document of it, cannot be read."""
+
+    line: int
+    why: str
+
+
+@dataclass(slots=True)
+class Text:
+    """What was read of a text that is no YAML or JSON in places."""
+
+    unreadable: list[Unreadable] = field(default_factory=list)
+    templates: list[int] = field(default_factory=list)
+    """Lines at which a template begins that is no YAML."""
+
+
+class TooMuch(Exception):
+    """Aliases make a document many times larger than its text."""

@@ -1,0 +1,204 @@
+"""JSON with the lines of its values. No level calls itself, so depth costs nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, TypeAlias
+
+from advisor.lint.model import Mapping, Scalar, Sequence
+from vigil.lint.documents import DEPTH, MOST_VALUES, Document, Repeated, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.model import Node
+    from vigil.lint.documents import Text
+
+_Members: TypeAlias = dict[str, tuple[object, object]]
+
+_TOKEN = re.compile(
+    r"[ \t\r\n]*(?:"
+    r'("[^"\\\x00-\x1f]*")'
+    r'|("(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")'
+    r"|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)"
+    r"|([{}\[\]:,]))"
+)
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+class NoJson(Exception):
+    """The text is no JSON from ``line`` on."""
+
+    def __init__(self, line: int, why: str) -> None:
+        self.line = line
+        self.why = why
+        super().__init__(why)
+
+
+def read_json(text: str, into: Text, offset: int = 0) -> Iterator[Document]:
+    """Return the values of ``text``, one after another; what is no JSON goes into ``into``."""
+    scanner = _Scanner(text, offset)
+    try:
+        while scanner.has_more():
+            yield scanner.document()
+    except NoJson as error:
+        into.unreadable.append(Unreadable(error.line, error.why))
+
+
+def json_value(text: str, offset: int) -> Document:
+    """Return the one value of ``text``. Raises ``NoJson``."""
+    scanner = _Scanner(text, offset)
+    document = scanner.document()
+    if scanner.has_more():
+        raise NoJson(scanner.line(), "has something behind its end")
+    return document
+
+
+class _Scanner:
+    """Reads values off a text."""
+
+    def __init__(self, text: str, offset: int) -> None:
+        self._text = text
+        self._at = 0
+        self._offset = offset
+        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._repeated: list[Repeated] = []
+
+    def line(self) -> int:
+        """Return the line of what was read last."""
+        return bisect_right(self._ends, self._at - 1) + self._offset + 1
+
+    def has_more(self) -> bool:
+        """Whether anything but blanks follows."""
+        found = _BLANK.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return self._at < len(self._text)
+
+    def document(self) -> Document:
+        """Return the next value. Raises ``NoJson``."""
+        self._repeated = []
+        self.has_more()
+        line = bisect_right(self._ends, self._at) + self._offset + 1
+        return Document(self._value(), line, tuple(self._repeated))
+
+    def _token(self) -> tuple[str, str]:
+        """What kind of token is next, and its text without quotes."""
+        found = _TOKEN.match(self._text, self._at)
+        if found is None:
+            self.has_more()
+            self._at += 1
+            raise NoJson(self.line(), self._why())
+        self._at = found.end()
+        match found.lastindex:
+            case 1:
+                return "text", found[1][1:-1]
+            case 2:
+                return "text", json.loads(found[2])
+            case 3:
+                return "word", found[3]
+            case _:
+                return found[4], ""
+
+    def _why(self) -> str:
+        rest = self._text[self._at - 1 : self._at + 1]
+        if not rest:
+            return "is cut off"
+        if rest[0] == "#" or rest == "//" or rest == "/*":
+            return "has a comment, which JSON does not know"
+        if rest[0] == '"':
+            return "has a text that does not end, or has a control character"
+        return "is no JSON here"
+
+    def _value(self) -> Node:
+        """The next value with everything in it."""
+        stack: list[_Open] = []
+        for _ in range(MOST_VALUES):
+            kind, text = self._token()
+            if kind in "}]" and stack and stack[-1].may_end(kind):
+                node: Node = stack.pop().closed()
+            elif kind in "{[":
+                if len(stack) >= DEPTH:
+                    raise NoJson(self.line(), f"is nested more than {DEPTH} levels deep")
+                stack.append(_Open(kind, self.line()))
+                if kind == "[" or self._key(stack[-1]):
+                    continue
+                node = stack.pop().closed()
+            elif kind in ("text", "word"):
+                node = Scalar(text, self.line(), is_quoted=kind == "text")
+            else:
+                raise NoJson(self.line(), f"has {kind!r} where a value belongs")
+            while True:
+                if not stack:
+                    return node
+                self._add(stack[-1], node)
+                kind, _ = self._token()
+                if kind == ",":
+                    if stack[-1].members is not None and not self._key(stack[-1], needed=True):
+                        raise NoJson(self.line(), "has a comma at its end")
+                    break
+                if kind != stack[-1].end:
+                    raise NoJson(self.line(), f"has no comma or {stack[-1].end!r} here")
+                node = stack.pop().closed()
+        raise NoJson(self.line(), f"has more than {MOST_VALUES:,} values")
+
+    def _add(self, to: _Open, node: Node) -> None:
+        if to.members is None:
+            to.items.append(node)
+            to.is_fresh = False
+            return
+        before = to.members.get(to.key)
+        if before is not None:
+            other = before[1]
+            same = (
+                isinstance(node, Scalar) and isinstance(other, Scalar) and node.text == other.text
+            )
+            self._repeated.append(Repeated(to.key, to.key_line, _line(before[0]), same))
+        to.members[to.key] = (to.key_line, node)
+
+    def _key(self, of: _Open, *, needed: bool = False) -> bool:
+        """Read a key with its colon; false where the mapping ends instead."""
+        kind, text = self._token()
+        if kind == "}" and not needed:
+            return False
+        if kind != "text":
+            raise NoJson(self.line(), "has no key in quotes here")
+        of.key, of.key_line = text, self.line()
+        if self._token()[0] != ":":
+            raise NoJson(self.line(), "has no colon behind a key")
+        return True
+
+
+class _Open:
+    """A mapping or list whose end was not read yet."""
+
+    __slots__ = ("end", "is_fresh", "items", "key", "key_line", "line", "members")
+
+    def __init__(self, begin: str, line: int) -> None:
+        self.line = line
+        self.members: _Members | None = {} if begin == "{" else None
+        self.items: list[Node] = []
+        self.end = "}" if begin == "{" else "]"
+        self.is_fresh = True
+        self.key, self.key_line = "", line
+
+    def may_end(self, kind: str) -> bool:
+        """Whether ``kind`` closes it without a member before."""
+        return kind == self.end == "]" and self.is_fresh
+
+    def closed(self) -> Node:
+        """Return the value."""
+        if self.members is None:
+            return Sequence(self.line, self.items, _same)
+        return Mapping(self.line, self.members, _same, _line)
+
+
+def _line(key: object) -> int:
+    assert isinstance(key, int)
+    return key
+
+
+def _same(raw: object) -> Node:
+    assert isinstance(raw, (Scalar, Sequence, Mapping))
+    return raw

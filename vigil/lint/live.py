@@ -1,0 +1,130 @@
+"""What runs in a cluster, judged like files, with the rights of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreError, StoreForbidden, StoreNotFound, StoreUnavailable
+from contract.names import CLUSTER_NAMESPACE
+from contract.scheduling import (
+    SCALING_RULE,
+    SCHEDULER_CONFIGMAP,
+    SCHEDULER_NAMESPACE,
+)
+from stores.address import kubeconfig_files
+from stores.kubernetes_pages import Objects
+from vigil.lint.decisions import judge_decisions
+from vigil.lint.reading import File
+from vigil.lint.run import lint
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+    from vigil.lint.run import Report
+
+_SCHEDULER, _RULE = "scheduler", "scaling-rule"
+"""ConfigMaps that are read by name."""
+_LISTS = {
+    "Job": "/apis/batch.volcano.sh/v1alpha1/jobs",
+    "AscendJob": "/apis/mindxdl.gitee.com/v1/ascendjobs",
+    "Deployment": "/apis/apps/v1/deployments",
+    "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
+    "StormService": "/apis/orchestration.aibrix.ai/v1alpha1/stormservices",
+    "InferenceService": "/apis/ome.io/v1beta1/inferenceservices",
+    "ServingRuntime": "/apis/ome.io/v1beta1/servingruntimes",
+    "ClusterServingRuntime": "/apis/ome.io/v1beta1/clusterservingruntimes",
+    "PodGroup": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+}
+_OF_THE_SCHEDULER = {
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/pods",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "ConfigMap": f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
+}
+_SECONDS = 60.0
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = "default"
+    labels: dict[str, str] | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _List(msgspec.Struct):
+    items: list[_Named] = []
+
+
+def judge_live(files: Iterable[File], kubeconfig: Path | None) -> Report:
+    """Judge the objects of a cluster together with ``files``.
+
+    What cannot be read for want of rights or of a CRD is named in the report. Raises
+    ``ConfigurationError``, ``StoreUnavailable``.
+    """
+    not_known: list[str] = []
+    cluster = asyncio.run(_read(kubeconfig_files(kubeconfig), not_known))
+    # The scheduler knows no scaling rules.
+    decided = judge_decisions([one for one in cluster if one[0] != _RULE], not_known)
+    judged = [
+        File(f"kubernetes:{kind}", page.decode(errors="replace"), is_live=True)
+        for kind, page in cluster
+        if kind not in _OF_THE_SCHEDULER
+    ]
+    report = lint([*files, *judged], decided)
+    report.not_known = not_known
+    return report
+
+
+async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str, bytes]]:
+    """The pages of all kinds, and the ConfigMaps that are read by name."""
+    objects = Objects(kubeconfig)
+    found: list[tuple[str, bytes]] = []
+    rules: set[tuple[str, str]] = set()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            for kind, path in (_LISTS | _OF_THE_SCHEDULER).items():
+                try:
+                    async for page in objects.pages(path):
+                        found.append((kind, page))
+                        if kind == "AscendJob":
+                            rules |= _rules(page)
+                except (StoreForbidden, StoreNotFound) as error:
+                    not_known.append(f"not known: {kind}: {error}")
+            async for one in _config_maps(objects, rules, not_known):
+                found.append(one)
+    except TimeoutError:
+        raise StoreUnavailable(f"the API server took more than {_SECONDS:g} s") from None
+    finally:
+        await objects.close()
+    return found
+
+
+async def _config_maps(
+    objects: Objects, rules: set[tuple[str, str]], not_known: list[str]
+) -> AsyncIterator[tuple[str, bytes]]:
+    """The scheduler's configuration, and the scaling rules that jobs name."""
+    scheduler = (_SCHEDULER, SCHEDULER_NAMESPACE, SCHEDULER_CONFIGMAP)
+    for kind, namespace, name in (scheduler, *((_RULE, *rule) for rule in sorted(rules))):
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        try:
+            yield kind, await objects.get(path)
+        except StoreNotFound:
+            continue
+        except StoreError as error:
+            not_known.append(f"not known: ConfigMap {namespace}/{name}: {error}")
+
+
+def _rules(page: bytes) -> set[tuple[str, str]]:
+    named = set()
+    for one in msgspec.json.decode(page, type=_List).items:
+        rule = (one.metadata.labels or {}).get(SCALING_RULE)
+        if rule:
+            named.add((one.metadata.namespace, rule))
+    return named

@@ -1,0 +1,140 @@
+"""What was found, for people and for the pipelines that show it in place."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from advisor.findings import BY_CODE, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import Finding
+    from vigil.lint.run import Report
+
+
+class Format(StrEnum):
+    """How findings are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+    SARIF = "sarif"
+
+
+def lines(report: Report, form: Format) -> Iterator[str]:
+    """Return the lines of standard output."""
+    match form:
+        case Format.TEXT:
+            yield from _text(report)
+        case Format.JSON:
+            for one in report.findings:
+                yield json.dumps(_members(one))
+        case Format.GITHUB:
+            yield from map(_annotation, report.findings)
+        case Format.SARIF:
+            yield json.dumps(_sarif(report), indent=2)
+
+
+def summary(report: Report) -> str:
+    """Return how much was found, silenced and not judged, in one line."""
+    counts = report.counts()
+    parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items()]
+    line = f"{report.files} file{'s' * (report.files != 1)}: {', '.join(parts)}"
+    if report.silenced:
+        line += f", {report.silenced} silenced"
+    if report.not_judged:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in report.not_judged.items())
+        line += f"; not judged: {kinds}"
+    return line + "".join(f"\n{one}" for one in report.not_known)
+
+
+def _text(report: Report) -> Iterator[str]:
+    for one in report.findings:
+        place = one.place
+        named = f" {_one_line(place.object)}" if place.object else ""
+        head = f"{_one_line(place.file)}:{place.line}: {one.rule.severity} {one.rule.code}{named}"
+        yield from (head, f"    {one.happens}", f"    -> {one.write}")
+
+
+def _members(one: Finding) -> dict[str, object]:
+    return {
+        "file": one.place.file,
+        "line": one.place.line,
+        "object": one.place.object,
+        "code": one.rule.code,
+        "severity": one.rule.severity.value,
+        "happens": one.happens,
+        "write": one.write,
+    }
+
+
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def _annotation(one: Finding) -> str:
+    """A workflow command of GitHub."""
+    place, command = one.place, _COMMANDS[one.rule.severity]
+    title = f"{one.rule.code} {place.object}".strip()
+    values = (("file", place.file), ("line", str(place.line)), ("title", title))
+    named = ",".join(f"{key}={_escaped(value, values=True)}" for key, value in values)
+    return f"::{command} {named}::{_escaped(f'{one.happens} {one.write}')}"
+
+
+def _escaped(text: str, *, values: bool = False) -> str:
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if values else text
+
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def _sarif(report: Report) -> dict[str, object]:
+    """SARIF 2.1.0."""
+    codes = sorted({one.rule.code for one in report.findings})
+    rules = [
+        {
+            "id": code,
+            "shortDescription": {"text": BY_CODE[code].happens},
+            "help": {"text": BY_CODE[code].write},
+            "defaultConfiguration": {"level": _LEVELS[BY_CODE[code].severity]},
+        }
+        for code in codes
+    ]
+    results = [
+        {
+            "ruleId": one.rule.code,
+            "ruleIndex": codes.index(one.rule.code),
+            "level": _LEVELS[one.rule.severity],
+            "message": {"text": f"{one.happens} {one.write}"},
+            "locations": [_location(one)],
+        }
+        for one in report.findings
+    ]
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {"tool": {"driver": {"name": "vigil lint", "rules": rules}}, "results": results},
+        ],
+    }
+
+
+def _location(one: Finding) -> dict[str, object]:
+    from urllib.parse import quote
+
+    place = one.place
+    physical = {
+        "artifactLocation": {"uri": quote(place.file.encode("utf-8", "surrogateescape"))},
+        "region": {"startLine": max(place.line, 1)},
+    }
+    location: dict[str, object] = {"physicalLocation": physical}
+    if place.object:
+        location["logicalLocations"] = [{"fullyQualifiedName": place.object}]
+    return location
+
+
+def _one_line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

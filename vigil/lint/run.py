@@ -1,0 +1,206 @@
+"""Reads everything of a call, has it judged, and leaves out what a comment silences."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from advisor.findings import Severity
+from advisor.lint import scaling_rule
+from advisor.lint.finding import Place, finding
+from advisor.lint.judge import judge
+from advisor.lint.model import Mapping, Scalar
+from advisor.lint.objects import Texts, take
+from advisor.lint.workload import Collected
+from vigil.lint.documents import Text, TooMuch
+from vigil.lint.json_text import NoJson, json_value, read_json
+from vigil.lint.yaml_text import read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from advisor.lint.finding import Finding
+    from vigil.lint.documents import Document, Unreadable
+    from vigil.lint.reading import File
+
+_IGNORE = re.compile(r"#[ \t]*vigil:[ \t]*ignore[ \t]+([A-Z][A-Z0-9_]*)[ \t]+\S")
+_BARE_RULE = re.compile(rf'"{scaling_rule.LIST}"\s*:')
+_COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*")|((?:\#|//)[^\n]*|/\*.*?\*/)""", re.DOTALL)
+
+
+@dataclass
+class Report:
+    """What was found in one call. ``silenced``: how many findings a comment took away."""
+
+    findings: list[Finding] = field(default_factory=list)
+    silenced: int = 0
+    files: int = 0
+    not_judged: dict[str, int] = field(default_factory=dict)
+    not_known: list[str] = field(default_factory=list)
+    """What of a cluster could not be read, and why."""
+
+    def counts(self) -> dict[Severity, int]:
+        """Return how many findings of each severity there are."""
+        found = [one.rule.severity for one in self.findings]
+        return {severity: found.count(severity) for severity in Severity}
+
+    def exit_status(self, *, strict: bool) -> int:
+        """Return 2 where a file could not be read, 1 with an error, with ``strict`` any finding."""
+        if any(one.rule.code == "UNREADABLE" for one in self.findings):
+            return 2
+        return int(bool(self.findings) if strict else self.counts()[Severity.ERROR] > 0)
+
+
+def lint(files: Iterable[File], decided: Iterable[Finding] = ()) -> Report:
+    """Judge ``files`` as one set. Findings are in the order of files and lines.
+
+    ``decided`` is what was found about a running cluster, in files of its own.
+    """
+    report = Report()
+    collected = Collected()
+    order: dict[str, int] = {}
+    ignored: dict[str, dict[int, set[str]]] = {}
+    live = set()
+    found: list[Finding] = []
+    for file in files:
+        order.setdefault(file.name, len(order))
+        if file.is_live:
+            live.add(file.name)
+        else:
+            report.files += 1
+        if "vigil:" in file.text:
+            ignored[file.name] = _ignored(file.text)
+        if file.unreadable is not None:
+            found.append(_unreadable(file.unreadable, file.name))
+        else:
+            found += _read_one(file, collected)
+    found += judge(collected)
+    for one in decided:
+        order.setdefault(one.place.file, len(order))
+        found.append(one)
+    report.not_judged = dict(sorted(collected.not_judged.items()))
+    unique = dict.fromkeys(one.without_line() if one.place.file in live else one for one in found)
+    for one in sorted(unique, key=lambda one: _key(one, order)):
+        codes = ignored.get(one.place.file, {}).get(one.place.line, ())
+        if one.rule.code in codes and one.rule.code != "UNREADABLE":
+            report.silenced += 1
+        else:
+            report.findings.append(one)
+    return report
+
+
+def _key(one: Finding, order: dict[str, int]) -> tuple[object, ...]:
+    place = one.place
+    return (order[place.file], place.line, one.rule.code, place.object, one.happens)
+
+
+def _ignored(text: str) -> dict[int, set[str]]:
+    """The codes that a comment with a reason silences, by line."""
+    ignored: dict[int, set[str]] = {}
+    for found in _IGNORE.finditer(text):
+        ignored.setdefault(1 + text.count("\n", 0, found.start()), set()).add(found[1])
+    return ignored
+
+
+def _unreadable(one: Unreadable, file: str) -> Finding:
+    return finding("UNREADABLE", Place(file, one.line, ""), why=one.why)
+
+
+def _read_one(file: File, collected: Collected) -> Iterator[Finding]:
+    if file.text.lstrip()[:1] == "{" and _BARE_RULE.search(file.text):
+        whole = Scalar(file.text, 0, is_quoted=True, is_block=True)
+        rule, found = _rule(whole, Place(file.name, 1, ""))
+        yield from found
+        if rule is not None:
+            yield from take(rule, file.name, collected, _TEXTS)
+        return
+    text = Text()
+    for document in _documents(file, text):
+        place = Place(file.name, document.line, "")
+        if document.is_template:
+            yield finding("TEMPLATE", place)
+            continue
+        yield from _repeated(document, place)
+        try:
+            if isinstance(document.root, Mapping):
+                yield from take(document.root, file.name, collected, _TEXTS)
+            else:
+                yield finding("UNKNOWN_KIND", place, kind="(no object)")
+        except TooMuch as error:
+            yield finding("UNREADABLE", place, why=error)
+    for line in text.templates:
+        yield finding("TEMPLATE", Place(file.name, line, ""))
+    for one in text.unreadable:
+        yield _unreadable(one, file.name)
+    if not file.text.strip():
+        yield finding("UNREADABLE", Place(file.name, 1, ""), why="is empty")
+
+
+def _documents(file: File, into: Text) -> Iterator[Document]:
+    """The documents of a JSON file, or of a YAML file, which may begin like one."""
+    begin = file.text.lstrip()[:1]
+    if begin in ("{", "["):
+        as_json = Text()
+        documents = [*read_json(file.text, as_json)]
+        if not as_json.unreadable:
+            yield from documents
+            return
+        as_yaml = Text()
+        if not file.name.endswith(".json"):
+            documents = [*read_yaml(file.text, as_yaml)]
+            if not as_yaml.unreadable:
+                into.templates += as_yaml.templates
+                yield from documents
+                return
+        into.unreadable += as_json.unreadable
+    else:
+        yield from read_yaml(file.text, into)
+
+
+def _repeated(document: Document, place: Place) -> Iterator[Finding]:
+    for one in document.repeated:
+        code = "REPEATED_KEY" if one.is_same else "DUPLICATE_KEY"
+        yield finding(code, place.at(one.line), key=one.key, first=one.first_line)
+
+
+def _rule(text: Scalar, place: Place) -> tuple[Mapping | None, list[Finding]]:
+    """The scaling rule in a ConfigMap. Comments are left out, so that more is found behind them."""
+    offset = text.line if text.is_block else text.line - 1
+    found = []
+    content = text.text
+    comment = next((one for one in _COMMENT.finditer(content) if one[2]), None)
+    if comment is not None:
+        line = offset + 1 + content.count("\n", 0, comment.start())
+        why = "has a comment, which JSON does not know"
+        found.append(finding("SCALING_RULE_NO_JSON", place.at(line), why=why))
+        content = _COMMENT.sub(_without, content)
+    try:
+        document = json_value(content, offset)
+    except NoJson as error:
+        found.append(finding("SCALING_RULE_NO_JSON", place.at(error.line), why=error.why))
+        return None, found
+    found += _repeated(document, place)
+    return (document.root if isinstance(document.root, Mapping) else None), found
+
+
+def _without(found: re.Match[str]) -> str:
+    return found[1] or "\n" * found[2].count("\n")
+
+
+def _configuration(text: Scalar, place: Place) -> tuple[Mapping | None, list[Finding]]:
+    """The configuration of the scheduler in its ConfigMap."""
+    into = Text()
+    documents = [*read_yaml(text.text, into, text.line if text.is_block else text.line - 1)]
+    found = []
+    for one in into.unreadable:
+        why = f"the scheduler does not read it: {one.why}"
+        words = {"key": "volcano-scheduler.conf", "why": why, "instead": "Correct the YAML."}
+        found.append(finding("SCHEDULER_CONFIGURATION", place.at(one.line), **words))
+    for document in documents:
+        found += _repeated(document, place)
+    root = documents[0].root if documents else None
+    return (root if isinstance(root, Mapping) else None), found
+
+
+_TEXTS = Texts(_rule, _configuration)

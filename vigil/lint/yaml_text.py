@@ -1,0 +1,174 @@
+"""YAML with the lines of its values.
+
+libyaml composes the nodes; nothing of a document is constructed, so a tag cannot make an object.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from yaml import MarkedYAMLError, YAMLError
+from yaml._yaml import CParser
+
+from vigil.lint.documents import DEPTH, MOST_VALUES, Document, Unreadable
+from vigil.lint.yaml_nodes import ACTION, document_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vigil.lint.documents import Text
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
+_SEPARATOR = re.compile(r"^(?:---(?=[ \t\r\n]|$)|\.\.\.(?=[ \t\r\n]|$))", re.MULTILINE)
+_MEMBER = re.compile(r"(\s*(?:-\s+)*)[^\s#].*?:(?:\s|$)")
+_QUOTE_LINES = 50
+"""So many lines before an error a quote is looked for that was never closed."""
+_ERRORS = 20
+"""How many errors of one document are looked for."""
+_PARSED = 4 << 20
+"""So many characters are parsed again to find them."""
+
+
+class _TooLarge(Exception):
+    """A value is nested too deep, or a document has too many of them."""
+
+    def __init__(self, line: int, why: str) -> None:
+        self.line = line
+        self.why = why
+
+
+class _Composer(CParser):  # type: ignore[misc]
+    """Composes nodes without resolving what their scalars are, which few of them need."""
+
+    depth = 0
+    left = MOST_VALUES
+
+    def resolve(self, kind: object, value: object, implicit: object) -> None:
+        """Return no tag: the scalar has none of its own."""
+
+    def descend_resolver(self, parent: Any, _: object) -> None:
+        """Count a level and a value. Raises ``_TooLarge``."""
+        self.depth += 1
+        self.left -= 1
+        if self.depth > DEPTH:
+            raise _TooLarge(parent.start_mark.line, f"is nested more than {DEPTH} levels deep")
+        if self.left < 0:
+            raise _TooLarge(parent.start_mark.line, f"has more than {MOST_VALUES:,} values")
+
+    def ascend_resolver(self) -> None:
+        """Leave a level."""
+        self.depth -= 1
+
+
+def read_yaml(text: str, into: Text, offset: int = 0) -> Iterator[Document]:
+    """Return the documents of ``text``, whose first line is line ``offset`` + 1 of its file.
+
+    What is wrong goes into ``into``: all of it at once, as far as one error hides no other. Of a
+    document with an error nothing else is returned.
+    """
+    controls = {
+        1 + text.count("\n", 0, found.start()): found[0] for found in _CONTROL.finditer(text)
+    }
+    if controls:
+        for line, found in controls.items():
+            why = f"has the control character U+{ord(found):04X}"
+            into.unreadable.append(Unreadable(offset + line, why))
+        return
+    # YAML ends lines with them, editors do not.
+    text = _LINE_ENDS.sub(" ", text)
+    last = -1
+    try:
+        for root in _composed(text):
+            last = root.start_mark.line
+            yield from document_of(root, text, into, offset)
+    except (YAMLError, _TooLarge) as error:
+        if isinstance(error, _TooLarge):
+            into.unreadable.append(Unreadable(offset + error.line + 1, error.why))
+            last = error.line
+        for start, chunk in _chunks(text):
+            if start > last:
+                yield from _with_errors(chunk, into, offset + start)
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    """The texts of the documents with the index of their first line."""
+    starts = [0, *(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
+    line = 0
+    for start, end in pairwise(starts):
+        chunk = text[start:end]
+        if chunk.strip():
+            yield line, chunk
+        line += chunk.count("\n")
+
+
+def _with_errors(text: str, into: Text, offset: int) -> Iterator[Document]:
+    """One document after another one had an error: itself, or its errors."""
+    lines = text.split("\n")
+    found: list[Unreadable] = []
+    for _ in range(max(min(_ERRORS, _PARSED // len(text)), 2)):
+        try:
+            roots = [*_composed("\n".join(lines))]
+            break
+        except _TooLarge as error:
+            found.append(Unreadable(offset + error.line + 1, error.why))
+            break
+        except YAMLError as error:
+            index, why = _explained(error, lines)
+            if not found or offset + index + 1 > found[-1].line:
+                found.append(Unreadable(offset + index + 1, why))
+                lines[index] = _mended(lines[index], index)
+            elif lines[index]:
+                lines[index] = ""
+            else:
+                break
+    if not found:
+        for root in roots:
+            yield from document_of(root, text, into, offset)
+    elif action := ACTION.search(text):
+        into.templates.append(offset + 1 + text.count("\n", 0, action.start()))
+    else:
+        into.unreadable.extend(found)
+
+
+def _composed(text: str) -> Iterator[Any]:
+    composer = _Composer(text)
+    while composer.check_node():
+        composer.left = MOST_VALUES
+        root = composer.get_node()
+        if root is not None:
+            yield root
+
+
+def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
+    """The index of the line of ``error``, and what is wrong there."""
+    if not isinstance(error, MarkedYAMLError):
+        return 0, " ".join(str(error).split())
+    context = error.context or ""
+    begins = context.startswith(("while scanning", "while parsing a flow"))
+    mark = error.context_mark if begins and error.context_mark else error.problem_mark
+    why = " ".join(part for part in (error.problem, context and f"({context})") if part)
+    index = min(mark.line, len(lines) - 1) if mark else 0
+    opened = _opened(lines, index)
+    if opened is not None:
+        return opened, f"has a quote that does not end in this line ({why})"
+    return index, why
+
+
+def _opened(lines: list[str], index: int) -> int | None:
+    """The index of the line whose quote was closed by mistake where another one begins."""
+    for end in (index, index - 1):
+        if end > 0 and '"' in lines[end]:
+            for before in range(end - 1, max(end - _QUOTE_LINES, -1), -1):
+                if lines[before].count('"') % 2:
+                    return before
+    return None
+
+
+def _mended(line: str, index: int) -> str:
+    """A line that keeps the structure around ``line`` and has no error of its own."""
+    member = _MEMBER.match(line)
+    begin = member[1].replace("\t", "  ") if member else ""
+    return f"{begin}unreadable-{index}:" if member else ""
