@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.cluster_cache import has, kind_of
-from advisor.entries import names
+from advisor.entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
 from advisor.fault_pods import StaleNodes
 from advisor.node_view import (
     HEALTHY_WORD,
-    NETWORK_UNHEALTHY,
     PRE_SEPARATE_WORD,
-    RECOVERING,
     SUB_HEALTHY_WORD,
-    UNHEALTHY,
     UNHEALTHY_WORD,
 )
 from advisor.report import Finding, Severity
@@ -148,7 +145,8 @@ def _node(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
         yield Finding(Severity.WARNING, "FREE_LIST_TOO_LONG", called, text)
-    yield from _names(view, called, entry.DeviceList if entry else None)
+    if view.unhealthy or view.faults:
+        yield from _names(view, called, entry.DeviceList if entry else None)
 
 
 def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Iterator[Finding]:

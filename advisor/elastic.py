@@ -13,7 +13,7 @@ import msgspec
 
 from advisor.jobs import npu_request, npu_resource, used_cards
 from advisor.node_view import NodeState
-from advisor.placement import Placer
+from advisor.pool import Pool
 from advisor.report import ElasticAdvice
 from contract import scheduling
 from contract.scheduling import go_integer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from advisor.jobs import Job
     from advisor.node_view import NodeView
     from advisor.options import Options
+    from advisor.placement import Placer
     from advisor.snapshot import Pod, Snapshot, VcJob
     from advisor.state import State
 
@@ -45,6 +46,7 @@ def elastic_advice(
     snapshot: Snapshot,
     jobs: Mapping[str, Job],
     views: Mapping[str, NodeView],
+    placer: Placer,
     state: State,
     options: Options,
 ) -> tuple[ElasticAdvice, ...]:
@@ -57,7 +59,9 @@ def elastic_advice(
             candidates.append(one)
         else:
             advice.append(refused)
-    pool = _Pool(views, snapshot.now_ms, options)
+    if not candidates:
+        return tuple(advice)
+    pool = Pool(views, placer)
     for one in candidates:
         pool.release(one.job.pods)
     candidates.sort(key=lambda one: (one.vcjob.created_at_ms, one.vcjob.namespace, one.vcjob.name))
@@ -151,7 +155,7 @@ def _advice(one: _Affected, reason: str, why: str) -> ElasticAdvice:
     )
 
 
-def _sized(one: _Affected, pool: _Pool, options: Options) -> ElasticAdvice:
+def _sized(one: _Affected, pool: Pool, options: Options) -> ElasticAdvice:
     """Return the largest size for which there is room, and take that room."""
     pod = max(one.job.pods, key=npu_request)
     cards, replicas = npu_request(pod), one.vcjob.replicas
@@ -162,11 +166,10 @@ def _sized(one: _Affected, pool: _Pool, options: Options) -> ElasticAdvice:
         steps = [(each, [replicas]) for each in (cards, *smaller)]
     for each, counts in steps:
         like = _with_cards(pod, each)
-        accepts = pool.accepts(one.job, like)
-        room = sum(accepts.values())
+        room = pool.room(one.job, like)
         count = next((count for count in counts if count <= room), None)
         if count is not None:
-            pool.take(one.job, like, count, accepts)
+            pool.take(one.job, like, count)
             same = (count, each) == (replicas, cards)
             why = "the size stays" if same else f"there is no room for {replicas} × {cards} cards"
             return msgspec.structs.replace(_advice(one, "", why), replicas=count, cards=each)
@@ -191,50 +194,3 @@ def _with_cards(pod: Pod, cards: int) -> Pod:
     if not resource:
         return pod
     return msgspec.structs.replace(pod, requests={**pod.requests, resource: cards})
-
-
-class _Pool:
-    """The nodes without the pods of the jobs that are deleted, and less for each job served."""
-
-    def __init__(self, views: Mapping[str, NodeView], now_ms: int, options: Options) -> None:
-        self._views = dict(views)
-        self._now_ms = now_ms
-        self._options = options
-
-    def release(self, pods: Iterable[Pod]) -> None:
-        """Give back what ``pods`` hold; unhealthy cards stay away."""
-        for pod in pods:
-            view = self._views.get(pod.node)
-            if view is None or not pod.is_live:
-                continue
-            idle = dict(view.idle)
-            for resource, amount in {**pod.requests, "pods": 1}.items():
-                idle[resource] = idle.get(resource, 0) + amount
-            free = view.free
-            if free is not None:
-                back = set(used_cards(pod)).difference(view.unhealthy)
-                free = tuple(sorted({*free, *back}))
-            self._views[pod.node] = msgspec.structs.replace(view, idle=idle, free=free)
-
-    def accepts(self, job: Job, pod: Pod) -> dict[str, int]:
-        """Return how many pods like ``pod`` each node takes; others are left out."""
-        return Placer(self._views, self._now_ms, self._options).result(job, pod).accepts
-
-    def take(self, job: Job, pod: Pod, count: int, accepts: Mapping[str, int]) -> None:
-        """Take room for ``count`` pods like ``pod``, of which the nodes take ``accepts``."""
-        for name in sorted(accepts):
-            times = min(accepts[name], count)
-            if not times:
-                break
-            count -= times
-            view = self._views[name]
-            idle = dict(view.idle)
-            for resource, amount in {**pod.requests, "pods": 1}.items():
-                idle[resource] = idle.get(resource, 0) - amount * times
-            free = view.free
-            if free is not None:
-                bad = set(view.network_unhealthy or ()) if job.is_distributed else set()
-                usable = [card for card in free if card not in bad]
-                taken = set(usable[: npu_request(pod) * times])
-                free = tuple(card for card in free if card not in taken)
-            self._views[name] = msgspec.structs.replace(view, idle=idle, free=free)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.findings import Severity as Severity
 from advisor.options import Profile
 
 
@@ -49,14 +50,6 @@ class Workload(StrEnum):
     MINDIE_CONTROL = "mindie-control"
     INFER_OPERATOR = "infer-operator"
     OTHER = "other"
-
-
-class Severity(StrEnum):
-    """How serious a finding is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
 
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
@@ -100,7 +93,8 @@ class Decision(msgspec.Struct, frozen=True):
     """What happens to one job, by which row of 2.10 and which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
-    ``follow_up`` says who recreates the pods and what else goes. ``patch`` is what is written for
+    ``follow_up`` says who recreates the pods and what else goes, ``replacement`` whether they would
+    fit, made anew as they are. ``patch`` is what is written for
     ``ANNOTATE`` and ``SET_GRACEFUL_EXIT``, as key and value.
     """
 
@@ -117,6 +111,7 @@ class Decision(msgspec.Struct, frozen=True):
     fault_pods: tuple[FaultPod, ...] = ()
     retry: Retry | None = None
     follow_up: str = ""
+    replacement: str = ""
     patch: tuple[str, str] | None = None
     dry_run: bool = True
 

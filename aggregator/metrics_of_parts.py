@@ -113,6 +113,12 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
         ["kind"],
         (([kind], 1.0) for kind in sorted(advice.not_known)),
     )
+    yield counter(
+        "npu_vigil_advice_outcomes",
+        "Deletions of pods of jobs by what became of them: as foretold, or not.",
+        ["outcome"],
+        (([outcome], count) for outcome, count in advice.outcomes.items()),
+    )
     yield gauge(
         "npu_vigil_advice_seconds",
         "CPU time of the newest computation of advice.",

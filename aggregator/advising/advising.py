@@ -58,6 +58,8 @@ class Advising:
             self._sessions.count,
             self._seconds,
             {**self._objects.unknown, **({"advice": self._problem} if self._problem else {})},
+            self._sessions.outcomes,
+            self._sessions.missed,
             self._sessions.reports,
         )
 
@@ -100,7 +102,7 @@ class Advising:
 
     def _look(self, snapshot: Snapshot) -> float:
         began = time.thread_time()
-        self._sessions.look(snapshot)
+        self._sessions.look(snapshot, records_known="reasons" not in self._objects.unknown)
         return time.thread_time() - began
 
     async def _wait(self) -> None:

@@ -58,7 +58,8 @@ def _named(namespace: str, name: str) -> ObjectKind[ConfigMap]:
 
 
 _SCHEDULER = _named(scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP)
-RETRIES = _named(scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP)
+_RETRIES = _named(scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP)
+_REASONS = _named(scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
 _DOCUMENTS: ObjectKind[ConfigMap] = ObjectKind(
     "cluster documents",
     f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
@@ -81,7 +82,8 @@ KINDS: dict[str, ObjectKind[Any]] = {
     ),
     "documents": _DOCUMENTS,
     "scheduler": _SCHEDULER,
-    "retries": RETRIES,
+    "retries": _RETRIES,
+    "reasons": _REASONS,
 }
 """What is followed, by a name of one word."""
 
@@ -102,6 +104,7 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
 
 
 _NEVER_READ = "ascendjobs"
+_OF_SCHEDULER = ("scheduler", "retries", "reasons")
 _OPTIONAL = ("vcjobs", "replicasets", "podgroups")
 """What a missing right or a missing kind leaves unknown; the advisor knows these names."""
 
@@ -121,7 +124,7 @@ class ClusterObjects:
     @property
     def is_answered(self) -> bool:
         """Whether everything without which nothing can be said was listed."""
-        return not self._unknown.keys() - {*_OPTIONAL, "scheduler", "retries"}
+        return not self._unknown.keys() - {*_OPTIONAL, *_OF_SCHEDULER}
 
     def observe(
         self, name: str, event: Listed[Any] | Update[Any] | NotThere | Interrupted, now_ms: int
@@ -159,7 +162,7 @@ class ClusterObjects:
 
     def snapshot(self, now_ms: int) -> Snapshot:
         """Return what there is now."""
-        maps = [one for name in ("documents", "scheduler", "retries") for one in self._all(name)]
+        maps = [one for name in ("documents", *_OF_SCHEDULER) for one in self._all(name)]
         maps.sort(key=lambda one: scheduling.go_integer(one.resource_version) or 0)
         return Snapshot(
             now_ms,

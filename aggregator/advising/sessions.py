@@ -16,21 +16,29 @@ from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
 from advisor.state import State
 from advisor.written_retries import written_retries
+from aggregator.advising.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from advisor.report import Report
     from advisor.snapshot import Snapshot
+    from aggregator.advising.outcomes import Missed
 
 PERIOD_MS = 1000
 """``--schedule-period`` of the scheduler."""
 
 
 class Sessions:
-    """The states of both profiles, and the newest reports."""
+    """The states of both profiles, and the newest reports.
+
+    ``look`` may run in a thread: what is public is replaced as a whole, never changed.
+    """
 
     def __init__(self) -> None:
         self.reports: tuple[Report, ...] = ()
         self.count = 0
+        self.outcomes: dict[str, int] = {}
+        self.missed: tuple[Missed, ...] = ()
+        self._outcomes = Outcomes()
         self._states: dict[Profile, State] = {}
         self._at_ms: int | None = None
         self._has_previewed = False
@@ -38,14 +46,19 @@ class Sessions:
     @property
     def next_ms(self) -> int | None:
         """When the next session is due without a change (wall); ``None``: nothing waits for it."""
-        waits = self._has_previewed or any(state.jobs for state in self._states.values())
-        return self._at_ms + PERIOD_MS if waits and self._at_ms is not None else None
+        if self._at_ms is None:
+            return None
+        if self._has_previewed or any(state.jobs for state in self._states.values()):
+            return self._at_ms + PERIOD_MS
+        return self._outcomes.next_ms
 
-    def look(self, snapshot: Snapshot) -> None:
+    def look(self, snapshot: Snapshot, *, records_known: bool = True) -> None:
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
 
-        What comes within a period is judged as the next session will.
+        What comes within a period is judged as the next session will. ``records_known``: see
+        ``Outcomes.look``.
         """
+        self._outcomes.look(snapshot, records_known=records_known)
         read = scheduler_options(snapshot.configmaps)
         options = Options() if read is None else read[0]
         is_session = self._at_ms is None or not 0 <= snapshot.now_ms - self._at_ms < PERIOD_MS
@@ -63,6 +76,9 @@ class Sessions:
                 self._states[profile] = after
         self._has_previewed = not is_session
         if is_session:
+            self._outcomes.foretell(reports[0])
             self._at_ms = snapshot.now_ms
             self.count += 1
+        self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}
+        self.missed = tuple(self._outcomes.missed)
         self.reports = tuple(reports)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.report import Report
+from aggregator.advising.outcomes import Missed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,6 +21,8 @@ class AdviceStatus(msgspec.Struct, frozen=True):
     ``advised_at_ms`` is the time of the newest session (epoch milliseconds), 0 before the first.
     ``sessions`` are the assumed ones: pending counts in the reports are estimates. ``seconds`` is
     the CPU time of the newest one. ``not_known`` has for each kind that cannot be read the reason.
+    ``outcomes`` counts what became of deletions since the start, ``missed`` are the last of them
+    that did not come as foretold.
     """
 
     at_ms: int
@@ -27,6 +30,8 @@ class AdviceStatus(msgspec.Struct, frozen=True):
     sessions: int = 0
     seconds: float = 0.0
     not_known: dict[str, str] = {}
+    outcomes: dict[str, int] = {}
+    missed: tuple[Missed, ...] = ()
     reports: tuple[Report, ...] = ()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
 from contract.errors import ConfigurationError
+from stores.base import Document
 from tests.advising import cluster
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts import pod_groups
@@ -97,6 +99,18 @@ async def test_a_fault_is_published_and_advised_about(
         assert "default/j" in shown.stdout, options
     other = CliRunner().invoke(app, ["advise", "--server", daemon.url, "--job", "default/k"])
     assert isinstance(other.exception, ConfigurationError)
+
+    for number in (0, 1):
+        control_plane.request("DELETE", f"{_PODS}/j-{number}?gracePeriodSeconds=0")
+    record = {"JobID": "default/j", "TotalRescheduleTimes": 1, "RescheduleRecords": []}
+    records = json.dumps({"default/j": record})
+    await store.put(
+        Document("mindx-dl", "job-reschedule-reason", {"recent-reschedule-records": records})
+    )
+    came = 'npu_vigil_advice_outcomes_total{outcome="came"}'
+    daemon.process.wait_until(lambda: daemon.metric(came) == 2, 20)
+    assert daemon.metric("npu_vigil_advice_outcomes_total{") == 2
+    assert daemon.ask("/api/v1/advice")[1]["advice"]["missed"] == []
 
     text = daemon.ask("/metrics")[1]
     series = {name: one for name, one in scraped(text).items() if "_advice_" in name}

@@ -109,6 +109,8 @@ def _decision(one: Decision) -> Iterator[str]:
         yield f"  by force from {_time(one.deadline_ms)} on"
     if one.follow_up:
         yield f"  then {one.follow_up}"
+    if one.replacement:
+        yield f"  {one.replacement}"
 
 
 def _names(names: Sequence[str]) -> str:
