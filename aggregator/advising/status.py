@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.report import Report
+from advisor.options import Profile
+from advisor.report import Decision, Report
 from aggregator.advising.outcomes import Missed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator
 
     from advisor.snapshot import PodGroup
 
@@ -33,6 +34,35 @@ class AdviceStatus(msgspec.Struct, frozen=True):
     outcomes: dict[str, int] = {}
     missed: tuple[Missed, ...] = ()
     reports: tuple[Report, ...] = ()
+
+
+class AdviceChange(msgspec.Struct, frozen=True):
+    """What the scheduler will do with a job, otherwise than before.
+
+    ``decision`` is ``None`` where nothing is to be done with it any more. ``node`` is that of the
+    first pod at fault, empty where there is none.
+    """
+
+    node: str
+    at_ms: int
+    profile: Profile
+    job: str
+    decision: Decision | None
+
+
+def changes_of(
+    reports: Iterable[Report], before: Iterable[Report], at_ms: int
+) -> Iterator[AdviceChange]:
+    """The decisions that are otherwise than before, by profile and job."""
+    old = {(report.profile, one.job): one for report in before for one in report.decisions}
+    for report in reports:
+        for one in report.decisions:
+            if old.pop((report.profile, one.job), None) != one:
+                node = one.fault_pods[0].node if one.fault_pods else ""
+                yield AdviceChange(node, at_ms, report.profile, one.job, one)
+    for (profile, job), last in old.items():
+        node = last.fault_pods[0].node if last.fault_pods else ""
+        yield AdviceChange(node, at_ms, profile, job, None)
 
 
 class AdviceOfJob(msgspec.Struct, frozen=True):
