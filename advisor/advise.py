@@ -16,7 +16,7 @@ from advisor.motor import creation_advice, creation_divergences
 from advisor.motor_checks import service_findings
 from advisor.node_view import view_nodes
 from advisor.options import Profile
-from advisor.placement import Placer, placements
+from advisor.placement import Placer, link_down_cards, placements
 from advisor.pool import Pool
 from advisor.replacement import with_replacements
 from advisor.report import Finding, Report, Severity
@@ -25,11 +25,31 @@ from advisor.state import State
 from advisor.verdicts import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from advisor.node_view import NodeView
+    from advisor.node_view import Nodes, NodeView
     from advisor.options import Options
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ConfigMap, Snapshot
+    from advisor.state import NodeMemory
+
+
+def _with_links(
+    nodes: Nodes, named: Iterable[str], now: int, options: Options
+) -> dict[str, NodeMemory]:
+    """Return what is kept of nodes, with the time at which relation faults named a link (1.9)."""
+    corrected = options.profile is Profile.CORRECTED
+    memories = dict(nodes.memories)
+    for name in named:
+        if name in memories and link_down_cards(nodes.views[name], corrected=corrected):
+            memories[name] = msgspec.structs.replace(memories[name], link_down_at=now)
+    return memories
+
+
+def _in_order(snapshot: Snapshot) -> Sequence[ConfigMap]:
+    """Return the ConfigMaps as the informer gets them: a start lists them by name (1.4)."""
+    if not snapshot.first_session:
+        return snapshot.configmaps
+    return sorted(snapshot.configmaps, key=lambda one: (one.namespace, one.name))
 
 
 def _started(before: State, options: Options) -> State:
@@ -53,7 +73,7 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
     if snapshot.first_session:
         state = _started(state, options)
     cache = ClusterCache(state, options)
-    cache.read(snapshot.configmaps)
+    cache.read(_in_order(snapshot))
     nodes = view_nodes(snapshot, cache, state.memories, options)
     jobs = jobs_of(snapshot)
     rescheduling = Rescheduling(
@@ -61,19 +81,15 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
     )
     if not cache.crashed_by:
         rescheduling.run()
-    memories = dict(nodes.memories)
-    for name in sorted(rescheduling.link_down):
-        if name in memories:
-            memories[name] = msgspec.structs.replace(
-                memories[name], link_down_at=snapshot.now_ms // 1000
-            )
+    memories = _with_links(nodes, rescheduling.link_down, snapshot.now_ms // 1000, options)
     decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
     leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
-    placer = Placer(nodes.views, snapshot.now_ms, options)
-    if leaving:
-        pool = Pool(nodes.views, placer, snapshot.now_ms, options)
-        decisions = with_replacements(decisions, jobs, pool)
+    placer = Placer(nodes.views, memories, snapshot.now_ms, options)
     placed = placements(jobs, placer)
+    # What is asked of the placer from here on is no placement of this session.
+    divergences = tuple(_divergences(nodes.views, placer))
+    if leaving:
+        decisions = with_replacements(decisions, jobs, Pool(nodes.views, placer))
     report = Report(
         options.profile,
         snapshot.now_ms,
@@ -88,7 +104,7 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
                 *rescheduling.findings,
                 *service_findings(snapshot, options),
                 *creation_divergences(snapshot, options, leaving),
-                *_divergences(nodes.views, placer),
+                *divergences,
             ]
         ),
         placement=placed,

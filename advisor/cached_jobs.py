@@ -21,9 +21,12 @@ MAX_WAIT_SECONDS = 300
 """A job leaves the cache this long after ``grace-over-time`` (2.3-2)."""
 
 
-def remembered(job: Job, judged: Sequence[JudgedPod], first_seen: int) -> CachedJob:
-    """Return what is cached of a job that has just been found faulty."""
-    return CachedJob(job.uid, first_seen, _pods(judged))
+def remembered(job: Job, value: str, judged: Sequence[JudgedPod], first_seen: int) -> CachedJob:
+    """Return what is cached of a job that has just been found faulty.
+
+    ``value`` is the ``fault-scheduling`` that counts for it.
+    """
+    return CachedJob(job.uid, first_seen, value, job.strategy, job.retry_times, pods=_pods(judged))
 
 
 def _pods(judged: Sequence[JudgedPod]) -> tuple[CachedPod, ...]:

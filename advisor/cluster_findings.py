@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.cluster_cache import has, kind_of
-from advisor.entries import names
+from advisor.entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
 from advisor.fault_pods import StaleNodes
 from advisor.node_view import (
     HEALTHY_WORD,
-    NETWORK_UNHEALTHY,
     PRE_SEPARATE_WORD,
-    RECOVERING,
     SUB_HEALTHY_WORD,
-    UNHEALTHY,
     UNHEALTHY_WORD,
 )
 from advisor.report import Finding, Severity

@@ -61,7 +61,7 @@ def elastic_advice(
             advice.append(refused)
     if not candidates:
         return tuple(advice)
-    pool = Pool(views, placer, snapshot.now_ms, options)
+    pool = Pool(views, placer)
     for one in candidates:
         pool.release(one.job.pods)
     candidates.sort(key=lambda one: (one.vcjob.created_at_ms, one.vcjob.namespace, one.vcjob.name))

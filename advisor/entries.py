@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+UNHEALTHY = "-Unhealthy"
+NETWORK_UNHEALTHY = "-NetworkUnhealthy"
+RECOVERING = "-Recovering"
+FAULT = "-Fault"
+"""What follows the resource in the keys of a ``DeviceList`` (1.3)."""
+
+
 class DeviceEntry(GoStruct, frozen=True):
     """What a document says of the chips of a node. ``UpdateTime`` is in Unix seconds."""
 
@@ -198,6 +205,11 @@ def _names(text: str) -> tuple[str, ...]:
 
 def device_type(keys: Mapping[str, Any]) -> str:
     """Return the chip type that the keys of a ``DeviceList`` show (1.3)."""
+    return _device_type(tuple(keys))
+
+
+@lru_cache(maxsize=1024)
+def _device_type(keys: tuple[str, ...]) -> str:
     if any(key.startswith("huawei.com/npu") for key in keys):
         return "npu"
     for found in ("Ascend910", "Ascend310P", "Ascend310"):

@@ -161,7 +161,7 @@ class Judge:
             return FaultType.CARD
         if not is_in_map and not self._first:
             return FaultType.NODE
-        if job.retry_times != 0 and self._has_failed(job, pod):
+        if self.has_failed(job, pod):
             return FaultType.POD_FAILED
         if pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SEPARATE:
             return FaultType.SEPARATE
@@ -172,12 +172,15 @@ class Judge:
     def _diverges(self, section: int, job: Job, text: str) -> None:
         self.divergences.add((section, job.key, text))
 
-    def _has_failed(self, job: Job, pod: Pod) -> bool:
+    def has_failed(self, job: Job, pod: Pod) -> bool:
         """Whether a pod has failed by itself; the last state of a container counts (2.4 row 4).
 
-        ``corrected`` judges a restart of a container once, leaves one that the kubelet has made
-        for OME alone, and sees a container that ended in a pod that does not restart it (R22).
+        Without ``fault-retry-times`` none has. ``corrected`` judges a restart of a container once,
+        leaves one that the kubelet has made for OME alone, and sees a container that ended in a pod
+        that does not restart it (R22).
         """
+        if job.retry_times == 0:
+            return False
         if pod.phase == "Failed":
             return True
         failed = [one for one in pod.containers if one.last_exit_code]

@@ -43,8 +43,15 @@ def has_platform_marker(judged: Sequence[JudgedPod]) -> bool:
     )
 
 
+class Budget(NamedTuple):
+    """``fault-retry-times`` of a job, and how many are left (2.5)."""
+
+    times: int
+    remaining: int
+
+
 def gate(
-    job: Job, value: str, judged: Sequence[JudgedPod], remaining: int, *, corrected: bool
+    job: Job, value: str, judged: Sequence[JudgedPod], budget: Budget, *, corrected: bool
 ) -> Gate:
     """Return what is done with a job whose ``fault-scheduling`` is ``value``.
 
@@ -68,7 +75,7 @@ def gate(
         why = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
         return Gate(Step.NOTHING, "D7", ("R26",), why)
     reason = reason_of(tuple(judged))
-    if reason == FaultType.POD_FAILED and (job.retry_times == 0 or remaining <= 0):
-        why = f"pods failed by themselves and {max(remaining, 0)} retries are left"
+    if reason == FaultType.POD_FAILED and (budget.times == 0 or budget.remaining <= 0):
+        why = f"pods failed by themselves and {max(budget.remaining, 0)} retries are left"
         return Gate(Step.NOTHING, "D8", ("R27",), why, reason)
     return Gate(Step.DELETE, "", ("R27",), "", reason)

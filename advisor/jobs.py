@@ -158,8 +158,8 @@ class Job:
     @cached_property
     def is_super_pod(self) -> bool:
         """Whether it is placed by logical super pods (2.1)."""
-        if self.policy:
-            return self.policy in scheduling.SUPER_POD_POLICIES
+        if self.policy in scheduling.SUPER_POD_POLICIES:
+            return True
         if scheduling.SUPER_POD_BLOCK in self.annotations:
             return True
         return any(

@@ -19,11 +19,11 @@ from contract import scheduling
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.entries import CardFault
     from advisor.jobs import Job
     from advisor.node_view import NodeView
     from advisor.options import Options
     from advisor.snapshot import Pod
+    from advisor.state import NodeMemory
 
 LINK_DOWN_SECONDS = 20
 LINK_DOWN_CODE = "81078603"
@@ -53,12 +53,32 @@ class Result(NamedTuple):
     refuses: dict[str, str]
 
 
+def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
+    """Return the cards of which a link is down; upstream compares the codes whole (8, 17)."""
+    return {
+        one.npu_name
+        for one in view.faults
+        if one.fault_handling == NOT_HANDLE
+        and (
+            one.fault_code == LINK_DOWN_CODE
+            or (corrected and LINK_DOWN_CODE in one.fault_code.split(","))
+        )
+    }
+
+
 class Placer:
     """Answers where pods can go; each demand is computed once in a session."""
 
-    def __init__(self, views: Mapping[str, NodeView], now_ms: int, options: Options) -> None:
+    def __init__(
+        self,
+        views: Mapping[str, NodeView],
+        memories: Mapping[str, NodeMemory],
+        now_ms: int,
+        options: Options,
+    ) -> None:
         self._corrected = options.profile is Profile.CORRECTED
-        self._now = now_ms // 1000
+        after = now_ms // 1000 - LINK_DOWN_SECONDS
+        self._link_down = {name for name, one in memories.items() if one.link_down_at > after}
         self._views = [views[name] for name in sorted(views)]
         self._closed = {view.name: closed(view) for view in self._views}
         self._found: dict[Demand, Result] = {}
@@ -72,6 +92,13 @@ class Placer:
         if found is None:
             found = self._found[demand] = self._compute(demand, pod)
         return found
+
+    def room(self, job: Job, pod: Pod, view: NodeView) -> int:
+        """Return how many pods like ``pod`` a node takes that is as ``view`` says."""
+        demand = _demand(job, pod)
+        if self._refusal(demand, pod, view, _bad_count(demand, pod)):
+            return 0
+        return self._times(demand, view)
 
     def _compute(self, demand: Demand, pod: Pod) -> Result:
         accepts: dict[str, int] = {}
@@ -150,17 +177,9 @@ class Placer:
     def _usable(self, view: NodeView) -> int:
         """Return how many free cards a distributed job may use (1.9)."""
         bad = set(view.network_unhealthy or ())
-        if self._now - view.link_down_at < LINK_DOWN_SECONDS:
-            bad.update(one.npu_name for one in view.faults if self._is_link_down(one))
+        if view.name in self._link_down:
+            bad |= link_down_cards(view, corrected=self._corrected)
         return sum(1 for name in view.free or () if name not in bad)
-
-    def _is_link_down(self, one: CardFault) -> bool:
-        """Whether an element says that a link is down; upstream compares it whole (8, 17)."""
-        if one.fault_handling != NOT_HANDLE:
-            return False
-        if one.fault_code == LINK_DOWN_CODE:
-            return True
-        return self._corrected and LINK_DOWN_CODE in one.fault_code.split(",")
 
     def _times(self, demand: Demand, view: NodeView) -> int:
         """Return how many pods of a demand a node takes at once."""

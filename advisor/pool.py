@@ -7,27 +7,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.jobs import npu_request, used_cards
-from advisor.placement import Placer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from advisor.jobs import Job
     from advisor.node_view import NodeView
-    from advisor.options import Options
+    from advisor.placement import Placer
     from advisor.snapshot import Pod
 
 
 class Pool:
     """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
 
-    def __init__(
-        self, views: Mapping[str, NodeView], placer: Placer, now_ms: int, options: Options
-    ) -> None:
+    def __init__(self, views: Mapping[str, NodeView], placer: Placer) -> None:
         self._views = dict(views)
         self._placer = placer
-        self._now_ms = now_ms
-        self._options = options
         self._changed: set[str] = set()
         self._found: dict[int, _Room] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
@@ -90,8 +85,7 @@ class Pool:
 
     def _look(self, name: str, room: _Room) -> None:
         """Correct what a node takes of a demand."""
-        placer = Placer({name: self._views[name]}, self._now_ms, self._options)
-        count = placer.result(room.job, room.pod).accepts.get(name, 0)
+        count = self._placer.room(room.job, room.pod, self._views[name])
         room.total += count - room.accepts.get(name, 0)
         room.accepts[name] = count
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.findings import Severity as Severity
 from advisor.options import Profile
 
 
@@ -49,14 +50,6 @@ class Workload(StrEnum):
     MINDIE_CONTROL = "mindie-control"
     INFER_OPERATOR = "infer-operator"
     OTHER = "other"
-
-
-class Severity(StrEnum):
-    """How serious a finding is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
 
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,7 @@ import msgspec
 
 from advisor import cached_jobs
 from advisor.fault_pods import FaultType, Judge, JudgedPod, StaleNodes, judged_key
-from advisor.gate import Gate, Step, gate, has_platform_marker
+from advisor.gate import Budget, Gate, Step, gate, has_platform_marker
 from advisor.options import Profile
 from advisor.report import (
     Action,
@@ -97,7 +97,6 @@ class Rescheduling:
                 self._act(key, judged)
             elif key not in self.decisions:
                 self._wait(key)
-
         for section, name, text in sorted(self._judge.divergences):
             self._diverges(section, self._jobs[name], text)
 
@@ -123,12 +122,9 @@ class Rescheduling:
                 return
             cached = cached_jobs.widened(cached, job)
         if job.is_pod_rescheduling or job.is_process_recovering:
-            failed = [pod for pod in job.pods if self._failed(job, pod)]
+            failed = [pod for pod in job.pods if pod.node and self._judge.has_failed(job, pod)]
             cached = cached_jobs.with_failed_pods(cached, job, failed)
         self.cached[key] = cached
-
-    def _failed(self, job: Job, pod: Pod) -> bool:
-        return self._judge.pod(job, pod).type is FaultType.POD_FAILED
 
     def _release(self, key: str, job: Job | None, why: str) -> None:
         del self.cached[key]
@@ -209,7 +205,10 @@ class Rescheduling:
         if not has_fault:
             self._gate(key, job, judged)
             return None
-        self.cached[key] = cached_jobs.remembered(job, judged, self._now)
+        self.cached[key] = cached_jobs.remembered(job, self._value(job), judged, self._now)
+        for one in judged:
+            if one.type is FaultType.SEPARATE:
+                self.link_down.add(one.pod.node)
         return judged
 
     def _evaluate_again(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
@@ -230,7 +229,11 @@ class Rescheduling:
         merged = tuple({**before, **fresh}.values())
         self._diverges(6, job, "a fault that follows is acted on while the job is cached")
         self.cached[key] = msgspec.structs.replace(
-            cached_jobs.refreshed(cached, merged), is_executed=False
+            cached_jobs.refreshed(cached, merged),
+            value=self._value(job),
+            strategy=job.strategy,
+            retry_times=job.retry_times,
+            is_executed=False,
         )
         return merged
 
@@ -266,19 +269,16 @@ class Rescheduling:
         pods: tuple[Pod, ...],
     ) -> None:
         job, cached = self._jobs[key], self.cached[key]
-        is_evicted = self._is_graceful(job, judged)
+        is_evicted = _is_graceful(cached, judged)
         deletions = tuple(self._deletion(pod, is_evicted) for pod in pods)
         before = self.retries.get(key, 0)
         after = before - 1 if opened.reason is FaultType.POD_FAILED else before
         self.retries[key] = after
         self._remember_restarts(judged)
-        for one in judged:
-            if one.type is FaultType.SEPARATE:
-                self.link_down.add(one.pod.node)
         action = Action.EVICT if is_evicted else Action.FORCE_DELETE
         if cached.pending:
             action = Action.ESCALATE
-        patch = self._graceful_exit(job, judged)
+        patch = _graceful_exit(job, cached, judged)
         self.cached[key] = msgspec.structs.replace(
             cached_jobs.refreshed(cached, judged),
             deleted=tuple(dict.fromkeys((*cached.deleted, *(pod.uid for pod in pods)))),
@@ -308,8 +308,11 @@ class Rescheduling:
 
     def _gate(self, key: str, job: Job, judged: tuple[JudgedPod, ...]) -> Gate | None:
         """Return the open gate of a job; a closed one is decided here (2.5)."""
-        value = self._value(job)
-        found = gate(job, value, judged, self.retries.get(key, 0), corrected=self._corrected)
+        cached = self.cached.get(key)
+        value = cached.value if cached else self._value(job)
+        times = cached.retry_times if cached else job.retry_times
+        budget = Budget(times, self.retries.get(key, 0))
+        found = gate(job, value, judged, budget, corrected=self._corrected)
         if found.step is Step.DELETE:
             return found
         action = {Step.ANNOTATE: Action.ANNOTATE, Step.PLATFORM: Action.PLATFORM_RESTART}.get(
@@ -325,27 +328,11 @@ class Rescheduling:
         )
         return None
 
-    def _is_graceful(self, job: Job, judged: Sequence[JudgedPod]) -> bool:
-        """Whether the pods are evicted; sub-health alone goes by its strategy (1.11, 2.7)."""
-        if _is_sub_health_only(judged):
-            return job.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
-        return self._value(job) == scheduling.FAULT_SCHEDULING_GRACE
-
     def _deletion(self, pod: Pod, is_evicted: bool) -> Deletion:
         """Return the deletion of a pod; a missing Node object leaves no grace (R32)."""
         if is_evicted and pod.node in self._views:
             return _deletion(pod, pod.termination_grace_seconds)
         return _deletion(pod, 0)
-
-    def _graceful_exit(self, job: Job, judged: Sequence[JudgedPod]) -> tuple[str, str] | None:
-        """Return what is written into the reset ConfigMap before the pods go (1.11, R33)."""
-        if (
-            _is_sub_health_only(judged)
-            and job.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
-            and not job.is_process_recovering
-        ):
-            return ("GracefulExit", "1")
-        return None
 
     def _remember_restarts(self, judged: Iterable[JudgedPod]) -> None:
         """Note the restarts of containers for which retries were used (R22)."""
@@ -394,6 +381,26 @@ class Rescheduling:
             follow_up=follow_up(kind, job, pods, self._vcjobs) if pods else "",
             patch=patch,
         )
+
+
+def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:
+    """Whether the pods are evicted; sub-health alone goes by its strategy (1.11, 2.7)."""
+    if _is_sub_health_only(judged):
+        return cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
+    return cached.value == scheduling.FAULT_SCHEDULING_GRACE
+
+
+def _graceful_exit(
+    job: Job, cached: CachedJob, judged: Sequence[JudgedPod]
+) -> tuple[str, str] | None:
+    """Return what is written into the reset ConfigMap before the pods go (1.11, R33)."""
+    if (
+        _is_sub_health_only(judged)
+        and cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
+        and not job.is_process_recovering
+    ):
+        return ("GracefulExit", "1")
+    return None
 
 
 def _is_sub_health_only(judged: Iterable[JudgedPod]) -> bool:

@@ -51,13 +51,18 @@ class CachedPod(msgspec.Struct, frozen=True, gc=False):
 class CachedJob(msgspec.Struct, frozen=True):
     """A fault job that the scheduler has cached (2.3, 2.8).
 
-    ``uid`` identifies the job, ``first_seen`` is in Unix seconds. ``pods`` are those of the
-    evaluation, ``deleted`` the uids of those that were deleted. ``pending`` counts sessions since
-    the pods at fault have gone.
+    ``uid`` identifies the job, ``first_seen`` is in Unix seconds. ``value`` is its
+    ``fault-scheduling`` then, ``strategy`` its sub-health strategy, ``retry_times`` its
+    ``fault-retry-times``: later edits of labels do not count (section 8, 9). ``pods`` are those of
+    the evaluation, ``deleted`` the uids of those that were deleted. ``pending`` counts sessions
+    since the pods at fault have gone.
     """
 
     uid: str
     first_seen: int
+    value: str = ""
+    strategy: str = ""
+    retry_times: int = 0
     pods: tuple[CachedPod, ...] = ()
     deleted: tuple[str, ...] = ()
     pending: int = 0

@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from agent.node.device_plugin import PROGRAM
 from agent.publishing.render import DUO_FAMILY
 from contract.errors import StoreError
 
@@ -31,7 +32,6 @@ ADVICE = (
 _PERIOD_SECONDS = 300.0
 _REQUEST_SECONDS = 10.0
 _PROCESSES = Path("/proc")
-_PROGRAM = re.compile(r"(^|[\s/])(ascend-)?device-plugin\s")
 _TOGETHER = re.compile(r"\s--?hotReset[=\s]\s*0(\s|$)")
 
 
@@ -43,7 +43,7 @@ def is_duo(inventory: Inventory) -> bool:
 
 def resets_together(command: str) -> bool:
     """Whether ``command``, a command line, is a Device Plugin that resets whole cards."""
-    return _PROGRAM.search(command) is not None and _TOGETHER.search(command) is not None
+    return PROGRAM.search(command) is not None and _TOGETHER.search(command) is not None
 
 
 def processes_that_do(processes: Path = _PROCESSES) -> Iterator[str]:

@@ -355,7 +355,7 @@ class Aggregator:
 
     def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].hear(beats)
-        self.marks.hear(url, beats)
+        self.marks.note_beats(url, beats)
         absence = self.absences.get(url)
         if absence is not None:
             absence.hear(beats)

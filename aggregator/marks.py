@@ -47,7 +47,7 @@ class Known:
         self._first: dict[str, int] = {}
         self._beating: set[str] = set()
 
-    def hear(self, beats: Iterable[Beat]) -> None:
+    def note_beats(self, beats: Iterable[Beat]) -> None:
         """Take note of who beats in the directory that is there."""
         if self.problem is None:
             return
@@ -58,7 +58,7 @@ class Known:
     def look(self, found: FoundMark, nodes: frozenset[str]) -> str | None:
         """Compare with the mark that is there; ``nodes`` are those known by this store.
 
-        Returns in words why the directory counts again, or for the first time.
+        Returns why the directory counts again, or for the first time; else ``None``.
         """
         if self.id in ("", found.id):
             why = "the known directory is back"
@@ -88,7 +88,7 @@ class Known:
 class Marks:
     """Looks at the marks of ``stores``, by URL; the ids are in ``state_dir``, where there is one.
 
-    ``nodes`` are those that are known by the store with this URL. ``changed`` is told when a
+    ``nodes`` are those that are known by the store with this URL. ``changed`` is called when a
     directory counts no more, or again.
     """
 
@@ -119,10 +119,10 @@ class Marks:
         """Why the directory at ``url`` does not count."""
         return self.known[url].problem if url in self.known else None
 
-    def hear(self, url: str, beats: Iterable[Beat]) -> None:
+    def note_beats(self, url: str, beats: Iterable[Beat]) -> None:
         """Take note of the beats that were listed in a store."""
         if url in self.known:
-            self.known[url].hear(beats)
+            self.known[url].note_beats(beats)
 
     async def run(self) -> NoReturn:
         """Look until cancelled."""

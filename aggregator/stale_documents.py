@@ -1,7 +1,7 @@
 """Documents that are older than two of their periods while their node beats.
 
 An agent writes each document again in each period, changed or not. One that is older did not come,
-as behind a bridge that drops the retain flag: what it says may be wrong, and is the last that is
+as behind a bridge that drops the retain flag: its content may be wrong, and is the last that is
 known. Its time and that of the heartbeat are by one clock, the node's.
 """
 
@@ -56,7 +56,7 @@ def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[S
 
 
 class StaleDocuments:
-    """Names them in the log. ``alive`` tells the nodes that beat, with the time of their beat."""
+    """Names them in the log. ``alive`` gives the nodes that beat, with the time of their beat."""
 
     def __init__(self, pipeline: Pipeline, alive: Callable[[], Iterable[tuple[str, int]]]) -> None:
         self._pipeline = pipeline

@@ -1,6 +1,6 @@
 """Which places have had no listing of their heartbeats for so long that their nodes are unknown.
 
-Pure. No news about a node is not news that it is alive. Nobody falls silent by it either: see
+Pure. Without a listing a node is not known to be alive. Nobody falls silent by it either: see
 ``liveness.failed``.
 """
 

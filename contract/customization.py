@@ -7,13 +7,15 @@ Source: ``spec/device-plugin.md`` 3.3 to 3.5. What the Device Plugin skips witho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from contract.codes import code_of
 from contract.errors import Problem, quoted
 from contract.fault_codes import number_of
 from contract.found_problems import FoundProblems
-from contract.go_decode import GoStruct, Int64, decode
+from contract.go_decode import GoStruct, Int64, decode_all, refuse
 from contract.go_dropped import dropped
 from contract.levels import ChipLevel
 from contract.policies import DurationPolicy, FrequencyPolicy
@@ -32,31 +34,37 @@ _DURATION_LEVELS = [
     if level not in (ChipLevel.NORMAL_NPU, ChipLevel.MANUALLY_SEPARATE_NPU)
 ]
 _FREQUENCY_LEVELS = [ChipLevel.MANUALLY_SEPARATE_NPU.value, *_DURATION_LEVELS]
+_READ_SECONDS, _RESET_SECONDS, _HEALING_SECONDS = (5, 90), (60, 180), (1, 30)
 _GRACE_SECONDS = {
-    "WaitProcessReadCMTime": (5, 90, 30),
-    "WaitDeviceResetTime": (60, 180, 150),
-    "WaitFaultSelfHealingTime": (1, 30, 15),
+    "WaitProcessReadCMTime": (*_READ_SECONDS, 30),
+    "WaitDeviceResetTime": (*_RESET_SECONDS, 150),
+    "WaitFaultSelfHealingTime": (*_HEALING_SECONDS, 15),
 }
+_WINDOW_SECONDS = (60, 864_000)
+_RELEASE_SECONDS = (60, NEVER_SECONDS)
+_TIMES = (1, 100)
+_FAULT_SECONDS = (0, 600)
+_RECOVER_SECONDS = (0, 86_400)
 
 
 class _Grace(GoStruct, frozen=True, rename="pascal"):
-    wait_process_read_c_m_time: Int64 = 0
-    wait_device_reset_time: Int64 = 0
-    wait_fault_self_healing_time: Int64 = 0
+    wait_process_read_c_m_time: Annotated[Int64, Meta(extra={"limits": _READ_SECONDS})] = 0
+    wait_device_reset_time: Annotated[Int64, Meta(extra={"limits": _RESET_SECONDS})] = 0
+    wait_fault_self_healing_time: Annotated[Int64, Meta(extra={"limits": _HEALING_SECONDS})] = 0
 
 
 class _Frequency(GoStruct, frozen=True, rename="pascal"):
     event_id: list[str] | None = None
-    time_window: Int64 = 0
-    times: Int64 = 0
+    time_window: Annotated[Int64, Meta(extra={"limits": _WINDOW_SECONDS})] = 0
+    times: Annotated[Int64, Meta(extra={"limits": _TIMES})] = 0
     fault_handling: str = ""
-    release_time_window: Int64 = 0
+    release_time_window: Annotated[Int64, Meta(extra={"limits": _RELEASE_SECONDS})] = 0
 
 
 class _Duration(GoStruct, frozen=True, rename="pascal"):
     event_id: list[str] | None = None
-    fault_timeout: Int64 = 0
-    recover_timeout: Int64 = 0
+    fault_timeout: Annotated[Int64, Meta(extra={"limits": _FAULT_SECONDS})] = 0
+    recover_timeout: Annotated[Int64, Meta(extra={"limits": _RECOVER_SECONDS})] = 0
     fault_handling: str = ""
 
 
@@ -82,7 +90,7 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
     written in another way never matches (2.5). Raises ``DocumentError`` for a text that cannot be
     decoded, of which nothing counts.
     """
-    read = decode(text, _Customization, CUSTOMIZATION_KEY)
+    read, wrong = decode_all(text, _Customization, CUSTOMIZATION_KEY)
     problems = FoundProblems()
     problems.extend(dropped(text, _Customization))
     problems.extend(_grace_problems(read.grace_tolerance))
@@ -104,6 +112,7 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
             times_ms = (rule.fault_timeout * 1000, rule.recover_timeout * 1000)
             codes = _codes(rule.event_id, where, owners, known, problems)
             durations.update(dict.fromkeys(codes, DurationPolicy(*times_ms, level)))
+    refuse(CUSTOMIZATION_KEY, wrong, problems)
     return Customization(frequencies, durations, problems.all())
 
 
@@ -152,10 +161,10 @@ def _codes(
 
 def _frequency_problems(entry: _Frequency, where: str) -> Iterator[Problem]:
     yield from _id_problems(entry.event_id, where)
-    yield from _range_problems(entry.time_window, 60, 864_000, f"{where}.TimeWindow")
+    yield from _range_problems(entry.time_window, *_WINDOW_SECONDS, f"{where}.TimeWindow")
     release_seconds = entry.release_time_window or NEVER_SECONDS
-    yield from _range_problems(release_seconds, 60, NEVER_SECONDS, f"{where}.ReleaseTimeWindow")
-    yield from _range_problems(entry.times, 1, 100, f"{where}.Times")
+    yield from _range_problems(release_seconds, *_RELEASE_SECONDS, f"{where}.ReleaseTimeWindow")
+    yield from _range_problems(entry.times, *_TIMES, f"{where}.Times")
     yield from _level_problems(entry.fault_handling, _FREQUENCY_LEVELS, where)
     manual = entry.fault_handling == ChipLevel.MANUALLY_SEPARATE_NPU
     if not manual and release_seconds == NEVER_SECONDS:
@@ -165,8 +174,8 @@ def _frequency_problems(entry: _Frequency, where: str) -> Iterator[Problem]:
 
 def _duration_problems(entry: _Duration, where: str) -> Iterator[Problem]:
     yield from _id_problems(entry.event_id, where)
-    yield from _range_problems(entry.fault_timeout, 0, 600, f"{where}.FaultTimeout")
-    yield from _range_problems(entry.recover_timeout, 0, 86_400, f"{where}.RecoverTimeout")
+    yield from _range_problems(entry.fault_timeout, *_FAULT_SECONDS, f"{where}.FaultTimeout")
+    yield from _range_problems(entry.recover_timeout, *_RECOVER_SECONDS, f"{where}.RecoverTimeout")
     yield from _level_problems(entry.fault_handling, _DURATION_LEVELS, where)
 
 

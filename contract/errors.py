@@ -69,12 +69,18 @@ class ConfigurationError(VigilError):
 
 
 class DocumentError(VigilError):
-    """A document that its reader must refuse. ``where`` is a JSON path inside it."""
+    """A document that its reader must refuse. ``where`` is a JSON path inside it.
 
-    def __init__(self, document: str, where: str, what: str) -> None:
+    ``more`` is what else is wrong with it, where its reader looked for that.
+    """
+
+    def __init__(
+        self, document: str, where: str, what: str, more: tuple[Problem, ...] = ()
+    ) -> None:
         self.document = document
         self.where = where
         self.what = what
+        self.more = more
         super().__init__(f"{document}: {where}: {what}")
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import fields
 from contract.codes import NETWORK_FAULT_CODES, code_of, is_network
 from contract.errors import Problem, quoted
 from contract.found_problems import FoundProblems
-from contract.go_decode import GoStruct, decode
+from contract.go_decode import GoStruct, decode_all, refuse
 from contract.go_dropped import dropped
 from contract.levels import ChipLevel, most_serious
 
@@ -84,7 +84,7 @@ def read_fault_codes(text: str) -> FaultCodes:
 
     Raises ``DocumentError`` for a text that cannot be decoded, of which nothing counts.
     """
-    lists = decode(text, _Lists, FAULT_CODE_KEY)
+    lists, wrong = decode_all(text, _Lists, FAULT_CODE_KEY)
     problems = FoundProblems()
     problems.extend(dropped(text, _Lists))
     levels: dict[str, list[ChipLevel]] = {}
@@ -114,6 +114,7 @@ def read_fault_codes(text: str) -> FaultCodes:
                 problems.add(Problem(where, what))
             levels.setdefault(code, []).append(level)
     problems.extend(_missing(lists, levels))
+    refuse(FAULT_CODE_KEY, wrong, problems)
     judged = {code: most_serious(named) for code, named in levels.items()}
     return FaultCodes(judged, spellings, problems.all())
 

@@ -164,7 +164,9 @@ class _Documents:
         try:
             self.problems[key] = self._read(key, text)
         except DocumentError as error:
-            raise ConfigurationError(error.document, [Problem(error.where, error.what)]) from None
+            raise ConfigurationError(
+                error.document, [Problem(error.where, error.what), *error.more]
+            ) from None
 
     def _read(self, key: str, text: str) -> tuple[Problem, ...]:
         if key == FAULT_CODE_KEY:

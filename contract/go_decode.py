@@ -14,12 +14,15 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from contract.errors import DocumentError
+from contract.errors import DocumentError, Problem
+
+if TYPE_CHECKING:
+    from contract.found_problems import FoundProblems
 
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -35,10 +38,14 @@ class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
 
+_MOST_WRONG = 250
+"""So many values of wrong types are told; a mebibyte may hold half a million of them."""
 _BYTE_ORDER_MARK = "it begins with a byte order mark; save it as UTF-8 without one"
 
 T = TypeVar("T")
-_Read: TypeAlias = Callable[[Any, str], Any]
+_Wrong: TypeAlias = Callable[[str, str, Any], None]
+"""Is told of a value of a wrong type: its place, what is expected, and the value. It may raise."""
+_Read: TypeAlias = Callable[[Any, str, _Wrong], Any]
 
 
 def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
@@ -55,10 +62,59 @@ def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
         pass  # not necessarily wrong: the careful reader decides
     tree = parsed(text, document, where)
     try:
-        value: T = _reader(shape)(tree, where)
+        value: T = _reader(shape)(tree, where, _refuse)
     except _WrongTypeError as error:
         raise DocumentError(document, error.where, error.what) from None
     return value
+
+
+def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Problem, ...]]:
+    """Read ``text`` as ``decode`` does, past wrong types; return what they are as well.
+
+    A value of a wrong type is taken for Go's zero value, so that whoever checks the rest can do
+    so. Raises ``DocumentError`` for what is no JSON, and for too many wrong types.
+    """
+    shape: Any = model
+    try:
+        fast: T = _fast(shape).decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
+    else:
+        return fast, ()
+    wrong: list[Problem] = []
+
+    def note(where: str, expected: str, found: Any) -> None:
+        wrong.append(_wrong_type(where, expected, found))
+        if len(wrong) == _MOST_WRONG:
+            more = Problem(
+                "$", f"has {_MOST_WRONG} wrong types at least; the rest is not looked at"
+            )
+            raise DocumentError(document, more.where, more.what, tuple(wrong))
+
+    tree = parsed(text, document)
+    value: T = _reader(shape)(tree, "$", note)
+    return value, tuple(wrong)
+
+
+def refuse(document: str, wrong: tuple[Problem, ...], found: FoundProblems) -> None:
+    """Raise ``DocumentError`` where there is a ``wrong`` type, with what else was ``found``.
+
+    What follows from a zero value in its place is left out.
+    """
+    if not wrong:
+        return
+    first, *others = wrong
+    places = {one.where for one in wrong} | {"$"}
+    apart = (one for one in found.all() if not _is_in(one.where, places))
+    raise DocumentError(document, first.where, first.what, (*others, *apart))
+
+
+def _is_in(where: str, places: set[str]) -> bool:
+    """Whether ``where`` is one of ``places``, or inside of one but the whole."""
+    if where in places:
+        return True
+    ends = (at for at, letter in enumerate(where) if letter in ".[" and at > 1)
+    return any(where[:at] in places for at in ends)
 
 
 def parsed(text: str, document: str, where: str = "$") -> Any:
@@ -97,10 +153,17 @@ parse = json.JSONDecoder(
 
 
 class _WrongTypeError(Exception):
-    def __init__(self, where: str, expected: str, found: Any) -> None:
-        self.where = where
-        self.what = f"must be {expected}, is {describe(found)}"
+    def __init__(self, problem: Problem) -> None:
+        self.where, self.what = problem.where, problem.what
         super().__init__(self.what)
+
+
+def _wrong_type(where: str, expected: str, found: Any) -> Problem:
+    return Problem(where, f"must be {expected}, is {describe(found)}")
+
+
+def _refuse(where: str, expected: str, found: Any) -> NoReturn:
+    raise _WrongTypeError(_wrong_type(where, expected, found))
 
 
 def describe(value: Any) -> str:
@@ -143,6 +206,8 @@ def _reader(model: Any) -> _Read:
 
 def _of_type(kind: inspect.Type) -> _Read:
     match kind:
+        case inspect.Metadata(type=some, extra=extra) if extra is not None:
+            return _of_limited(some, extra["limits"])
         case inspect.StrType():
             return _read_text
         case inspect.IntType(ge=low, le=high) if low is not None and high is not None:
@@ -158,49 +223,65 @@ def _of_type(kind: inspect.Type) -> _Read:
     raise TypeError(f"documents have no {kind!r}")
 
 
-def _read_text(value: Any, where: str) -> str:
+def _read_text(value: Any, where: str, wrong: _Wrong) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or isinstance(value, _Number):
-        raise _WrongTypeError(where, "a text", value)
+        wrong(where, "a text", value)
+        return ""
     return _text(value)
 
 
-def _integer(low: int, high: int) -> _Read:
-    expected = f"an integer from {low} to {high}"
+def _of_limited(kind: inspect.Type, limits: tuple[int, int]) -> _Read:
+    assert isinstance(kind, inspect.IntType)
+    assert kind.ge is not None
+    assert kind.le is not None
+    return _integer(kind.ge, kind.le, limits)
 
-    def read(value: Any, where: str) -> int:
+
+def _integer(low: int, high: int, limits: tuple[int, int] | None = None) -> _Read:
+    """Read an integer that is refused outside of ``low`` to ``high``.
+
+    ``limits`` are narrower ones for people, which whoever reads the value checks.
+    """
+    least, most = limits or (low, high)
+    expected = f"an integer from {least} to {most}"
+
+    def read(value: Any, where: str, wrong: _Wrong) -> int:
         if value is None:
             return 0
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise _WrongTypeError(where, expected, value)
+            wrong(where, expected, value)
+            return 0
         return value
 
     return read
 
 
 def _nullable(some: _Read) -> _Read:
-    return lambda value, where: None if value is None else some(value, where)
+    return lambda value, where, wrong: None if value is None else some(value, where, wrong)
 
 
 def _list(item: _Read) -> _Read:
-    def read(value: Any, where: str) -> list[Any]:
+    def read(value: Any, where: str, wrong: _Wrong) -> list[Any]:
         if value is None:
             return []
         if not isinstance(value, list) or isinstance(value, Pairs):
-            raise _WrongTypeError(where, "an array", value)
-        return [item(element, f"{where}[{index}]") for index, element in enumerate(value)]
+            wrong(where, "an array", value)
+            return []
+        return [item(element, f"{where}[{index}]", wrong) for index, element in enumerate(value)]
 
     return read
 
 
 def _map(item: _Read) -> _Read:
-    def read(value: Any, where: str) -> dict[str, Any]:
+    def read(value: Any, where: str, wrong: _Wrong) -> dict[str, Any]:
         if value is None:
             return {}
         if not isinstance(value, Pairs):
-            raise _WrongTypeError(where, "an object", value)
-        return {_text(key): item(element, f"{where}[{key!r}]") for key, element in value}
+            wrong(where, "an object", value)
+            return {}
+        return {_text(key): item(element, f"{where}[{key!r}]", wrong) for key, element in value}
 
     return read
 
@@ -216,11 +297,12 @@ def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
         for field in kind.fields
     }
 
-    def read(value: Any, where: str) -> Any:
+    def read(value: Any, where: str, wrong: _Wrong) -> Any:
         if value is None:
             return cls()
         if not isinstance(value, Pairs):
-            raise _WrongTypeError(where, "an object", value)
+            wrong(where, "an object", value)
+            return cls()
         found = {}
         for key, element in value:
             member = members.get(folded(key))
@@ -228,7 +310,7 @@ def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
                 continue
             name, wire, reader, can_be_nil = member
             if element is not None:
-                found[name] = reader(element, f"{where}.{wire}")
+                found[name] = reader(element, f"{where}.{wire}", wrong)
             elif can_be_nil:
                 found.pop(name, None)
         return cls(**found)

@@ -13,7 +13,7 @@ from msgspec.structs import fields
 
 from contract.errors import Problem, quoted
 from contract.found_problems import FoundProblems
-from contract.go_decode import GoStruct, decode
+from contract.go_decode import GoStruct, decode_all, refuse
 from contract.go_dropped import dropped
 from contract.levels import SwitchLevel
 from contract.switch_codes import format_switch_code, parse_switch_code
@@ -60,7 +60,7 @@ def read_switch_levels(text: str) -> SwitchLevels:
 
     Raises ``DocumentError`` for a text that cannot be decoded, of which nothing counts.
     """
-    lists = decode(text, _Lists, SWITCH_FAULT_CODE_KEY)
+    lists, wrong = decode_all(text, _Lists, SWITCH_FAULT_CODE_KEY)
     problems = FoundProblems()
     problems.extend(dropped(text, _Lists))
     levels: dict[str, SwitchLevel] = {}
@@ -74,6 +74,7 @@ def read_switch_levels(text: str) -> SwitchLevels:
                 levels.setdefault(entry, level)
     if not levels:
         problems.add(Problem("$", "names no code: faults of switches have no level"))
+    refuse(SWITCH_FAULT_CODE_KEY, wrong, problems)
     return SwitchLevels(levels, problems.all())
 
 

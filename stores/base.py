@@ -370,7 +370,7 @@ class FoundMark(msgspec.Struct, frozen=True):
 
 
 class StoreMark(Protocol):
-    """Tells one directory from another at the same path."""
+    """Distinguishes one directory from another at the same path."""
 
     async def read(self) -> FoundMark:
         """Read the mark. Raises ``StoreUnavailable``."""
@@ -428,7 +428,7 @@ class Store(Protocol):
 
     @property
     def mark(self) -> StoreMark | None:
-        """What tells this store from another at the same place; ``None`` where nothing does."""
+        """What distinguishes this store from another at its place; ``None`` where nothing does."""
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""

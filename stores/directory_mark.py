@@ -1,4 +1,4 @@
-"""The mark of a directory store: a file with an id, by which one directory is told from another.
+"""The mark of a directory store: a file with an id, that distinguishes one directory from another.
 
 A mount that is not there shows an empty directory in its place, and a wrong one shows another
 cluster. Neither differs from a store in which everything was deleted, but for the mark. It is made

@@ -17,7 +17,7 @@ from stores.mqtt_beats import Heartbeats, LastWill
 from stores.mqtt_channel import MqttChannel
 from stores.mqtt_connection import Connection
 from stores.mqtt_documents import Documents, encode, selected_topics, version_of
-from stores.mqtt_limits import no_retain, packet_bytes
+from stores.mqtt_limits import packet_bytes
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ class MqttStore:
                 await self._demand(topic, expected)
             await self._connection.publish(topic, payload, retain=True)
             version = version_of(payload)
-            if self._says_refusals:
-                await self._prove_retained(topic)
-            else:
+            if not self._says_refusals:
                 await self._prove(topic, payload, version)
         return version
 
@@ -212,18 +210,6 @@ class MqttStore:
     def _alone(self, topic: str) -> asyncio.Lock:
         """Keeps other writes of this process to the same document out."""
         return self._writing.setdefault(topic, asyncio.Lock())
-
-    async def _prove_retained(self, topic: str) -> None:
-        """With MQTT 5 a broker says what it refuses, but some say nothing of retained messages.
-
-        So the first write over each connection is read back.
-        """
-        session = await self._connection.session()
-        if session is self._proven_in:
-            return
-        if await self._get(topic) is None:
-            raise no_retain(self._connection.address)
-        self._proven_in = session
 
     async def _prove(self, topic: str, payload: bytes, version: str) -> None:
         """With MQTT 3.1.1 a broker acknowledges what it throws away, too.

@@ -23,7 +23,7 @@ from stores.backoff import Backoff
 from stores.base import Interrupted
 from stores.mqtt_client import MqttClient
 from stores.mqtt_errors import ended_at_first, first_refused, hung_up_at_retained
-from stores.mqtt_limits import Sizes, no_qos, unusable
+from stores.mqtt_limits import Sizes, no_qos, no_retain, unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -40,6 +40,7 @@ _AT_ONCE = 16
 """Publications that wait for their acknowledgement; paho holds back those beyond 20."""
 
 _LATER_SECONDS = 0.5
+_RETAINED_TRIES = 3
 _LONGEST_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
@@ -119,6 +120,10 @@ class Session:
         self._sinks: dict[str, list[Taker]] = {}
         self._echo_name = b""
         self._echoed_first: asyncio.Future[bool] | None = None
+        self._kept = b""
+        """The message to oneself that is retained."""
+        self._copies = 0
+        """How often it came."""
         self._retained_at = 0.0
         self._publishing = asyncio.Semaphore(_AT_ONCE)
         self._listing = asyncio.Lock()
@@ -140,11 +145,10 @@ class Session:
         if client.granted_qos < 1:
             raise no_qos(self._address)
         try:
-            if not client.tells_limits:
-                await self._retain(client)
             first, taken = self._echo_now()
             await self._answer(taken, f"publication of {self._echo}")
             await self._come_back(first, self._echo)
+            await self._demand_retained(client)
         except StoreForbidden:
             raise first_refused(self._address, self._echo, self._node) from None
         except StoreUnavailable:
@@ -152,13 +156,31 @@ class Session:
                 raise
             raise ended_at_first(self._address, self._echo, self._node) from None
 
-    async def _retain(self, client: MqttClient) -> None:
-        """See whether a message may be retained: an empty one, of which nothing stays."""
+    async def _demand_retained(self, client: MqttClient) -> None:
+        """See whether the broker keeps what is to be retained. Some do not report that they cannot.
+
+        A message to oneself must come twice: as it is published, and with another subscription.
+        Others may clear it meanwhile, who have the same topic.
+        """
+        for _ in range(_RETAINED_TRIES):
+            self._kept, self._copies = uuid.uuid4().hex.encode(), 0
+            await self._retain(client, self._kept)
+            again = client.subscribe_now(self._echo, 1)
+            first, taken = self._echo_now()
+            await self._answer(again, f"subscription to {self._echo}")
+            await self._answer(taken, f"publication of {self._echo}")
+            await self._come_back(first, self._echo)
+            await self._retain(client, b"")
+            if self._copies > 1:
+                return
+        raise no_retain(self._address)
+
+    async def _retain(self, client: MqttClient, payload: bytes) -> None:
         try:
-            empty = client.publish_now(self._echo, b"", qos=1, retain=True)
-            await self._answer(empty, f"publication of {self._echo}")
+            kept = client.publish_now(self._echo, payload, qos=1, retain=True)
+            await self._answer(kept, f"publication of {self._echo}")
         except StoreUnavailable:
-            if not client.has_ended:
+            if client.tells_limits or not client.has_ended:
                 raise
             raise hung_up_at_retained(self._address, self._echo) from None
 
@@ -230,6 +252,8 @@ class Session:
         return first, self._connected.publish_now(self._echo, self._echo_name, qos=1, retain=False)
 
     def _echoed(self, payload: bytes) -> None:
+        if payload == self._kept:
+            self._copies += 1
         first = self._echoed_first
         if first is not None and not first.done() and payload.startswith(self._echo_name):
             first.set_result(payload == self._echo_name)

@@ -228,11 +228,14 @@ def link(
     chip: Chip,
     state: Annotated[LinkState, typer.Argument(metavar="up|down")],
     quietly: Annotated[bool, typer.Option("--quietly", help="No event tells of it.")] = False,
+    ports: Annotated[
+        int, typer.Option(help="How many Ethernet ports are down; 2 on an a5 only.")
+    ] = 1,
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Take a chip's network link down, or bring it up."""
     with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.link(chip, up=state is LinkState.UP, quietly=quietly)
+        emulator.link(chip, up=state is LinkState.UP, quietly=quietly, ports=ports)
 
 
 @app.command()

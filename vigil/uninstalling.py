@@ -21,6 +21,7 @@ from aggregator.public_faults import statistic
 from contract.cluster_device import render_device_entry
 from contract.cluster_info import entry_texts, member, value_of
 from contract.errors import DocumentError
+from contract.forget_record import FORGET_LABEL, FORGET_NAMESPACE
 from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
@@ -54,12 +55,14 @@ _SELECTIONS = (
     Selection(PUBLIC_FAULT_NAMESPACE, label=PUBLIC_FAULT_LABEL),
     Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL),
     Selection(STATE_NAMESPACE, has_label=STATE_LABEL),
+    Selection(FORGET_NAMESPACE, label=FORGET_LABEL),
     Selection(manual_info.NAMESPACE, name=manual_info.NAME),
     Selection(statistic.NAMESPACE, name=statistic.NAME),
 )
 _OF_NODES = (DEVICE_INFO_PREFIX, NODE_INFO_PREFIX, *PUBLIC_FAULT_PREFIXES.values())
 _AT_ONCE = 20
 _LEADER_SECONDS = 2.0
+_NAME = "vigil uninstall"
 _REMARKS = (
     "labels and annotations of Nodes stay: the vendor's programs write the same ones",
     "the state directories of agents on their nodes stay (/var/lib/npu-vigil)",
@@ -125,8 +128,11 @@ async def _running(stores: Stores) -> str:
             if (await lease.read()).version != before.version:
                 return f"the aggregator {before.holder}"
         lock = store.leader_lock
-        if lock is not None and lock.holder():
-            return f"the aggregator {lock.holder()}"
+        if lock is not None and (holder := lock.holder()):
+            # The name of one that was killed stays; the lock does not.
+            if not lock.take(_NAME):
+                return f"the aggregator {holder}"
+            lock.release()
     alive = await beating(found)
     return f"the agent of {', '.join(alive[:3])}" if alive else ""
 
@@ -163,7 +169,9 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
 
 
 def _is_of_aggregator(document: Document) -> bool:
-    return STATE_LABEL in document.labels or document.name in (manual_info.NAME, statistic.NAME)
+    if document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels:
+        return True
+    return document.name in (manual_info.NAME, statistic.NAME)
 
 
 async def _nodes_with_plugin(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.device_plugin")
 
 _REQUEST_SECONDS = 10.0
-_PROGRAM = re.compile(r"(^|[\s/])(ascend-)?device-plugin(\s|$)")
+PROGRAM = re.compile(r"(^|[\s/])(ascend-)?device-plugin(\s|$)")
+"""A command line that runs the vendor's Device Plugin."""
 
 
 class DevicePluginAccount:
@@ -38,7 +39,7 @@ class DevicePluginAccount:
             log.info("the account of a Device Plugin in a pod is not known: %s", error)
         else:
             for pod, command, account in sorted(set(commands)):
-                if _PROGRAM.search(command):
+                if PROGRAM.search(command):
                     log.info(
                         "pod %s is a Device Plugin with the account %s; device-info is this "
                         "agent's: where the plugin writes it too, apply "

@@ -31,6 +31,9 @@ _ASK_AGAIN_SECONDS = 30.0
 _IDLE_SHARE = 9
 """After a computation it rests for so many times what that took: at most a tenth of one core."""
 
+_AFTER_A_PROBLEM = 5.0
+"""Seconds: the same objects raise the same problem."""
+
 
 class Advising:
     """The advisor of one cluster. It reads for itself, so that nothing waits for it."""
@@ -107,7 +110,7 @@ class Advising:
                 self._problem = f"{type(error).__name__}: {error}"
             self._advised_at_ms = now_ms
             self._told(changes_of(self._sessions.reports, before, now_ms))
-            await asyncio.sleep(self._seconds * _IDLE_SHARE)
+            await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
     def _look(self, snapshot: Snapshot) -> float:
         began = time.thread_time()

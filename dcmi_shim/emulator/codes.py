@@ -6,14 +6,36 @@ import re
 from functools import cache
 from pathlib import Path
 
+from contract.codes import (
+    HANG,
+    UB_PORT_DOWN,
+    UB_SEPARATE,
+    UB_SUB_HEALTH,
+    UBOE_PRE_SEPARATE,
+    UBOE_SUB_HEALTH,
+)
 from contract.levels import Severity
 
 _CODE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{8})")
 _SEVERITIES = Path(__file__).parent / "profiles" / "severities-910b.lst"
 
 
+_CAUSES = {
+    UBOE_SUB_HEALTH: "link CHIP down on an a5, whose other Ethernet port stays up",
+    UBOE_PRE_SEPARATE: "link CHIP down --ports 2 on an a5",
+    UB_SEPARATE: f"occur CHIP {UB_PORT_DOWN} on an a5: the port of the unified bus is down",
+    UB_SUB_HEALTH: f"occur CHIP {UB_PORT_DOWN} on every chip of an a5",
+    HANG: "load CHIP --aicore 0 --traffic still --processes PID, of a process that sleeps, for as "
+    "long as the agent's hang.detect_duration",
+}
+"""What makes the agent find a code that no driver tells: ``vigil simulate`` and this."""
+
+
 def parse_code(text: str) -> int:
     """The number of a code like ``80E01801`` or ``0x80e01801``. Raises ``ValueError``."""
+    cause = _CAUSES.get(text.upper().removeprefix("0X"))
+    if cause is not None:
+        raise ValueError(f"{text!r} is told by no driver; its cause is: vigil simulate {cause}")
     match = _CODE.fullmatch(text)
     if match is None or int(match[1], 16) == 0:
         raise ValueError(f"{text!r} is not a fault code; eight hexadecimal digits are, as 80E01801")

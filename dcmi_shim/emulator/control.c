@@ -192,6 +192,10 @@ DCMI_EXPORT int vigil_emulator_link(struct emulator *emulator, int chip, int dow
     int error = lock_chip(emulator, chip, &state);
     if (error != 0)
         return error;
+    if (down > 1 && !profiles[state->profile].second_generation) {
+        state_unlock(&emulator->attachment);
+        return ERANGE;
+    }
     uint32_t lose_events = state->lose_events;
     uint32_t code = link_down_code(&profiles[state->profile]);
     state->lose_events += quietly != 0;
@@ -202,7 +206,7 @@ DCMI_EXPORT int vigil_emulator_link(struct emulator *emulator, int chip, int dow
     if (quietly)
         state->lose_events = lose_events;
     if (error == 0)
-        link_set(state, (unsigned)chip, down != 0);
+        link_set(state, (unsigned)chip, (unsigned)down);
     state_unlock(&emulator->attachment);
     return error;
 }

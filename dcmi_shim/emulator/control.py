@@ -169,12 +169,18 @@ class Emulator:
         found = _function(function, chip)
         self._change("clear", _EVERY_CHIP if chip is None else chip, before=(found.number,))
 
-    def link(self, chip: int, *, up: bool, quietly: bool = False) -> None:
+    def link(self, chip: int, *, up: bool, quietly: bool = False, ports: int = 1) -> None:
         """A link goes down with its fault 81078603, or comes up with the fault's recovery.
 
-        ``quietly``: no event tells of it. A link that is so already keeps its counters.
+        ``quietly``: no event tells of it. A link that is so already keeps its counters. ``ports``
+        are down, 2 only on an ``a5``, whose fault is 81078607.
         """
-        self._change("link", chip, 0 if up else 1, 1 if quietly else 0)
+        if ports not in (1, 2):
+            raise _wrong("ports", f"{ports} is not 1 or 2")
+        result = self._ask("link", chip, 0 if up else ports, 1 if quietly else 0)
+        if result == errno.ERANGE:
+            raise _wrong("ports", "only a chip of an a5 has two Ethernet ports")
+        self._check(result, chip)
 
     def tool(
         self,

@@ -43,7 +43,7 @@ static void answer_dev_info(const struct request *request, const struct link_sta
     for (size_t port = 0; port < PORTS; port++) {
         bool is_down = link->down;
         if (request->has_unified_bus)
-            is_down = port == 0 && (link->down || request->is_uboe_down);
+            is_down = link->down > port || (port == 0 && request->is_uboe_down);
         printf("| 0       | %-7u | 200                 | ETH       | %-11s | Optical    |\n",
                ports[port], is_down ? "DOWN" : "UP");
     }

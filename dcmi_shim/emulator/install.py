@@ -22,6 +22,8 @@ IPMITOOL = Path("bin/ipmitool")
 IPMI_PRELOAD = LIBRARY.with_name("libvigil_ipmi_preload.so")
 SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
 _WITH_SWITCHES = ("a3",)
+_OWNER = "driver-root"
+"""In the directory of the state: whose it is."""
 _SHARED = (
     "state.c",
     "profile.c",
@@ -85,6 +87,8 @@ def install_servers(servers: Sequence[Server], without: Collection[str] = ()) ->
         ]
         raise ConfigurationError("emulator install", problems)
     exported = [name for name in functions() if name not in without]
+    for server in servers:
+        _check_owner(server)
     try:
         with compiled(
             _DRIVER, _SWITCHES, _CONTROL, _HCCN_TOOL, _IPMITOOL, _IPMI_PRELOAD
@@ -103,6 +107,21 @@ def install_servers(servers: Sequence[Server], without: Collection[str] = ()) ->
             emulator.close()
 
 
+def _check_owner(server: Server) -> None:
+    """Refuse a state that another driver was installed with: both would be the same hardware."""
+    root, owner = server.driver_root.absolute(), server.emulator_dir.absolute() / _OWNER
+    try:
+        other = Path(owner.read_text().strip())
+    except OSError:
+        return
+    if other != root and (other / LIBRARY).exists():
+        what = (
+            f"{owner.parent} is the state of the driver in {other}; give this one a state of its "
+            "own with --emulator-dir, or unset VIGIL_EMULATOR_DIR"
+        )
+        raise ConfigurationError("emulator install", [Problem("--emulator-dir", what)])
+
+
 def _lay_out(objects: Objects, server: Server, exported: Sequence[str]) -> None:
     root, state = server.driver_root.absolute(), server.emulator_dir.absolute()
     _install_libraries(objects, root, exported, server.profile in _WITH_SWITCHES)
@@ -111,6 +130,7 @@ def _lay_out(objects: Objects, server: Server, exported: Sequence[str]) -> None:
         objects.link_program(root / tool, sources)
     _make_directories(state)
     objects.link_library(state / CONTROL_LIBRARY, _CONTROL, _CONTROL_NAMES)
+    _write(state / _OWNER, f"{root}\n")
     for place in (LIBRARY, HCCN_TOOL, IPMITOOL):
         _write((root / place).parent / "emulator-dir", f"{state}\n")
 

@@ -45,14 +45,15 @@ void link_still(struct state *state, unsigned chip, bool still)
     link->still = still;
 }
 
-void link_set(struct state *state, unsigned chip, bool down)
+void link_set(struct state *state, unsigned chip, unsigned ports)
 {
     struct link_state *link = &state->chips[chip].link;
-    if (link->down == down)
-        return;
-    carry(link);
-    link->down = down;
-    record(link);
+    bool changes = (link->down != 0) != (ports != 0);
+    if (changes)
+        carry(link);
+    link->down = ports;
+    if (changes)
+        record(link);
 }
 
 bool link_address(const struct link_state *link, unsigned chip, unsigned char *address)

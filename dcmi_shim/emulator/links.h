@@ -26,8 +26,9 @@ void link_still(struct state *state, unsigned chip, bool still);
 /* Four bytes, or false: the chip has none. */
 bool link_address(const struct link_state *link, unsigned chip, unsigned char *address);
 
-/* The link alone, without the driver's fault. One that is so already keeps its counters. */
-void link_set(struct state *state, unsigned chip, bool down);
+/* The link alone, without the driver's fault. One that is so already keeps its counters.
+ * `ports` of it are down. */
+void link_set(struct state *state, unsigned chip, unsigned ports);
 
 /* How long the link has carried traffic since the reset. */
 int64_t link_carried_ns(const struct link_state *link, int64_t now_ns);

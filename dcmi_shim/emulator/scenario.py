@@ -147,6 +147,7 @@ class Link(Step):
     chip: Chip
     state: Literal["up", "down"]
     quietly: bool = False
+    ports: int = Field(default=1, ge=1, le=2)
 
 
 class Load(Step):
@@ -359,7 +360,7 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
         case Fail():
             emulator.fail(step.function, step.return_code, step.chip)
         case Link():
-            emulator.link(step.chip, up=step.state == "up", quietly=step.quietly)
+            emulator.link(step.chip, up=step.state == "up", quietly=step.quietly, ports=step.ports)
         case Load():
             emulator.load(
                 step.chip,

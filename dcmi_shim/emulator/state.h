@@ -76,7 +76,7 @@ struct link_record {
 #define NO_ADDRESS 0xFFFFFFFFu
 
 struct link_state {
-    uint32_t down;
+    uint32_t down;          /* 2: both Ethernet ports, of chips that have two */
     uint32_t ups;
     uint32_t downs;
     uint32_t records;       /* so far; record n is at n % LINK_RECORDS */

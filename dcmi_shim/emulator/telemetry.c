@@ -66,6 +66,18 @@ DCMI_EXPORT int dcmi_get_device_frequency(int card_id, int device_id, int type, 
     return call_finish(&call, DCMI_OK);
 }
 
+/* In percent of what the chip has. */
+static unsigned hbm_percent(const struct load *load, const struct profile *profile)
+{
+    return load->hbm != 0 ? load->hbm : HBM_USED_MB * 100 / profile->hbm_mb;
+}
+
+static struct dcmi_multi_utilization_info utilization(const struct load *load)
+{
+    return (struct dcmi_multi_utilization_info){
+        .aic_util = load->aicore, .aicore_util = load->aicore, .npu_util = load->aicore};
+}
+
 DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int type,
                                                  unsigned int *percent)
 {
@@ -75,17 +87,17 @@ DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int
     case 6:
         if (call.profile->hbm_mb == 0)
             return call_finish(&call, DCMI_NOT_SUPPORTED);
-        *percent = load->hbm != 0 ? load->hbm : HBM_USED_MB * 100 / call.profile->hbm_mb;
+        *percent = hbm_percent(load, call.profile);
         break;
     case 2:
+    case 13:
+    case 14:
         *percent = load->aicore;
         break;
     case 3:
     case 4:
     case 10:
     case 12:
-    case 13:
-    case 14:
         *percent = 0;
         break;
     case 1:
@@ -106,7 +118,7 @@ DCMI_EXPORT int dcmi_get_device_multi_utilization_rate(int card_id, int device_i
                                                        struct dcmi_multi_utilization_info *info)
 {
     BEGIN(dcmi_get_device_multi_utilization_rate, DEVICE(card_id, device_id), info != NULL);
-    memset(info, 0, sizeof *info);
+    *info = utilization(&call.state->chips[call.chip].load);
     return call_finish(&call, DCMI_OK);
 }
 
@@ -115,7 +127,7 @@ DCMI_EXPORT int dcmi_get_device_multi_utilization_rate_period(
 {
     BEGIN(dcmi_get_device_multi_utilization_rate_period, DEVICE(card_id, device_id),
           info != NULL && period > 0);
-    memset(info, 0, sizeof *info);
+    *info = utilization(&call.state->chips[call.chip].load);
     return call_finish(&call, DCMI_OK);
 }
 
@@ -126,7 +138,9 @@ DCMI_EXPORT int dcmi_get_device_hbm_info(int card_id, int device_id, struct dcmi
         return call_finish(&call, DCMI_NOT_SUPPORTED);
     memset(info, 0, sizeof *info);
     info->memory_size = call.profile->hbm_mb;
-    info->memory_usage = HBM_USED_MB;
+    const struct load *load = &call.state->chips[call.chip].load;
+    info->memory_usage = load->hbm != 0 ? (unsigned long long)call.profile->hbm_mb * load->hbm / 100
+                                        : HBM_USED_MB;
     info->freq = HBM_MHZ;
     info->temp = 38;
     return call_finish(&call, DCMI_OK);

@@ -334,3 +334,17 @@ def test_what_is_not_known_is_named() -> None:
     report, state = advise(first, state, Options())
     assert report.not_known == ()
     assert advise(snapshot, state, Options())[0].not_known == ("vcjobs: they could not be read",)
+
+
+def test_a_start_lists_documents_by_name() -> None:
+    def second(scene: Scene) -> list[ConfigMap]:
+        first, *others = scene.configmaps()
+        scene.chips["n1"] = Chips(unhealthy=[3])
+        bad, *_ = scene.configmaps()
+        text = bad.data[bad.name]
+        return [document("cluster-info-device-1", text), first, *others]
+
+    scene = Scene(count=1)
+    assert _run(second(scene), scene).node_verdicts[0].unhealthy == ("Ascend910-3",)
+    scene = Scene(count=1, is_first=False)
+    assert _run(second(scene), scene).node_verdicts[0].unhealthy == ()

@@ -187,10 +187,10 @@ def test_relation_faults_block_links_for_twenty_seconds() -> None:
     scene.add("j", ["n1"], FORCE)
     scene.chips["n1"] = Chips(faults=[link])
     scene.change("j-0", labels=FORCE | {"fault-type": "Separate"})
+    scene.add("two", ["", ""], FORCE)
     seen = scene.now
     assert deleted(scene.session()) == {"j-0": 0}
-    scene.pods.clear()
-    scene.add("two", ["", ""], FORCE)
+    scene.pods.pop("j-0")
     (placed,) = scene.session().placement
     assert placed.refuses["n1"].startswith("NetworkCards: ")
     scene.now = seen + 19
@@ -199,3 +199,49 @@ def test_relation_faults_block_links_for_twenty_seconds() -> None:
     assert scene.now == seen + 20
     (placed,) = scene.session().placement
     assert "n1" in placed.accepts
+
+
+@pytest.mark.parametrize(
+    ("code", "handling", "blocks"),
+    [
+        ("81078603", "NotHandleFault", True),
+        ("80E01801,81078603", "NotHandleFault", False),
+        ("81078603", "SubHealthFault", False),
+    ],
+)
+def test_only_a_link_that_is_down_alone_is_blocked(code: str, handling: str, blocks: bool) -> None:
+    scene = Scene(count=1)
+    scene.add("j", ["n1"], FORCE | {"fault-type": "Separate"})
+    scene.chips["n1"] = Chips(faults=[fault(2, handling, code)])
+    scene.session()
+    scene.pods.clear()
+    scene.add("two", ["", ""], FORCE)
+    (placed,) = scene.session().placement
+    assert (placed.accepts == ()) == blocks
+
+
+def test_edits_of_labels_do_not_count_while_a_job_is_cached() -> None:
+    scene = _scene({"fault-scheduling": "Force"})
+    assert decision(scene.session(), "j").row == "D5"
+    scene.groups["j"].labels["fault-scheduling"] = "force"
+    for pod in list(scene.pods):
+        scene.change(pod, labels=FORCE)
+    assert decision(scene.session(), "j").row == "D5"
+    scene.now += 1200
+    assert len(deleted(scene.session())) == 3
+
+
+def test_software_becomes_a_fault_with_a_newly_failed_pod() -> None:
+    scene = _scene(FORCE | ON | {"fault-retry-times": "2"})
+    scene.session()
+    scene.change("j-0", labels=scene.pods["j-0"].labels | {"fault-type": "software"})
+    assert not deleted(scene.session())
+    scene.chips["n3"] = Chips(unhealthy=[1])
+    scene.change("j-2", phase="Failed")
+    report = scene.session()
+    assert [one.type for one in decision(report, "j").fault_pods] == [
+        "process-exception",
+        "CardUnhealthy",
+        "pod-failed",
+    ]
+    assert sorted(deleted(report)) == ["j-0", "j-2"]

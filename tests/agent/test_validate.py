@@ -201,3 +201,81 @@ def test_the_command(tmp_path: Path) -> None:
     assert "names no code" in done.stderr
     file.write_bytes(b'{"NotHandleFaultCodes": ["80E21007"], "\xff": 1}')
     assert "is not known and has no effect" in vigil(str(file)).stderr
+
+
+def test_wrong_types_are_told_with_everything_else() -> None:
+    text = json.dumps(
+        {
+            "GraceTolerance": {"WaitDeviceResetTime": "150"},
+            "FaultFrequency": [
+                {"EventId": ["80E01801"], "TimeWindow": "abc", "Times": 1.5},
+                {"EventId": "80E01801", "TimeWindow": 60, "Times": 0, "Fault": 1},
+                "nonsense",
+                {
+                    "EventId": ["80E01801", 7],
+                    "TimeWindow": 5,
+                    "Times": 2,
+                    "FaultHandling": "SeparateNPU",
+                    "ReleaseTimeWindow": True,
+                },
+            ],
+            "FaultDuration": [{"EventId": ["81078603"], "FaultTimeout": [], "RecoverTimeout": {}}],
+        }
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        check_document("faultCustomization.json", text, "x")
+    told = {one.where: one.what for one in caught.value.problems}
+    assert len(told) == len(caught.value.problems), "nothing is told twice"
+    types = {
+        "$.GraceTolerance.WaitDeviceResetTime": "must be an integer from 60 to 180, is the text",
+        "$.FaultFrequency[0].TimeWindow": "must be an integer from 60 to 864000, is the text 'abc'",
+        "$.FaultFrequency[0].Times": "must be an integer from 1 to 100, is the number 1.5",
+        "$.FaultFrequency[1].EventId": "must be an array, is the text '80E01801'",
+        "$.FaultFrequency[2]": "must be an object, is the text 'nonsense'",
+        "$.FaultFrequency[3].EventId[1]": "must be a text, is the number 7",
+        "$.FaultFrequency[3].ReleaseTimeWindow": "must be an integer from 60 to 4294967296, is",
+        "$.FaultDuration[0].FaultTimeout": "must be an integer from 0 to 600, is an array",
+        "$.FaultDuration[0].RecoverTimeout": "must be an integer from 0 to 86400, is an object",
+    }
+    for where, what in types.items():
+        assert told.pop(where).startswith(what), where
+    others = {
+        "$.FaultFrequency[0].FaultHandling",
+        "$.FaultFrequency[1].Times",
+        "$.FaultFrequency[1].Fault",
+        "$.FaultFrequency[1].FaultHandling",
+        "$.FaultFrequency[3].TimeWindow",
+        "$.FaultDuration[0].FaultHandling",
+    }
+    assert told.keys() >= others
+    assert not [where for where in told if where.startswith("$.FaultFrequency[2]")]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "where"),
+    [
+        (
+            "faultCode.json",
+            '{"SeparateNPUCodes": 1, "NotHandleFaultCodes": ["zz", 7, "80E21007"]}',
+            ["$.SeparateNPUCodes", "$.NotHandleFaultCodes[1]", "$.NotHandleFaultCodes[0]"],
+        ),
+        (
+            "SwitchFaultCode.json",
+            '{"SeparateFaultCodes": {}, "NotHandleFaultCodes": [[], "x"]}',
+            ["$.SeparateFaultCodes", "$.NotHandleFaultCodes[0]", "$.NotHandleFaultCodes[1]"],
+        ),
+    ],
+)
+def test_wrong_types_of_lists_of_codes(key: str, text: str, where: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_document(key, text, "x")
+    assert sorted(one.where for one in caught.value.problems) == sorted(where)
+
+
+def test_very_many_wrong_types_are_not_all_told() -> None:
+    text = json.dumps({"FaultFrequency": [0] * 100_000})
+    with pytest.raises(ConfigurationError) as caught:
+        check_document("faultCustomization.json", text, "x")
+    first, *others = caught.value.problems
+    assert (first.where, len(others)) == ("$", 250)
+    assert "has 250 wrong types at least" in first.what

@@ -151,6 +151,20 @@ def test_a_node_that_beats_or_may_beat_is_not_ended_by_a_deletion(beats: bool | 
     assert world.shown()["n2"] == "", "it stands, and the node does not beat any more"
 
 
+def test_an_agent_that_names_no_documents_deletes_its_node_info_and_nothing_else() -> None:
+    world = World()
+    world.tell(Changed(node_report("n1", _NO_FAULTS, "UnHealthy")), world.servers)
+    world.beat(n1="")
+    gone = node_report("n1", _NO_FAULTS, "")
+    world.tell(Deleted(gone.namespace, gone.name), world.servers)
+    world.delete("n1")
+    world.step(1)
+    assert world.servers.absent.keys() == {"n1"}
+    world.step(60)
+    assert world.servers.present == {}
+    assert world.shown()["n1"] == ILL
+
+
 def test_many_deletions_are_held_back_with_one_error(caplog: pytest.LogCaptureFixture) -> None:
     world = World(f"n{number:02}" for number in range(20))
     for number in range(4):

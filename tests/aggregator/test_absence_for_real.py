@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.forget_record import FORGET_NAMESPACE, ForgetRecord, forget_record_name
-from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    STATE_LABEL,
+    STATE_NAMESPACE,
+    device_info_name,
+)
 from stores.address import open_store
-from stores.base import Beat
+from stores.base import Beat, Selection
 from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.fleet import Fleet
@@ -31,6 +36,8 @@ _LOOK_SECONDS = 0.25
 _MANY = 1000
 _ALIVE = 'npu_vigil_heartbeats{state="alive"}'
 _UNKNOWN = 'npu_vigil_heartbeats{state="unknown"}'
+_BACK_SECONDS = 20.0
+_STATE = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
 _MISSING = "npu_vigil_missing_documents"
 _WRITTEN_SECONDS = 1.5
 """After so long what is published is in the state directory."""
@@ -83,6 +90,7 @@ def is_named(daemon: Daemon, node: str) -> bool:
     return status == 200 and node in str(answer)
 
 
+@pytest.mark.timeout(120)
 async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_nobody_is_lost(
     broker: Broker, daemon: Daemon, store: Store
 ) -> None:
@@ -99,8 +107,11 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_nobody_is_
     async with reader.reading(store):
         await until("all are shown", lambda: len(reader.ill) == _MANY, 40)
         await until("all have beaten", lambda: daemon.metric(_UNKNOWN) == 0)
+        await until("all are held", lambda: len(silent(daemon)) == _MANY)
         await asyncio.sleep(_WRITTEN_SECONDS)
         for is_restarted in (False, True):
+            kept = {one.name for one in await store.list(_STATE)}
+            assert kept, "who is silent is kept"
             if is_restarted:
                 await asyncio.to_thread(daemon.kill)
             reader.forget_documents()
@@ -110,6 +121,10 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_nobody_is_
             await until("all are shown again", lambda: len(reader.shown) == _MANY)
             await until("they are named", lambda: daemon.metric(_MISSING) == _MANY)
             await until("all are held", lambda: len(silent(daemon)) == _MANY)
+            deadline = time.monotonic() + _BACK_SECONDS
+            while not kept <= {one.name for one in await store.list(_STATE)}:
+                assert time.monotonic() < deadline, "kept state is not written again"
+                await asyncio.sleep(_LOOK_SECONDS)
             status, answer = daemon.ask("/readyz")
             assert status == 503
             assert f"lacks documents of {_MANY} of {_MANY} nodes" in str(answer)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
 
-INTERVAL = 1.0
+INTERVAL = 0.2
 AHEAD_SECONDS = 3600
 MARK = "0123456789abcdef" * 2
 
@@ -48,7 +48,7 @@ class Place:
         self.has_records = kubeconfig is None
 
     async def forget(self, *arguments: str) -> tuple[int, str]:
-        """Exit status and what was said."""
+        """Exit status and output."""
         return await asyncio.to_thread(vigil_forget, *arguments, *self.options)
 
     async def names(self, node: str) -> set[str]:
@@ -116,21 +116,21 @@ async def test_a_node_that_is_gone_is_forgotten_and_one_that_beats_is_refused(
     there = await fill(place, "gone")
     assert there == {"mindx-dl-deviceinfo-gone", "mindx-dl-nodeinfo-gone", "beat"}
     alive = await fill(place, "alive")
-    status, said = await place.forget("gone")
+    status, output = await place.forget("gone")
     assert (status, await place.names("gone")) == (0, there)
-    assert "gone would be forgotten: mindx-dl-deviceinfo-gone, mindx-dl-nodeinfo-gone" in said
-    assert "nothing was changed: add --yes" in said
+    assert "gone would be forgotten: mindx-dl-deviceinfo-gone, mindx-dl-nodeinfo-gone" in output
+    assert "nothing was changed: add --yes" in output
     async with Fleet(place.store, ["alive"], INTERVAL).beating():
-        status, said = await place.forget("gone", "alive", "--yes")
-    assert (status, "alive beats: nothing is forgotten" in said) == (1, True)
+        status, output = await place.forget("gone", "alive", "--yes")
+    assert (status, "alive beats: nothing is forgotten" in output) == (1, True)
     assert await place.names("gone") == there, "all of them or none"
-    status, said = await place.forget("gone", "--yes")
-    assert (status, "gone is forgotten" in said) == (0, True)
+    status, output = await place.forget("gone", "--yes")
+    assert (status, "gone is forgotten" in output) == (0, True)
     assert await place.names("gone") == ({"record"} if place.has_records else set())
     assert await place.names("alive") == alive
-    status, said = await place.forget("nobody", "--yes")
-    assert (status, "nothing is known of nobody" in said) == (1, True)
-    assert "there are: alive" in said
+    status, output = await place.forget("nobody", "--yes")
+    assert (status, "nothing is known of nobody" in output) == (1, True)
+    assert "there are: alive" in output
 
 
 async def test_a_record_is_no_earlier_than_what_the_node_wrote(folder: Place) -> None:
@@ -152,8 +152,8 @@ async def test_a_node_of_which_only_cluster_info_is_left(folder: Place) -> None:
     labels = dict([CLUSTER_LABEL])
     await folder.store.put(Document(CLUSTER_NAMESPACE, name, {name: json.dumps(entry)}, labels))
     await folder.store.put(Document(CLUSTER_NAMESPACE, "cluster-info-x", {"x": "{"}, labels))
-    status, said = await folder.forget("left", "--yes")
-    assert (status, "left is forgotten: its entry in cluster-info" in said) == (0, True)
+    status, output = await folder.forget("left", "--yes")
+    assert (status, "left is forgotten: its entry in cluster-info" in output) == (0, True)
     assert await folder.names("left") == {"record"}
 
 
@@ -168,21 +168,21 @@ async def test_a_directory_takes_the_place_of_another(folder: Place) -> None:
     assert folder.store.mark is not None
     await folder.store.put(report("n1", healthy()))
     before = await folder.store.mark.read()
-    status, said = await folder.forget("--mark", MARK)
-    assert (status, before.id in said, "add --yes" in said) == (0, True, True)
+    status, output = await folder.forget("--mark", MARK)
+    assert (status, before.id in output, "add --yes" in output) == (0, True, True)
     assert await folder.store.mark.read() == before
     assert (await folder.forget("--mark", MARK, "--yes"))[0] == 0
     assert await folder.store.mark.read() == FoundMark(before.id, MARK)
-    status, said = await folder.forget("--mark", before.id, "--yes")
-    assert (status, "is the directory with this mark" in said) == (1, True)
+    status, output = await folder.forget("--mark", before.id, "--yes")
+    assert (status, "is the directory with this mark" in output) == (1, True)
     root = Path(folder.store.url.removeprefix("directory:"))
     (root / MARK_NAME).write_text("{")
-    status, said = await folder.forget("--mark", MARK)
-    assert (status, "cannot be read" in said) == (0, True)
+    status, output = await folder.forget("--mark", MARK)
+    assert (status, "cannot be read" in output) == (0, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "says"),
+    ("arguments", "status", "part"),
     [
         ((), 2, "give nodes, or --chip NAME, or --mark ID"),
         (("n1", "--mark", MARK), 2, "give nodes, or --chip NAME, or --mark ID"),
@@ -195,7 +195,7 @@ async def test_a_directory_takes_the_place_of_another(folder: Place) -> None:
     ],
 )
 def test_wrong_use_is_named(
-    arguments: tuple[str, ...], status: int, says: str, tmp_path: Path
+    arguments: tuple[str, ...], status: int, part: str, tmp_path: Path
 ) -> None:
-    found, said = vigil_forget(*(one.format(tmp_path) for one in arguments))
-    assert (found, says in said) == (status, True), said
+    found, output = vigil_forget(*(one.format(tmp_path) for one in arguments))
+    assert (found, part in output) == (status, True), output

@@ -34,7 +34,7 @@ def test_the_first_mark_is_the_known_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("found", "part"),
     [
         (FoundMark(), "has no mark"),
         (FoundMark(B), f"has the mark {B}"),
@@ -43,14 +43,14 @@ def test_the_first_mark_is_the_known_one() -> None:
     ],
 )
 def test_another_directory_does_not_count_until_the_known_one_is_back(
-    found: FoundMark, says: str
+    found: FoundMark, part: str
 ) -> None:
     known = Known(URL, A)
     assert known.look(found, NODES) is None
     assert known.problem is not None
-    assert says in known.problem
+    assert part in known.problem
     assert f"vigil forget --mark {A} --store {URL} --yes" in known.problem
-    known.hear(beats(1))
+    known.note_beats(beats(1))
     assert known.look(found, NODES) is None, "heartbeats of a backup do not change"
     assert known.look(FoundMark(A), NODES) == "the known directory is back"
     assert known.id == A
@@ -58,16 +58,16 @@ def test_another_directory_does_not_count_until_the_known_one_is_back(
 
 def test_more_than_half_of_the_known_nodes_make_it_count() -> None:
     known = Known(URL, A)
-    known.hear(beats(0))
+    known.note_beats(beats(0))
     known.look(FoundMark(B), NODES)
-    known.hear(beats(1))
-    known.hear(beats(2, ("n1", "n2", "of-another-cluster", "and-one-more")))
+    known.note_beats(beats(1))
+    known.note_beats(beats(2, ("n1", "n2", "of-another-cluster", "and-one-more")))
     assert known.look(FoundMark(B), NODES) is None
-    known.hear(beats(2, ("n1", "n2", "n3")))
+    known.note_beats(beats(2, ("n1", "n2", "n3")))
     assert known.look(FoundMark(B), NODES) == "3 of 4 known nodes beat there"
     assert (known.id, known.problem) == (B, None)
     known.look(FoundMark(A), NODES)
-    assert known.problem is not None, "what beat in the other one says nothing about this one"
+    assert known.problem is not None, "what beat in the other one proves nothing about this one"
 
 
 def test_without_known_nodes_there_is_nothing_to_lose() -> None:

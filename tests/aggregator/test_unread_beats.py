@@ -1,4 +1,4 @@
-"""No news of heartbeats is not news that nodes are alive."""
+"""Nodes whose heartbeats are not read are not known to be alive."""
 
 from __future__ import annotations
 

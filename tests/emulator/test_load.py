@@ -17,6 +17,7 @@ from dcmi_shim.emulator.scenario import parse_scenario
 from dcmi_shim.structs import SocTotalResource
 from tests.emulator.driver import wait_until
 from tests.emulator.test_command_line import _vigil
+from tests.emulator.test_profiles import Hbm
 
 if TYPE_CHECKING:
     from tests.emulator.conftest import Server
@@ -133,3 +134,47 @@ def test_in_a_scenario(a2: Server) -> None:
     play(parse_scenario(text, "story.toml"), a2.emulator)
     assert (_percent(a2, 2, AI_CORE), _percent(a2, 2, HBM), _processes(a2, 2)) == (9, 70, [5])
     assert _virtual(a2, 2) == [100]
+
+
+def test_what_a_monitor_asks_shows_the_load(a2: Server) -> None:
+    """The calls of the vendor's exporter: several figures at once, and the HBM's size."""
+    library = a2.driver.library
+    size = 65536
+    for aicore, hbm in ((80, 60), (0, 1)):
+        a2.emulator.load(3, aicore=aicore, hbm=hbm)
+        figures = (c_uint * 12)(*[7] * 12)
+        assert library.dcmi_get_device_multi_utilization_rate(3, 0, byref(figures)) == 0
+        assert list(figures) == [aicore, 0, aicore, aicore, *[0] * 8]
+        again = (c_uint * 12)(*[7] * 12)
+        period = c_int(1)
+        call = library.dcmi_get_device_multi_utilization_rate_period
+        assert call(3, 0, byref(again), period) == 0
+        assert list(again) == list(figures)
+        assert [_percent(a2, 3, kind) for kind in (2, 12, 13, 14)] == [aicore, 0, aicore, aicore]
+        found = Hbm()
+        assert library.dcmi_get_device_hbm_info(3, 0, byref(found)) == 0
+        assert found.used == size * hbm // 100
+    a2.emulator.reset()
+    found = Hbm()
+    assert library.dcmi_get_device_hbm_info(3, 0, byref(found)) == 0
+    assert found.used == 3395
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        ("110000002", "link CHIP down"),
+        ("110001024", "link CHIP down --ports 2"),
+        ("020001002", "occur CHIP 81B18603"),
+        ("020000002", "on every chip"),
+        ("200001002", "--traffic still"),
+    ],
+)
+def test_a_code_that_no_driver_tells_names_its_cause(a2: Server, code: str, cause: str) -> None:
+    for text in (code, f"0x{code}"):
+        with pytest.raises(ConfigurationError, match="vigil simulate") as caught:
+            a2.emulator.occur(3, text)
+        assert cause in str(caught.value)
+    story = f'steps = [{{at_ms = 0, do = "occur", chip = 3, code = "{code}"}}]'
+    with pytest.raises(ConfigurationError, match="vigil simulate"):
+        parse_scenario(story, "story")

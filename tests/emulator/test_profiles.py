@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.errors import ConfigurationError
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY, install
 from tests.emulator.driver import Driver
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.emulator.conftest import Server
 
 
 class Memory(ctypes.Structure):
@@ -149,8 +152,19 @@ def test_ports_of_an_a5_follow_its_faults(tmp_path: Path) -> None:
         assert ports(2) == [("ETH", "DOWN"), ("ETH", "UP"), ("UB", "DOWN")]
         chip = emulator.status()["chips"][2]  # type: ignore[index]
         assert {one["code"] for one in chip["active"]} == {"81078607", "81B18603"}
+        emulator.link(2, up=False, ports=2)
+        assert ports(2) == [("ETH", "DOWN"), ("ETH", "DOWN"), ("UB", "DOWN")]
+        emulator.link(2, up=False)
+        assert ports(2)[:2] == [("ETH", "DOWN"), ("ETH", "UP")]
         emulator.link(2, up=True)
         emulator.recover(2, "81B18603")
         assert ports(2) == [("ETH", "UP"), ("ETH", "UP"), ("UB", "UP")]
     finally:
         emulator.close()
+
+
+def test_a_second_driver_does_not_take_the_state_of_the_first(a2: Server, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is the state of the driver in "):
+        install(tmp_path / "two", a2.emulator_dir, "a3")
+    assert not (tmp_path / "two").exists()
+    assert a2.emulator.status()["profile"] == "a2"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.names import CLUSTER_NODE_NAME
+from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import Node
 from tests.end_to_end.test_mqtt import an_aggregator
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tests.parts.broker import Broker
 
 FAULT = "80E18402"
+FAN = BmcAlarm("06000025", "Fan", 3)
+_ENDS_SECONDS = 4.0
+"""A deletion counts when it has stood for 2 s and the agent's heartbeat says that it is its own."""
 _BACK_SECONDS = 6.0
 _RESTARTS = 10
 _APART_SECONDS = 1.5
@@ -69,3 +73,23 @@ def test_ten_restarts_in_a_minute_freeze_nothing(
     assert "conflict" not in node.logged()
     assert "conflict" not in aggregator.process.log.read_text()
     assert node.ask("/metrics")[1].count("npu_vigil_foreign_writer{") == 0
+
+
+def test_an_alarm_that_an_agent_takes_back_ends_while_it_beats(
+    node: Node, aggregator: Daemon, place: OnBroker, tmp_path: Path
+) -> None:
+    node.give_bmc(tmp_path)
+    node.start()
+    node.healthy()
+    aggregator.start()
+
+    def is_shown() -> bool:
+        return "Fan" in str(place.read(CLUSTER_NODE_NAME))
+
+    for _ in range(2):
+        node.emulator.bmc.occur(FAN)
+        node.wait(is_shown, "the alarm is shown", 10)
+        node.emulator.bmc.clear()
+        assert node.wait(lambda: not is_shown(), "the alarm ends", 20) < _ENDS_SECONDS
+        assert aggregator.metric('npu_vigil_heartbeats{state="alive"}') == 1
+    assert "lacks documents" not in aggregator.process.log.read_text()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -16,7 +17,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// older refuses clients of MQTT 5, in the words of MQTT 3.1.1.
+// older refuses clients of MQTT 5, with the answer of MQTT 3.1.1.
 type older struct{ mqtt.HookBase }
 
 func (*older) ID() string              { return "older" }
@@ -29,13 +30,16 @@ func (*older) OnConnect(client *mqtt.Client, _ packets.Packet) error {
 	return nil
 }
 
-// bridged drops the retain flag of what it passes on to subscribers, as some bridges do.
+// bridged drops the retain flag of what nodes publish, as a bridge from their broker may.
 type bridged struct{ mqtt.HookBase }
 
 func (*bridged) ID() string              { return "bridged" }
 func (*bridged) Provides(hook byte) bool { return hook == mqtt.OnPublish }
 func (*bridged) OnPublish(_ *mqtt.Client, packet packets.Packet) (packets.Packet, error) {
-	packet.FixedHeader.Retain = false
+	topic := packet.TopicName
+	if strings.HasPrefix(topic, "vigil/v1/nodes/") && !strings.HasSuffix(topic, "/echo") {
+		packet.FixedHeader.Retain = false
+	}
 	return packet, nil
 }
 
@@ -45,7 +49,7 @@ func main() {
 	qos := flag.Uint("qos", 2, "the highest QoS")
 	largest := flag.Uint("largest", 0, "bytes of the largest packet; 0: any")
 	onlyOlder := flag.Bool("only-3.1.1", false, "refuse MQTT 5")
-	dropsRetain := flag.Bool("drops-retain", false, "take the retain flag off every message")
+	dropsRetain := flag.Bool("drops-retain", false, "take the retain flag off what nodes publish")
 	flag.Parse()
 
 	capabilities := mqtt.NewDefaultServerCapabilities()

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import shutil
 import signal
-import ssl
 import stat
 import subprocess
 import sys
@@ -31,6 +29,7 @@ from tests.node.cluster import NODE, Cluster, wait_until
 from tests.node.image import ROOT
 from tests.parts.kustomize import MANIFESTS
 from tests.parts.node_reader import NodeReader
+from tests.parts.vendors_plugin import account_of, vendors_objects, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +39,8 @@ MOST_IMAGE_BYTES = 120_000_000
 OVERLAYS = ("base", "overlays/beside-device-plugin", "overlays/with-clusterd-clients")
 _DRIVER = Path("/usr/local/Ascend/driver")
 _LOCAL_TIME = Path("/etc/localtime")
-_PLUGIN = "ascend-device-plugin-sa"
-_PLUGIN_ROLE = "pods-node-ascend-device-plugin-role"
+_STATE = Path("/var/lib/npu-vigil")
+_OF_26_1 = ""
 _SEPARATED = "Ascend910-7"
 _OF_THE_CLUSTER = (
     "/kube-root-ca.crt",
@@ -52,7 +51,7 @@ _OF_THE_CLUSTER = (
 _FORBIDDEN = 403
 _OK = 200
 _UNAVAILABLE = 503
-_OURS = ("/var/lib/npu-vigil", str(truth.EMULATOR), "/usr/local/Ascend")
+_OURS = (str(_STATE), str(truth.EMULATOR), "/usr/local/Ascend")
 _OF_OTHERS = (
     *("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/usr/libexec", "/opt/containerd"),
     *("/root", "/tmp", "/run", "/var/tmp"),
@@ -166,6 +165,8 @@ class Lane:
         return place
 
     def _host(self, *, has_driver: bool, zone: str | None) -> None:
+        # Another node: on one that remembers, a fault that comes again is isolated for good.
+        shutil.rmtree(_STATE, ignore_errors=True)
         _LOCAL_TIME.unlink(missing_ok=True)
         if zone is not None:
             # As dpkg makes it; systemd's link is relative.
@@ -363,14 +364,14 @@ class Lane:
         return {name for name in names if not name.endswith(_OF_THE_CLUSTER)}
 
     def _plugin_may_write(self) -> str:
-        for item in _vendor_objects():
+        for item in vendors_objects(_OF_26_1):
             self.plane.apply(item)
         # As the kubelet has it while a Device Plugin is registered.
         chips = {"huawei.com/Ascend910": "8"}
         path = f"/api/v1/nodes/{NODE}/status"
         self.plane.request("PATCH", path, {"status": {"capacity": chips, "allocatable": chips}})
         assert self._plugin_writes() in (_OK, http.HTTPStatus.CREATED)
-        return _PLUGIN_ROLE
+        return account_of(_OF_26_1)
 
     def _plugin_is_refused(self) -> str:
         assert self._plugin_writes() == _FORBIDDEN
@@ -378,48 +379,9 @@ class Lane:
 
     def _plugin_writes(self) -> int:
         """Write device-info as the vendor's account does; the status."""
-        kubeconfig = self.plane.service_account("kube-system", _PLUGIN)
-        token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
-        tls = ssl.create_default_context(cafile=str(self.plane.directory / "ca.crt"))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.plane.port, context=tls)
+        kubeconfig = self.plane.service_account("kube-system", account_of(_OF_26_1))
         name = f"mindx-dl-deviceinfo-{NODE}"
-        document = {"metadata": {"name": name}, "data": {"ManuallySeparateNPU": _SEPARATED}}
-        collection = "/api/v1/namespaces/kube-system/configmaps"
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        for method, path in (("POST", collection), ("PUT", f"{collection}/{name}")):
-            connection.request(method, path, json.dumps(document), headers)
-            response = connection.getresponse()
-            response.read()
-            if response.status != http.HTTPStatus.CONFLICT:
-                break
-        connection.close()
-        return response.status
-
-
-def _vendor_objects() -> list[dict[str, Any]]:
-    """Account, role and binding of a Device Plugin, as MindCluster 26.1 has them."""
-    rbac = "rbac.authorization.k8s.io"
-    verbs = ["get", "create", "update", "list", "watch"]
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": _PLUGIN, "namespace": "kube-system"},
-        },
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": _PLUGIN_ROLE},
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}],
-        },
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "pods-node-ascend-device-plugin-rolebinding"},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": _PLUGIN_ROLE},
-            "subjects": [{"kind": "ServiceAccount", "name": _PLUGIN, "namespace": "kube-system"}],
-        },
-    ]
+        return write(self.plane, kubeconfig, name, {"ManuallySeparateNPU": _SEPARATED})[0]
 
 
 def _ask(path: str) -> tuple[int, str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import ssl
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.parts import vendors_plugin
 from tests.parts.controlplane import CHIEF_TOKEN, path_of
 from tests.parts.kustomize import apply, build, build_with, take_back
+from tests.parts.vendors_plugin import COLLECTION, ENDINGS, RBAC, VERBS, account_of, vendors_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,62 +19,16 @@ if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
 
 OVERLAY = "overlays/beside-device-plugin"
-RBAC = "rbac.authorization.k8s.io"
-ENDINGS = ["", "-310", "-310p", "-910", "-npu"]
-"""Of role and account in MindCluster 6.0 to 26.1; none since 26.1 but for chips of type 310P."""
 CREATED, OK, FORBIDDEN = 201, 200, 403
-COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
 NAME = "mindx-dl-deviceinfo-worker-1"
-VERBS = ["get", "create", "update", "list", "watch"]
-
-
-def vendors_objects(ending: str) -> list[dict[str, Any]]:
-    """Account, role and binding as the vendor's manifest has them."""
-    account, role = (
-        f"ascend-device-plugin-sa{ending}",
-        f"pods-node-ascend-device-plugin-role{ending}",
-    )
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": account, "namespace": "kube-system"},
-        },
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": role},
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": VERBS}],
-        },
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"pods-node-ascend-device-plugin-rolebinding{ending}"},
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}],
-        },
-    ]
 
 
 def write(plane: ControlPlane, kubeconfig: Path, name: str = NAME) -> int:
-    """Create a ConfigMap, or change it where it is there; the status of the answer."""
-    token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
-    tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
-    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, context=tls, timeout=10)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    body = {"metadata": {"name": name}, "data": {"DeviceInfoCfg": "{}"}}
-    try:
-        for method, path in (("POST", COLLECTION), ("PUT", f"{COLLECTION}/{name}")):
-            connection.request(method, path, json.dumps(body), headers)
-            response = connection.getresponse()
-            answer = response.read().decode()
-            if response.status == FORBIDDEN:
-                assert "device-info is written by NPU Vigil" in answer or "cannot" in answer
-            if response.status != http.HTTPStatus.CONFLICT:
-                break
-    finally:
-        connection.close()
-    return response.status
+    """Write a ConfigMap; the status of the answer, which says why where it is refused."""
+    status, answer = vendors_plugin.write(plane, kubeconfig, name, {"DeviceInfoCfg": "{}"})
+    if status == FORBIDDEN:
+        assert "device-info is written by NPU Vigil" in answer or "cannot" in answer
+    return status
 
 
 @pytest.fixture
@@ -96,9 +49,7 @@ def test_a_plugin_of_each_release_may_not_write_until_npu_vigil_is_gone(
     try:
         for item in vendors:
             control_plane.apply(item)
-        plugin = control_plane.service_account(
-            "kube-system", vendors[0]["metadata"]["name"], "worker-1"
-        )
+        plugin = control_plane.service_account("kube-system", account_of(ending), "worker-1")
         assert write(control_plane, plugin) == CREATED
         items = apply(control_plane, OVERLAY)
         assert _soon(control_plane, plugin, FORBIDDEN), "a change of what is there"

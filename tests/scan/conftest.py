@@ -32,6 +32,12 @@ class Scanned:
         (check,) = [one for one in self.report["checks"] if one["name"] == name]
         return dict(check)
 
+    def warnings(self) -> set[str]:
+        """The names of what deserves a look; each says what would be better."""
+        looks = [one for one in self.report["checks"] if one["state"] == "warning"]
+        assert all(one["advice"] and one["found"] for one in looks)
+        return {one["name"] for one in looks}
+
     def problems(self) -> set[str]:
         """The names of what is wrong; each says what to do."""
         wrong = [one for one in self.report["checks"] if one["state"] == "problem"]

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.families import FAMILIES
+from dcmi_shim.emulator.install import install
 from tests.parts.device_plugin import device_plugin
 from tests.scan.test_scan import OF_THE_MACHINE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.scan.conftest import Server
 
 
@@ -57,12 +60,18 @@ def test_a_plugin_that_resets_duo_cards_as_one(server: Server) -> None:
     ],
 )
 def test_a_server_of_each_family_that_is_well(
-    server: Server, profile: str, family: str, name: str
+    server: Server, tmp_path: Path, profile: str, family: str, name: str
 ) -> None:
+    if profile == "a3":
+        # Its switches have a library of their own.
+        server.driver_root = tmp_path / "a3" / "driver"
+        install(server.driver_root, tmp_path / "a3" / "emulator", profile)
     server.emulator.start(profile)
     scanned = server.scan()
     assert scanned.problems() <= OF_THE_MACHINE
     facts = scanned.check("driver")["facts"]
     assert (facts["family"], facts["chips"][-1]) == (family, name)
+    switches = scanned.check("switch-library")
+    assert (switches["state"] == "ok") is (profile == "a3"), switches
     links = scanned.check("hccn_tool")
     assert (links["state"] == "ok") is FAMILIES[family].has_network, links

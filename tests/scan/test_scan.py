@@ -58,6 +58,8 @@ def test_faults_of_the_hardware_are_no_problems_of_the_set_up(server: Server) ->
     scanned = server.scan()
     assert scanned.problems() <= OF_THE_MACHINE
     assert scanned.check("driver-calls")["facts"]["codes"]["3"] == ["80E01801"]
+    assert {"driver-calls", "hccn_tool", "bmc"} <= scanned.warnings()
+    assert scanned.status == (1 if scanned.problems() else 0), "a warning is no problem"
     assert scanned.check("hccn_tool")["facts"]["down"] == ["Ascend910-5"]
     assert scanned.check("bmc")["facts"]["alarms"] == 1
 
@@ -96,7 +98,9 @@ def test_tools_that_fail_or_are_not_there(server: Server, tmp_path: Path) -> Non
     server.emulator.tool("hccn_tool", "fail", exit_status=7, text="no such device")
     server.environment["PATH"] = str(tmp_path)
     scanned = server.scan()
-    assert {"hccn_tool", "bmc", "ipmitool"} <= scanned.problems()
+    assert {"hccn_tool", "bmc"} <= scanned.problems()
+    assert "ipmitool" not in scanned.problems(), "a missing BMC is one problem"
+    assert "ipmitool" in scanned.warnings()
     assert "exit status 7" in scanned.check("hccn_tool")["found"]
     assert "modprobe" in scanned.check("bmc")["advice"]
     assert scanned.status == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -128,9 +127,7 @@ async def bridged(broker: Mochi, protocol: str, caplog: pytest.LogCaptureFixture
     node, reader = opened(broker, "5"), opened(broker, protocol)
     async with watching(reader, Selection("kube-system")) as seen:
         for text in "abc":
-            # Nothing is kept, which the first write over a connection shows.
-            with contextlib.suppress(StoreError):
-                await node.put(Document(ONE.namespace, ONE.name, {"text": text}))
+            await node.put(Document(ONE.namespace, ONE.name, {"text": text}))
             await seen.until(lambda seen: text in str(seen.documents))  # noqa: B023
     await node.close()
     await reader.close()

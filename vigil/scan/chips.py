@@ -17,7 +17,7 @@ from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.keeper import DriverSettings
 from dcmi_shim.return_codes import NOT_READY
-from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+from vigil.scan.findings import ExitStatus, not_applicable, ok, problem, warning
 from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
@@ -210,9 +210,12 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
         advice = "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
         found = "; ".join(filter(None, (hanging, texts)))
         return problem(CALLS, found, advice, facts=facts), list_seconds
-    with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
-    text = f"health and fault codes of {len(inventory.chips)} chips{with_codes or '; no fault'}"
-    return ok(CALLS, text, facts=facts), list_seconds
+    text = f"health and fault codes of {len(inventory.chips)} chips"
+    if codes:
+        with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
+        advice = "faults of the hardware: the agent publishes them; see its /api/v1/faults"
+        return warning(CALLS, f"{text}{with_codes}", advice, facts=facts), list_seconds
+    return ok(CALLS, f"{text}; no fault", facts=facts), list_seconds
 
 
 async def _health(driver: Driver, chip: Chip) -> int | None:

@@ -15,6 +15,8 @@ class State(StrEnum):
     """How a thing is."""
 
     OK = "ok"
+    WARNING = "warning"
+    """The agent works; something that it shows or needs deserves a look."""
     PROBLEM = "problem"
     NOT_APPLICABLE = "not-applicable"
 
@@ -59,6 +61,11 @@ class Report(msgspec.Struct, frozen=True):
 def ok(name: str, found: str, advice: str = "", facts: Facts | None = None) -> Check:
     """All is well; ``advice`` may still say what would be better."""
     return Check(name, State.OK, found, advice, facts or {})
+
+
+def warning(name: str, found: str, advice: str, facts: Facts | None = None) -> Check:
+    """The agent does its work; ``advice`` is what would be better. No exit status of its own."""
+    return Check(name, State.WARNING, found, advice, facts or {})
 
 
 def problem(

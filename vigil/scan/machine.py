@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.clock import is_synchronised
-from vigil.scan.findings import not_applicable, ok, problem
+from vigil.scan.findings import not_applicable, ok, problem, warning
 from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def look_at_clock(configuration: AgentConfiguration) -> Check:
         found = "nothing keeps the clock right: the kernel calls it unsynchronised"
         advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
         if configuration.heartbeat.generation == "lease":
-            return ok(CLOCK, found, advice, facts={"synchronised": False})
+            return warning(CLOCK, found, advice, facts={"synchronised": False})
         advice = f"{advice}, and readers of old heartbeats compare the clocks of hosts"
         return problem(CLOCK, found, advice, facts={"synchronised": False})
     return ok(CLOCK, "synchronised", facts={"synchronised": True})

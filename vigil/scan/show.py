@@ -12,22 +12,27 @@ if TYPE_CHECKING:
 
     from vigil.scan.findings import Check, Report
 
-_WORDS = {State.OK: "ok", State.PROBLEM: "PROBLEM", State.NOT_APPLICABLE: "-"}
+_WORDS = {
+    State.OK: "ok",
+    State.WARNING: "warning",
+    State.PROBLEM: "PROBLEM",
+    State.NOT_APPLICABLE: "-",
+}
 _WIDTH = 100
 _INDENT = " " * 32
 
 
 def lines(report: Report) -> Iterator[str]:
-    """A list with a paragraph for each check, problems counted at its end."""
+    """A list with a paragraph for each check, problems and warnings counted at its end."""
     for check in report.checks:
         yield from _paragraph(check)
-    problems = [check.name for check in report.checks if check.state is State.PROBLEM]
+    counted = "; ".join(
+        f"{len(names)} {state.value}(s): {', '.join(names)}"
+        for state in (State.PROBLEM, State.WARNING)
+        if (names := [check.name for check in report.checks if check.state is state])
+    )
     yield ""
-    node = report.node or "(no node name)"
-    if problems:
-        yield f"{node}: {len(problems)} problem(s): {', '.join(problems)}"
-    else:
-        yield f"{node}: all well"
+    yield f"{report.node or '(no node name)'}: {counted or 'all well'}"
 
 
 def _paragraph(check: Check) -> Iterator[str]:

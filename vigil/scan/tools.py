@@ -25,7 +25,7 @@ from dcmi_shim.ipmi_tool import NAME as IPMITOOL
 from dcmi_shim.switch_driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
 from dcmi_shim.vendor import LINGQU
-from vigil.scan.findings import not_applicable, ok, problem
+from vigil.scan.findings import not_applicable, ok, problem, warning
 from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
@@ -114,8 +114,11 @@ async def look_at_links(configuration: AgentConfiguration, inventory: Inventory 
     if failed:
         advice = f"run {tool.path} by hand as root; nobody else may run it at the same time"
         return problem(LINKS, "; ".join(failed), advice, facts=facts)
-    links = f"down: {', '.join(down)}" if down else "all up"
-    return ok(LINKS, f"{tool.path} answers about {len(cards)} cards; links {links}", facts=facts)
+    found = f"{tool.path} answers about {len(cards)} cards; links "
+    if down:
+        advice = "see cables, optical modules and the switch; the agent publishes these faults"
+        return warning(LINKS, f"{found}down: {', '.join(down)}", advice, facts=facts)
+    return ok(LINKS, f"{found}all up", facts=facts)
 
 
 async def _is_up(tool: HccnTool, family: str, chip: Chip, seconds: float) -> bool:
@@ -150,10 +153,10 @@ async def look_at_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
             advice = "run as root; a BMC that does not answer may need a restart of its own"
         return (problem(BMC, f"by {way}: {found}", advice, facts={"way": way}), tool)
     found = f"{len(alarms)} active alarms, serial number {serial or 'unknown'}, read by {way}"
-    return (
-        ok(BMC, found, facts={"way": way, "alarms": len(alarms), "serial_number": serial}),
-        tool,
-    )
+    facts = {"way": way, "alarms": len(alarms), "serial_number": serial}
+    if alarms:
+        return (warning(BMC, found, "see the BMC's list of alarms", facts), tool)
+    return (ok(BMC, found, facts=facts), tool)
 
 
 def _bmc_tool(device: Path | None, *, trust: bool) -> Check:
@@ -162,7 +165,7 @@ def _bmc_tool(device: Path | None, *, trust: bool) -> Check:
         if device is not None:
             return not_applicable(BMC_TOOL, f"there is none, and {device} needs none")
         advice = "install ipmitool, or load the kernel modules ipmi_si and ipmi_devintf"
-        return problem(BMC_TOOL, "there is neither a device of the BMC nor ipmitool", advice)
+        return warning(BMC_TOOL, "there is neither a device of the BMC nor ipmitool", advice)
     try:
         check_tool(Path(path), trust_driver=trust)
     except ToolMissing as error:

@@ -1,0 +1,121 @@
+"""A real aggregator on a broker that is not mosquitto, with less than it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.configuration import Mqtt
+from contract.errors import StoreError
+from stores.address import open_store
+from tests.aggregator.chip_reader import ChipReader
+from tests.aggregator.fleet import Fleet
+from tests.aggregator.nodes import faulty, report
+from tests.parts.mochi import Mochi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stores.base import Store
+    from tests.aggregator.conftest import Make
+    from tests.aggregator.daemon import Daemon
+
+NODES = ("n1", "n2", "n3")
+WRITTEN_SECONDS = 1.5
+"""After so long what is known is in the state directory."""
+ONCE_BY_EACH = 8
+"""Each watch names it once."""
+
+
+async def until(what: str, reached: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(reached):
+        assert time.monotonic() < deadline, f"never: {what}"
+        await asyncio.sleep(0.1)
+
+
+def reasons(daemon: Daemon) -> str:
+    return str(daemon.ask("/readyz")[1])
+
+
+async def written(store: Store, node: str) -> None:
+    """Write as an agent does: until it is there."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(StoreError):
+                await store.put(report(node, faulty()))
+                return
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "flag", "setting"),
+    [("5", "-retain=false", "retain_available true"), ("3.1.1", "-qos=0", "max_qos 1")],
+)
+async def test_one_that_cannot_be_used_is_named_once_with_what_to_set(
+    make: Make, tmp_path: Path, protocol: str, flag: str, setting: str
+) -> None:
+    with Mochi(tmp_path, flag) as broker:
+        daemon = make(broker.url, None)
+        daemon.environment["VIGIL_MQTT_PROTOCOL"] = protocol
+        await asyncio.to_thread(daemon.spawn)
+        await until("it is named", lambda: f"set {setting}" in reasons(daemon))
+        # It is asked again and again, and the log does not say so each time.
+        await asyncio.sleep(2)
+        assert daemon.log.read_text().count(f"set {setting}") <= ONCE_BY_EACH
+        broker.restart()
+        await until("it is ready", lambda: daemon.ask("/readyz")[0] == 200, 30)
+
+
+async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Path) -> None:
+    with Mochi(tmp_path, "-only-3.1.1") as broker:
+        store = open_store(broker.url, mqtt=Mqtt.model_validate({"protocol": "3.1.1"}))
+        for node in NODES:
+            await store.put(report(node, faulty()))
+        daemon = make(broker.url, None)
+        daemon.environment["VIGIL_MQTT_PROTOCOL"] = "3.1.1"
+        reader = ChipReader()
+        fleet = Fleet(store, NODES, 1.0)
+        async with fleet.beating():
+            await asyncio.to_thread(daemon.start)
+            async with reader.reading(store):
+                await until("they are ill", lambda: set(reader.ill) == set(NODES))
+                fleet.silent = {"n3"}
+                broker.restart("-only-3.1.1")
+                await until("the broker is back", lambda: daemon.ask("/readyz")[0] == 200)
+                for node in NODES[:2]:
+                    await written(store, node)
+                await until("n3 is lost", lambda: reader.lost == {"n3"})
+                assert daemon.node("n3")["state"] == "missing"
+        await store.close()
+
+
+async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_restart(
+    make: Make, tmp_path: Path
+) -> None:
+    with Mochi(tmp_path, "-drops-retain") as broker:
+        store = open_store(broker.url)
+        daemon = make(broker.url, None)
+        await asyncio.to_thread(daemon.start)
+        reader = ChipReader()
+        async with reader.reading(store), Fleet(store, NODES, 1.0).beating():
+            for node in NODES:
+                await store.put(report(node, faulty()))
+            await until("they are ill", lambda: set(reader.ill) == set(NODES))
+            assert daemon.log.read_text().count("come without the retain flag") == 1
+            await asyncio.sleep(WRITTEN_SECONDS)
+            daemon.kill()
+            await asyncio.to_thread(daemon.start)
+            await until("it is missing", lambda: daemon.node("n1")["state"] == "missing")
+            # T0 is long ago by the clock of the heartbeats.
+            await until("it is stale", lambda: bool(daemon.node("n1")["stale"]))
+            (stale,) = daemon.node("n1")["stale"]
+            assert (stale["document"], stale["age_seconds"] > 600) == ("device-info", True)
+            assert daemon.metric('npu_vigil_stale_documents{document="device-info"}') == 3
+            assert daemon.ask("/readyz")[0] == 200
+        await store.close()

@@ -1,0 +1,41 @@
+"""An unsynchronised clock is a warning, and one that old readers compare is a problem."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.config import AgentConfiguration
+from vigil.scan import machine
+from vigil.scan.findings import ExitStatus, State, report
+from vigil.scan.show import lines
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@pytest.mark.parametrize(
+    ("synchronised", "generation", "state"),
+    [
+        (True, "lease", State.OK),
+        (False, "lease", State.WARNING),
+        (False, "cm-v5", State.PROBLEM),
+        (None, "lease", State.NOT_APPLICABLE),
+    ],
+)
+def test_the_clock(
+    monkeypatch: pytest.MonkeyPatch, synchronised: bool | None, generation: Any, state: State
+) -> None:
+    monkeypatch.setattr(machine, "is_synchronised", lambda: synchronised)
+    heartbeat = {"generation": generation}
+    configuration = AgentConfiguration.model_validate(
+        {"node_name": "n", "store": "directory:/x", "heartbeat": heartbeat}
+    )
+    check = machine.look_at_clock(configuration)
+    assert check.state is state
+    assert (check.means is ExitStatus.WELL) is (state is not State.PROBLEM)
+    if state is State.WARNING:
+        shown = list(lines(report("n", (check,))))
+        assert shown[0].startswith("warning  clock ")
+        assert shown[-1] == "n: 1 warning(s): clock"
