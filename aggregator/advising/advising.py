@@ -39,10 +39,10 @@ class Advising:
     """The advisor of one cluster. It reads for itself, so that nothing waits for it."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, told: Callable[[Iterable[AdviceChange]], None]
+        self, cluster: Cluster, clock: Clock, send: Callable[[Iterable[AdviceChange]], None]
     ) -> None:
-        """``told`` is called with what is advised otherwise than before."""
-        self._told = told
+        """``send`` gets what is advised otherwise than before."""
+        self._send = send
         self._cluster = cluster
         self._clock = clock
         self._objects = ClusterObjects()
@@ -109,7 +109,7 @@ class Advising:
                     _log.exception("nothing can be advised about the cluster as it is")
                 self._problem = f"{type(error).__name__}: {error}"
             self._advised_at_ms = now_ms
-            self._told(changes_of(self._sessions.reports, before, now_ms))
+            self._send(changes_of(self._sessions.reports, before, now_ms))
             await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
     def _look(self, snapshot: Snapshot) -> float:

@@ -76,7 +76,7 @@ class AdviceOfJob(msgspec.Struct, frozen=True):
 
 def without_placement(status: AdviceStatus) -> AdviceStatus:
     """``status`` for the page of all jobs: in a large cluster placement has millions of entries,
-    and verdicts about nodes that are well say nothing."""
+    and verdicts about nodes that are well are left out."""
     return msgspec.structs.replace(
         status,
         reports=tuple(
@@ -91,7 +91,7 @@ def without_placement(status: AdviceStatus) -> AdviceStatus:
 
 
 def of_job(group: PodGroup, pods: Collection[str], status: AdviceStatus) -> AdviceOfJob:
-    """What ``status`` says of a PodGroup, whose pods have the uids ``pods``."""
+    """What ``status`` has about a PodGroup, whose pods have the uids ``pods``."""
     owner = group.owner.name if group.owner is not None else group.name
     subjects = {f"{group.namespace}/{name}" for name in (group.name, owner)}
     reports = tuple(

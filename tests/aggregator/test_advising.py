@@ -173,17 +173,17 @@ def test_pages_have_what_they_are_about() -> None:
 
 def test_changes_of_decisions_are_told_once() -> None:
     found, sessions = filled(cluster.two_pods_on_two_of_three_nodes()), Sessions()
-    told = []
+    changes = []
     sessions.look(found.snapshot(NOW_MS))
     ill(found, NOW_MS)
     for period in range(1, 5):
         before, now_ms = sessions.reports, NOW_MS + period * PERIOD_MS
         sessions.look(found.snapshot(now_ms))
-        told.append(list(changes_of(sessions.reports, before, now_ms)))
-    assert [[(one.profile.value, one.node) for one in changes] for changes in told[:1]] == [
+        changes.append(list(changes_of(sessions.reports, before, now_ms)))
+    assert [[(one.profile.value, one.node) for one in one_look] for one_look in changes[:1]] == [
         [("upstream", "n2"), ("corrected", "n2")]
     ]
-    actions = [[one.decision.action.value for one in c if one.decision] for c in told]
+    actions = [[one.decision.action.value for one in c if one.decision] for c in changes]
     assert actions == [["FORCE_DELETE"] * 2, ["WAIT_COMPLETION"] * 2, [], []]
     over = list(changes_of((), sessions.reports, 0))
     assert [(one.job, one.decision) for one in over] == [("default/j", None)] * 2
