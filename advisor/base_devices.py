@@ -38,7 +38,13 @@ def base_devices(text: str | None) -> BaseDevices | None:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return BaseDevices(
-        tuple(sorted(name for name in found if name.count("-") == 1)),
+        _shared(tuple(sorted(name for name in found if name.count("-") == 1))),
         any(name.count("-") > 1 for name in found),
         all(card is not None and card.device_id is not None for card in found.values()),
     )
+
+
+@lru_cache(maxsize=256)
+def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one value for all nodes with the same cards."""
+    return names

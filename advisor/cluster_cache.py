@@ -243,6 +243,7 @@ def _by_node(found: dict[str, entries.E], prefix: str) -> dict[str, entries.E]:
 def _touched_ms(one: ConfigMap) -> int:
     """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
     try:
-        return int(datetime.fromisoformat(one.annotations.get(TOUCHED, "")).timestamp() * 1000)
+        touched = datetime.fromisoformat(one.annotations.get(TOUCHED, ""))
+        return int(touched.timestamp() * 1000) if touched.tzinfo is not None else 0
     except (ValueError, OverflowError):
         return 0

@@ -145,7 +145,8 @@ def _node(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
         yield Finding(Severity.WARNING, "FREE_LIST_TOO_LONG", called, text)
-    yield from _names(view, called, entry.DeviceList if entry else None)
+    if view.unhealthy or view.faults:
+        yield from _names(view, called, entry.DeviceList if entry else None)
 
 
 def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Iterator[Finding]:

@@ -480,6 +480,31 @@ RULES = (
         "Remove one of them.",
         "4.1",
     ),
+    # What only a running cluster shows
+    _warning(
+        "NO_ASCENDREAL",
+        "{text}",
+        "Check the Device Plugin of the node: it writes huawei.com/AscendReal at allocation.",
+        "2.1, M19",
+    ),
+    _warning(
+        "STALE_INPUT",
+        "{text}",
+        "Check the aggregator: each document is written or touched once a minute at least.",
+        "1.5, R4",
+    ),
+    _warning(
+        "GHOST_ENTRY",
+        "{text}",
+        "Write the entry once more, healthy, before it is left out.",
+        "1.4, M9",
+    ),
+    _warning(
+        "UPSTREAM_DIVERGES",
+        "{text}",
+        "See vigil advise for what both profiles decide.",
+        "7.2, 8",
+    ),
     # Files that belong together
     _info(
         "RUNTIME_NOT_GIVEN",
@@ -494,5 +519,7 @@ RULES = (
         "6.2, 6.3",
     ),
 )
+LIVE_CODES = ("NO_ASCENDREAL", "STALE_INPUT", "GHOST_ENTRY", "UPSTREAM_DIVERGES")
+"""Those that only a running cluster shows; ``advisor/advise.py`` finds them."""
 BY_CODE = {rule.code: rule for rule in RULES}
 assert len(BY_CODE) == len(RULES)

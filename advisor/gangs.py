@@ -61,14 +61,18 @@ def _greedy(demands: Iterable[tuple[Result, list[Pod]]], views: Mapping[str, Nod
     left: dict[str, dict[str, int]] = {}
     taken = 0
     for result, pods in sorted(demands, key=lambda one: -npu_request(one[1][0])):
-        for pod in pods:
-            for name in result.accepts:
-                idle = left.setdefault(name, dict(views[name].idle))
-                if all(idle.get(key, 0) >= value for key, value in pod.requests.items()):
-                    for key, value in pod.requests.items():
-                        idle[key] -= value
-                    taken += 1
-                    break
+        requests = {key: value for key, value in pods[0].requests.items() if value > 0}
+        waiting = len(pods)
+        for name in result.accepts:
+            idle = left.setdefault(name, dict(views[name].idle))
+            rooms = (idle.get(key, 0) // value for key, value in requests.items())
+            times = min(waiting, min(rooms, default=waiting))
+            for key, value in requests.items():
+                idle[key] -= value * times
+            waiting -= times
+            if not waiting:
+                break
+        taken += len(pods) - waiting
     return taken
 
 

@@ -76,6 +76,9 @@ class Placer:
         now_ms: int,
         options: Options,
     ) -> None:
+        self._memories = memories
+        self._now_ms = now_ms
+        self._options = options
         self._corrected = options.profile is Profile.CORRECTED
         after = now_ms // 1000 - LINK_DOWN_SECONDS
         self._link_down = {name for name, one in memories.items() if one.link_down_at > after}
@@ -85,6 +88,12 @@ class Placer:
         self.divergences: set[tuple[int, str, str]] = set()
         """Numbers of section 8, nodes, and what is done otherwise."""
 
+    def of_node(self, view: NodeView) -> Placer:
+        """Return a placer for this one node as ``view`` has it, at the same time."""
+        memory = self._memories.get(view.name)
+        memories = {} if memory is None else {view.name: memory}
+        return Placer({view.name: view}, memories, self._now_ms, self._options)
+
     def result(self, job: Job, pod: Pod) -> Result:
         """Return where ``pod`` of ``job`` can go now."""
         demand = _demand(job, pod)
@@ -92,13 +101,6 @@ class Placer:
         if found is None:
             found = self._found[demand] = self._compute(demand, pod)
         return found
-
-    def room(self, job: Job, pod: Pod, view: NodeView) -> int:
-        """Return how many pods like ``pod`` a node takes that is as ``view`` says."""
-        demand = _demand(job, pod)
-        if self._refusal(demand, pod, view, _bad_count(demand, pod)):
-            return 0
-        return self._times(demand, view)
 
     def _compute(self, demand: Demand, pod: Pod) -> Result:
         accepts: dict[str, int] = {}

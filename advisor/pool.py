@@ -85,7 +85,8 @@ class Pool:
 
     def _look(self, name: str, room: _Room) -> None:
         """Correct what a node takes of a demand."""
-        count = self._placer.room(room.job, room.pod, self._views[name])
+        placer = self._placer.of_node(self._views[name])
+        count = placer.result(room.job, room.pod).accepts.get(name, 0)
         room.total += count - room.accepts.get(name, 0)
         room.accepts[name] = count
 

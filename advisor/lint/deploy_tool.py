@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.labels import kept, value_of
+from advisor.lint.labels import both_kept, value_of
 from advisor.lint.model import whole
 from advisor.lint.pods import selected, text_of
 from advisor.lint.workload import Component, Form, Group, Role, Service, Text, Workload
@@ -76,8 +76,7 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
 
 def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> Role:
     role = Role(name, file, line, spec_line=line)
-    role.labels = kept(part.mapping("labels"), file, is_rendered=True)
-    role.annotations = kept(part.mapping("annotations"), file, is_rendered=True)
+    role.labels, role.annotations = both_kept(part, file, is_rendered=True)
     role.labels_line = part.line_of("labels", line)
     role.annotations_line = part.line_of("annotations", line)
     selector = part.mapping(selector_key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.labels import kept
+from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, Sequence, empty, whole
 from advisor.lint.pods import role_of, text_of
 from advisor.lint.workload import Elastic, Form, Group, Role, Text, Workload
@@ -28,8 +28,7 @@ def _workload(form: Form, root: Mapping, place: Place, groups: tuple[Group, ...]
         metadata.text("name"),
         metadata.text("namespace") or "default",
         groups,
-        kept(metadata.mapping("labels"), place.file),
-        kept(metadata.mapping("annotations"), place.file),
+        *both_kept(metadata, place.file),
         metadata.line_of("labels", line),
         metadata.line_of("annotations", line),
     )

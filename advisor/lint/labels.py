@@ -84,6 +84,14 @@ ANNOTATIONS = (
 )
 _KNOWN = LABELS + ANNOTATIONS
 _KEPT = frozenset((*_KNOWN, *DEPLOY_SERVER_LABELS, APP, JOB_ID, RING_CONTROLLER, GROUP_ANNOTATION))
+_MISSED = (
+    POD_RESCHEDULING,
+    SCALING_GROUP,
+    RECOVER_POLICY_PATH,
+    SCHEDULE_MIN_AVAILABLE,
+    MIN_REPLICAS,
+)
+"""Those whose absence is a finding."""
 _OTHER_WORDS = frozenset(("maxReplicas", "fault-types"))
 """Almost a known key, and meant as it is."""
 _SWITCHES = {
@@ -99,16 +107,34 @@ _TRUE = frozenset(("true", "yes", "on", "y"))
 
 
 def kept(mapping: Mapping | None, file: str, *, is_rendered: bool = False) -> Texts:
-    """Return the labels or annotations that decide something."""
+    """Return the labels or annotations that decide something.
+
+    A misspelled key is a finding by itself, so it does not count as missing.
+    """
     if mapping is None:
         return {}
     found = {}
     for key in mapping:
-        if key in _KEPT:
+        meant = key if key in _KEPT else nearest(key, _MISSED)
+        if meant is not None and (meant == key or meant not in mapping):
             value = mapping.get(key)
             if isinstance(value, Scalar):
-                found[key] = Text(value_of(value, is_rendered=is_rendered), value.line, file)
+                found[meant] = Text(value_of(value, is_rendered=is_rendered), value.line, file)
     return found
+
+
+def both_kept(metadata: Mapping, file: str, *, is_rendered: bool = False) -> tuple[Texts, Texts]:
+    """Return the labels and annotations below ``metadata`` that decide something.
+
+    A key on the wrong side is a finding, and nothing is missing besides.
+    """
+    labels = kept(metadata.mapping("labels"), file, is_rendered=is_rendered)
+    annotations = kept(metadata.mapping("annotations"), file, is_rendered=is_rendered)
+    for key in _MISSED:
+        right, wrong = (labels, annotations) if key in LABELS else (annotations, labels)
+        if key in wrong:
+            right.setdefault(key, wrong[key])
+    return labels, annotations
 
 
 def value_of(scalar: Scalar, *, is_rendered: bool) -> str:

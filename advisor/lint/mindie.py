@@ -51,7 +51,7 @@ def judge_rules(jobs: Sequence[Workload], rules: Sequence[ScalingRule]) -> Itera
         if SCALING_RULE in job.labels
     }
     unused = [rule for key, rule in by_place.items() if key not in wanted]
-    told: set[int] = set()
+    shown: set[int] = set()
     for job in jobs:
         label = job.labels.get(SCALING_RULE)
         if label is None:
@@ -63,14 +63,14 @@ def judge_rules(jobs: Sequence[Workload], rules: Sequence[ScalingRule]) -> Itera
         rule = by_name.get(label.value)
         other = next((one for one in unused if one.namespace == job.namespace), None)
         if rule is not None:
-            if id(rule) not in told:
-                told.add(id(rule))
+            if id(rule) not in shown:
+                shown.add(id(rule))
                 words = {"wanted": job.namespace, "given": rule.namespace, "job": job.place.object}
                 place = rule.place.at(rule.namespace_line)
                 yield finding("SCALING_RULE_NAMESPACE", place, **words)
         elif other is not None:
-            if id(other) not in told:
-                told.add(id(other))
+            if id(other) not in shown:
+                shown.add(id(other))
                 words = {"wanted": label.value, "job": job.place.object}
                 yield finding("SCALING_RULE_NAME", other.place.at(other.name_line), **words)
         elif bare := next((one for one in rules if one.is_bare), None):

@@ -112,6 +112,9 @@ class Mapping:
         """Return the keys in their order."""
         return iter(self._members)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._members
+
     def line_of(self, key: str, without: int | None = None) -> int:
         """Return the line of ``key``, or ``without``, by default the mapping's own, without one."""
         member = self._members.get(key)

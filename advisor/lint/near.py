@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from contract.scheduling import RESOURCE_DOMAIN
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -37,13 +39,13 @@ def distance(one: str, other: str, most: int) -> int:
 def nearest(word: str, known: tuple[str, ...]) -> str | None:
     """Return the word of ``known`` that ``word`` is almost; ``None`` where it is one, or like none.
 
-    Case and the kind of dash do not count as letters, and a domain may be missing.
+    Case and the kind of dash do not count as letters, and ``huawei.com/`` may be missing.
     """
     if word in known or len(word) < 3 or len(word) > 100:
         return None
     flat = _flat(word)
     for one in known:
-        if _flat(one) == flat or one.partition("/")[2] == word:
+        if _flat(one) == flat or one == f"{RESOURCE_DOMAIN}{word}":
             return one
     return _by_distance(word, known)
 

@@ -178,20 +178,22 @@ def _take_bare(root: Mapping, place: Place, into: Collected) -> Iterator[Finding
         into.rules.append(ScalingRule(place, "", "", root.line, root.line, names, is_bare=True))
     elif root.mapping(deploy_tool.OME_KEY) is not None:
         yield from deploy_tool.judge(root, place)
-        inside = root.mapping(deploy_tool.OME_KEY)
-        for name in ("engine", "decoder", "router"):
-            part = inside.mapping(name) if inside is not None else None
-            yield from _judge_metadata(part, place, rendered=True)
+        yield from _judge_parts(root, deploy_tool.OME_KEY, place)
         into.services.append(deploy_tool.inference_service(root, place))
     elif root.mapping(deploy_tool.STORM_KEY) is not None:
         yield from deploy_tool.judge(root, place)
-        inside = root.mapping(deploy_tool.STORM_KEY)
-        for name in ("prefill", "decode", "routing"):
-            part = inside.mapping(name) if inside is not None else None
-            yield from _judge_metadata(part, place, rendered=True)
+        yield from _judge_parts(root, deploy_tool.STORM_KEY, place)
         into.workloads.append(deploy_tool.storm_service(root, place))
     else:
         yield finding("UNKNOWN_KIND", place, kind="(no kind)")
+
+
+def _judge_parts(root: Mapping, key: str, place: Place) -> Iterator[Finding]:
+    """Labels and annotations of the parts of a configuration of the deploy tool."""
+    inside = root.mapping(key)
+    for name in inside or ():
+        part = inside.mapping(name) if inside is not None else None
+        yield from _judge_metadata(part, place, rendered=True)
 
 
 def _take_config_map(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.lint.labels import kept
+from advisor.lint.labels import both_kept
 from advisor.lint.model import whole
 from advisor.lint.pods import containers_of, take_spec, text_of
 from advisor.lint.workload import Component, Form, Group, Role, Service, Text, Workload
@@ -31,8 +31,7 @@ def service(root: Mapping, place: Place, *, is_runtime: bool, is_cluster_wide: b
         place,
         metadata.text("name"),
         "" if is_cluster_wide else metadata.text("namespace") or "default",
-        kept(metadata.mapping("labels"), place.file),
-        kept(metadata.mapping("annotations"), place.file),
+        *both_kept(metadata, place.file),
         components,
         None if is_runtime else _runtime(root, place.file),
         is_runtime,
@@ -45,8 +44,7 @@ def _runtime(root: Mapping, file: str) -> Text | None:
 
 def _component(name: str, part: Mapping, file: str, line: int) -> Component:
     pod = Role(name, file, line)
-    pod.labels = kept(part.mapping("labels"), file)
-    pod.annotations = kept(part.mapping("annotations"), file)
+    pod.labels, pod.annotations = both_kept(part, file)
     pod.labels_line = part.line_of("labels", line)
     pod.annotations_line = part.line_of("annotations", line)
     pod.spec_line = line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.labels import kept
+from advisor.lint.labels import both_kept
 from advisor.lint.model import Kind, Mapping, Scalar, whole
 from advisor.lint.workload import Role, Text
 from contract.scheduling import ACCELERATOR_TYPE, RESOURCE_DOMAIN
@@ -49,8 +49,7 @@ def take_metadata(role: Role, metadata: Mapping | None, line: int) -> None:
     role.labels_line = role.annotations_line = line
     if metadata is None:
         return
-    role.labels = kept(metadata.mapping("labels"), role.file)
-    role.annotations = kept(metadata.mapping("annotations"), role.file)
+    role.labels, role.annotations = both_kept(metadata, role.file)
     role.labels_line = metadata.line_of("labels", line)
     role.annotations_line = metadata.line_of("annotations", line)
 

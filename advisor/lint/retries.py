@@ -26,7 +26,7 @@ def retries(text: Text | None) -> int:
 
 
 def _is_mindie(group: Group) -> bool:
-    """Whether it belongs to MindIE, whose processes end when their controller says so.
+    """Whether it belongs to MindIE, whose processes end on an order of their controller.
 
     Volcano sees that in the last state of the container, which the kubelet starts again.
     """

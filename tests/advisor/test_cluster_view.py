@@ -68,6 +68,18 @@ def test_age_without_a_touch_is_that_of_the_newest_entry() -> None:
     assert ("STALE_INPUT", "ConfigMap mindx-dl/cluster-info-device-0") in _findings(scene)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "now", "2020-01-01T00:00:00", "9" * 50, "0001-01-01T00:00:00Z"]
+)
+def test_a_touch_that_is_no_time_counts_for_nothing(text: str) -> None:
+    scene = Scene(count=1)
+    documents = [
+        msgspec.structs.replace(one, annotations={"npu-vigil/touched": text})
+        for one in scene.configmaps()
+    ]
+    assert not _run(documents, scene).findings
+
+
 def test_agents_write_less_often_than_an_aggregator() -> None:
     def direct(age: int) -> ConfigMap:
         inner = {"DeviceList": {RESOURCE: ""}, "UpdateTime": T0 - age}

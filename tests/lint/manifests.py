@@ -1,4 +1,4 @@
-"""Manifests as values, completed from what the specification says of them."""
+"""Manifests as values, completed from the specification."""
 
 from __future__ import annotations
 

@@ -47,22 +47,32 @@ def test_an_error_does_not_hide_other_documents() -> None:
     assert codes.keys() == {"UNREADABLE", "RETRIES_NOT_NUMBER"}
 
 
+def _lists() -> str:
+    rows = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40)]
+    return f"a0: &a0 [x, x]\n{''.join(rows)}"
+
+
+def _objects() -> str:
+    inner = ", ".join(["*b"] * 9)
+    head = "kind: List\napiVersion: v1\nitems:\n"
+    return f"{head}  - &b {{kind: List, apiVersion: v1, items: [{inner}]}}\n  - *b\n"
+
+
+def _merges() -> str:
+    rows = [f"k{i}: &k{i} {{<<: [{', '.join([f'*k{i - 1}'] * 9)}]}}\n" for i in range(1, 10)]
+    head = "apiVersion: apps/v1\nkind: Deployment\nk0: &k0 {a: b}\n"
+    return f"{head}{''.join(rows)}metadata: {{name: x, labels: *k9}}\n"
+
+
 @pytest.mark.parametrize(
-    "text",
-    [
-        "a0: &a0 [x, x]\n"
-        + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40)),
-        "kind: List\napiVersion: v1\nitems: &a\n"
-        "  - &b {kind: List, apiVersion: v1, items: [*b, *b, *b, *b, *b, *b, *b, *b, *b]}\n"
-        "  - *b\n" * 1,
-        "&m a: 1\n" + "".join(f"k{i}: &k{i}\n  <<: [{'*k0,' * 0}]\n" for i in range(50)),
-    ],
+    ("text", "codes"),
+    [(_lists(), ["UNKNOWN_KIND"]), (_objects(), ["UNREADABLE"]), (_merges(), ["UNREADABLE"])],
     ids=["lists", "objects", "merges"],
 )
-def test_aliases_do_not_multiply_the_work(text: str) -> None:
+def test_aliases_do_not_multiply_the_work(text: str, codes: list[str]) -> None:
     begin = time.process_time()
-    found(text)
-    assert time.process_time() - begin < 2
+    assert [code for code, _ in found(text)] == codes
+    assert time.process_time() - begin < 3
 
 
 def test_containers_by_aliases_are_refused() -> None:
@@ -128,6 +138,21 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     (one,) = lint(files([str(path)])).findings
     assert one.rule.code == "UNREADABLE"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * (LARGEST >> 10)
+
+
+@pytest.mark.parametrize(("name", "text"), [("x.yaml", "- a\n"), ("x.json", "1,")])
+def test_more_values_than_memory_are_refused(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("yaml_text", "json_text"):
+        monkeypatch.setattr(f"vigil.lint.{module}.MOST_VALUES", 1000)
+    for count, codes in ((900, ["UNKNOWN_KIND"]), (1100, ["UNREADABLE"])):
+        many = f"[{text * count}1]" if name == "x.json" else text * count
+        assert [code for code, _ in found(many, name)] == codes
+
+
+def test_what_cannot_be_read_is_not_silenced() -> None:
+    assert found("a: b: c  # vigil: ignore UNREADABLE it is so\n") == [("UNREADABLE", 1)]
 
 
 def test_tags_construct_nothing(tmp_path: Path) -> None:
@@ -207,3 +232,23 @@ def test_nonsense_is_a_finding_and_never_an_error(nonsense: str, at: int) -> Non
         for name in ("x.yaml", "x.json"):
             lines = text.count("\n") + 1
             assert all(1 <= line <= lines for _, line in found(text, name))
+
+
+def test_a_scaling_rule_outside_of_a_configmap() -> None:
+    rule = """{
+  "version": "1.0",   # as ever
+  "elastic_scaling_list": [
+    {"group_list": [{"group_name": "a", "group_num": "1", "server_num_per_group": "1"}]},
+    {"group_list": [{"group_name": "a", "group_num": 2, "server_num_per_group": "1"}]}
+  ]
+}
+"""
+    expected = [
+        ("SCALING_RULE_NO_JSON", 2),
+        ("SCALING_RULE_GROWS", 5),
+        ("SCALING_RULE_NO_STRING", 5),
+    ]
+    assert found(rule, "elastic_scaling.json") == expected
+    assert found(rule, "rule.yaml") == expected
+    right = rule.replace("   # as ever", "").replace(": 2", ': "1"')
+    assert found(right, "elastic_scaling.json") == []

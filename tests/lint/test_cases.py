@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.findings import BY_CODE
+from advisor.findings import BY_CODE, LIVE_CODES
 from vigil.lint.reading import files
 from vigil.lint.run import lint
 
@@ -38,4 +38,4 @@ def test_the_correction_raises_nothing(name: str) -> None:
 
 
 def test_every_code_has_its_files() -> None:
-    assert {name.partition("-")[0] for name in NAMES} == BY_CODE.keys()
+    assert {name.partition("-")[0] for name in NAMES} == BY_CODE.keys() - set(LIVE_CODES)

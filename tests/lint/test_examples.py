@@ -221,3 +221,31 @@ def test_examples_raise_what_they_deserve(name: str) -> None:
 def test_the_shipped_configuration_of_aibrix() -> None:
     """6.3: a misspelled strategy on both roles, and a label twice; the router has no chips."""
     assert codes(_SHIPPED) == ["SUBHEALTH_TYPO", "REPEATED_KEY", "SUBHEALTH_TYPO"]
+
+
+def test_files_of_one_call_are_one_set() -> None:
+    """The runtime, the rule and the scheduler's configuration stand in files of their own."""
+    service = inference_service({"minReplicas": 1}, "r")
+    job = ascendjob(SERVER | SCALED | {"mind-cluster/group-name": "group7"}, workers=1)
+    graceful = vcjob(
+        GRACE, template={"restartPolicy": "Never", "terminationGracePeriodSeconds": 600}
+    )
+    objects = {
+        "job.yaml": [job, graceful],
+        "service.yaml": [service],
+        "runtime.yaml": [runtime(FORCE, ONE, **runner())],
+        "rule.yaml": [rule(*S)],
+        "scheduler.yaml": [scheduler(grace_over_time="300")],
+    }
+    files = [File(name, yaml.safe_dump_all(made)) for name, made in objects.items()]
+    found = [(one.place.file, one.rule.code) for one in lint(files).findings]
+    assert found == [
+        ("job.yaml", "SCALING_GROUP_NOT_IN_RULE"),
+        ("job.yaml", "GRACE_SHORTER_THAN_TERMINATION"),
+        ("runtime.yaml", "OME_WITHOUT_POD_RESCHEDULING"),
+    ]
+    found = [(one.place.file, one.rule.code) for one in lint(files[:2]).findings]
+    assert found == [
+        ("job.yaml", "SCALING_RULE_NOT_GIVEN"),
+        ("service.yaml", "RUNTIME_NOT_GIVEN"),
+    ]

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from advisor.lint.model import Mapping, Scalar, Sequence
-from vigil.lint.documents import DEPTH, Document, Repeated, Unreadable
+from vigil.lint.documents import DEPTH, MOST_VALUES, Document, Repeated, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class _Scanner:
     def _value(self) -> Node:
         """The next value with everything in it."""
         stack: list[_Open] = []
-        while True:
+        for _ in range(MOST_VALUES):
             kind, text = self._token()
             if kind in "}]" and stack and stack[-1].may_end(kind):
                 node: Node = stack.pop().closed()
@@ -141,6 +141,7 @@ class _Scanner:
                 if kind != stack[-1].end:
                     raise NoJson(self.line(), f"has no comma or {stack[-1].end!r} here")
                 node = stack.pop().closed()
+        raise NoJson(self.line(), f"has more than {MOST_VALUES:,} values")
 
     def _add(self, to: _Open, node: Node) -> None:
         if to.members is None:

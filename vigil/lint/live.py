@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import StoreError, StoreForbidden, StoreNotFound, StoreUnavailable
+from contract.names import CLUSTER_NAMESPACE
 from contract.scheduling import (
     SCALING_RULE,
     SCHEDULER_CONFIGMAP,
@@ -15,6 +16,7 @@ from contract.scheduling import (
 )
 from stores.address import kubeconfig_files
 from stores.kubernetes_pages import Objects
+from vigil.lint.decisions import judge_decisions
 from vigil.lint.reading import File
 from vigil.lint.run import lint
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from vigil.lint.run import Report
 
+_SCHEDULER, _RULE = "scheduler", "scaling-rule"
+"""ConfigMaps that are read by name."""
 _LISTS = {
     "Job": "/apis/batch.volcano.sh/v1alpha1/jobs",
     "AscendJob": "/apis/mindxdl.gitee.com/v1/ascendjobs",
@@ -34,6 +38,12 @@ _LISTS = {
     "ServingRuntime": "/apis/ome.io/v1beta1/servingruntimes",
     "ClusterServingRuntime": "/apis/ome.io/v1beta1/clusterservingruntimes",
     "PodGroup": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+}
+_OF_THE_SCHEDULER = {
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/pods",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "ConfigMap": f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
 }
 _SECONDS = 60.0
 
@@ -59,28 +69,36 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> Report:
     ``ConfigurationError``, ``StoreUnavailable``.
     """
     not_known: list[str] = []
-    pages = asyncio.run(_read(kubeconfig_files(kubeconfig), not_known))
-    report = lint([*files, *pages])
+    cluster = asyncio.run(_read(kubeconfig_files(kubeconfig), not_known))
+    # The scheduler knows no scaling rules.
+    decided = judge_decisions([one for one in cluster if one[0] != _RULE], not_known)
+    judged = [
+        File(f"kubernetes:{kind}", page.decode(errors="replace"), is_live=True)
+        for kind, page in cluster
+        if kind not in _OF_THE_SCHEDULER
+    ]
+    report = lint([*files, *judged], decided)
     report.not_known = not_known
     return report
 
 
-async def _read(kubeconfig: str | None, not_known: list[str]) -> list[File]:
+async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str, bytes]]:
+    """The pages of all kinds, and the ConfigMaps that are read by name."""
     objects = Objects(kubeconfig)
-    found: list[File] = []
+    found: list[tuple[str, bytes]] = []
     rules: set[tuple[str, str]] = set()
     try:
         async with asyncio.timeout(_SECONDS):
-            for kind, path in _LISTS.items():
+            for kind, path in (_LISTS | _OF_THE_SCHEDULER).items():
                 try:
                     async for page in objects.pages(path):
-                        found.append(_file(kind, page))
+                        found.append((kind, page))
                         if kind == "AscendJob":
                             rules |= _rules(page)
                 except (StoreForbidden, StoreNotFound) as error:
                     not_known.append(f"not known: {kind}: {error}")
-            async for file in _config_maps(objects, rules, not_known):
-                found.append(file)
+            async for one in _config_maps(objects, rules, not_known):
+                found.append(one)
     except TimeoutError:
         raise StoreUnavailable(f"the API server took more than {_SECONDS:g} s") from None
     finally:
@@ -90,12 +108,13 @@ async def _read(kubeconfig: str | None, not_known: list[str]) -> list[File]:
 
 async def _config_maps(
     objects: Objects, rules: set[tuple[str, str]], not_known: list[str]
-) -> AsyncIterator[File]:
+) -> AsyncIterator[tuple[str, bytes]]:
     """The scheduler's configuration, and the scaling rules that jobs name."""
-    for namespace, name in ((SCHEDULER_NAMESPACE, SCHEDULER_CONFIGMAP), *sorted(rules)):
+    scheduler = (_SCHEDULER, SCHEDULER_NAMESPACE, SCHEDULER_CONFIGMAP)
+    for kind, namespace, name in (scheduler, *((_RULE, *rule) for rule in sorted(rules))):
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
         try:
-            yield _file("ConfigMap", await objects.get(path))
+            yield kind, await objects.get(path)
         except StoreNotFound:
             continue
         except StoreError as error:
@@ -109,7 +128,3 @@ def _rules(page: bytes) -> set[tuple[str, str]]:
         if rule:
             named.add((one.metadata.namespace, rule))
     return named
-
-
-def _file(kind: str, page: bytes) -> File:
-    return File(f"kubernetes:{kind}", page.decode(errors="replace"), is_live=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from advisor.findings import Severity
+from advisor.lint import scaling_rule
 from advisor.lint.finding import Place, finding
 from advisor.lint.judge import judge
-from advisor.lint.model import Mapping
+from advisor.lint.model import Mapping, Scalar
 from advisor.lint.objects import Texts, take
 from advisor.lint.workload import Collected
 from vigil.lint.documents import Text, TooMuch
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from advisor.lint.finding import Finding
-    from advisor.lint.model import Scalar
     from vigil.lint.documents import Document, Unreadable
     from vigil.lint.reading import File
 
 _IGNORE = re.compile(r"#[ \t]*vigil:[ \t]*ignore[ \t]+([A-Z][A-Z0-9_]*)[ \t]+\S")
+_BARE_RULE = re.compile(rf'"{scaling_rule.LIST}"\s*:')
 _COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*")|((?:\#|//)[^\n]*|/\*.*?\*/)""", re.DOTALL)
 
 
@@ -51,8 +52,11 @@ class Report:
         return int(bool(self.findings) if strict else self.counts()[Severity.ERROR] > 0)
 
 
-def lint(files: Iterable[File]) -> Report:
-    """Judge ``files`` as one set. Findings are in the order of files and lines."""
+def lint(files: Iterable[File], decided: Iterable[Finding] = ()) -> Report:
+    """Judge ``files`` as one set. Findings are in the order of files and lines.
+
+    ``decided`` is what was found about a running cluster, in files of its own.
+    """
     report = Report()
     collected = Collected()
     order: dict[str, int] = {}
@@ -72,10 +76,14 @@ def lint(files: Iterable[File]) -> Report:
         else:
             found += _read_one(file, collected)
     found += judge(collected)
+    for one in decided:
+        order.setdefault(one.place.file, len(order))
+        found.append(one)
     report.not_judged = dict(sorted(collected.not_judged.items()))
     unique = dict.fromkeys(one.without_line() if one.place.file in live else one for one in found)
     for one in sorted(unique, key=lambda one: _key(one, order)):
-        if one.rule.code in ignored.get(one.place.file, {}).get(one.place.line, ()):
+        codes = ignored.get(one.place.file, {}).get(one.place.line, ())
+        if one.rule.code in codes and one.rule.code != "UNREADABLE":
             report.silenced += 1
         else:
             report.findings.append(one)
@@ -100,6 +108,13 @@ def _unreadable(one: Unreadable, file: str) -> Finding:
 
 
 def _read_one(file: File, collected: Collected) -> Iterator[Finding]:
+    if file.text.lstrip()[:1] == "{" and _BARE_RULE.search(file.text):
+        whole = Scalar(file.text, 0, is_quoted=True, is_block=True)
+        rule, found = _rule(whole, Place(file.name, 1, ""))
+        yield from found
+        if rule is not None:
+            yield from take(rule, file.name, collected, _TEXTS)
+        return
     text = Text()
     for document in _documents(file, text):
         place = Place(file.name, document.line, "")
