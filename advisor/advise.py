@@ -85,10 +85,11 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
     decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
     leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
     placer = Placer(nodes.views, memories, snapshot.now_ms, options)
-    if leaving:
-        pool = Pool(nodes.views, placer)
-        decisions = with_replacements(decisions, jobs, pool)
     placed = placements(jobs, placer)
+    # What is asked of the placer from here on is no placement of this session.
+    divergences = tuple(_divergences(nodes.views, placer))
+    if leaving:
+        decisions = with_replacements(decisions, jobs, Pool(nodes.views, placer))
     report = Report(
         options.profile,
         snapshot.now_ms,
@@ -103,7 +104,7 @@ def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, 
                 *rescheduling.findings,
                 *service_findings(snapshot, options),
                 *creation_divergences(snapshot, options, leaving),
-                *_divergences(nodes.views, placer),
+                *divergences,
             ]
         ),
         placement=placed,

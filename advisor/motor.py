@@ -130,7 +130,7 @@ def _answer(
     *,
     strict: bool,
 ) -> CreateAdvice:
-    def say(
+    def answer(
         verdict: str,
         reason: str,
         why: str,
@@ -143,13 +143,13 @@ def _answer(
 
     if not job.group or not job.service[2]:
         lacks = scheduling.JOB_ID if job.group else scheduling.SCALING_GROUP
-        return say(
+        return answer(
             HOLD, "INVALID_SCALING_CONFIG", f"the operator fails a job without label {lacks}"
         )
     if job.budget_problem:
-        return say(HOLD, "RETRY_TIMES_INVALID", job.budget_problem)
+        return answer(HOLD, "RETRY_TIMES_INVALID", job.budget_problem)
     if job.is_exhausted:
-        return say(
+        return answer(
             HOLD,
             "BACKOFF_EXHAUSTED",
             f"wave {job.counted} was the last of {job.budget} that the operator allows: "
@@ -158,9 +158,9 @@ def _answer(
     try:
         rule = _rule(job, maps, strict=strict)
     except DocumentError as error:
-        return say(HOLD, "RULE_INVALID", str(error))
+        return answer(HOLD, "RULE_INVALID", str(error))
     if rule is None:
-        return say(
+        return answer(
             HOLD,
             "RULE_MISSING",
             f"namespace {job.namespace} has no ConfigMap {job.service[1]} "
@@ -169,9 +169,9 @@ def _answer(
     index = target_index(rule, service.running)
     if job.podgroup is None or job.podgroup.phase in ("", "Pending"):
         phase = "absent" if job.podgroup is None else job.podgroup.phase or "without a phase"
-        return say(HOLD, "PG_PENDING", f"its PodGroup is {phase}", index, rule)
+        return answer(HOLD, "PG_PENDING", f"its PodGroup is {phase}", index, rule)
     if service.nameless is not None:
-        return say(
+        return answer(
             HOLD,
             "PG_WITHOUT_GROUP",
             f"PodGroup {service.nameless} has no label {scheduling.SCALING_GROUP}",
@@ -179,10 +179,10 @@ def _answer(
             rule,
         )
     if index is None:
-        return say(HOLD, "AT_TARGET", "every entry of the rule is reached", index, rule)
+        return answer(HOLD, "AT_TARGET", "every entry of the rule is reached", index, rule)
     size = rule.entries[index].get(job.group)
     if size is None:
-        return say(
+        return answer(
             HOLD if strict else CRASH,
             "GROUP_NOT_IN_TARGET",
             f"entry {index} has no group {job.group}"
@@ -196,9 +196,9 @@ def _answer(
         taken += allowed[(*job.service, job.group)]
     if size.instances > taken:
         why = f"entry {index} wants {size.instances} of {job.group}, {taken} are there"
-        return say(ALLOW, "", why, index, rule)
+        return answer(ALLOW, "", why, index, rule)
     why = f"entry {index} wants {size.instances} of {job.group}, and {taken} are there"
-    return say(HOLD, "GROUP_SATISFIED", why, index, rule)
+    return answer(HOLD, "GROUP_SATISFIED", why, index, rule)
 
 
 def _rule(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Budget:
     """How many waves of restarts the operator allows; ``limit`` of ``None`` is no limit.
 
-    ``problem`` is why it cannot tell.
+    ``problem`` is why it is not known.
     """
 
     limit: int | None

@@ -31,12 +31,12 @@ def with_replacements(
             leaving[one.job] = [pod for pod in jobs[one.job].pods if pod.uid in uids]
     for pods in leaving.values():
         pool.release(pods)
-    said = {
+    found = {
         key: _placed(jobs[key], leaving[key], pool)
         for key in sorted(leaving, key=lambda key: (jobs[key].group.created_at_ms, key))
     }
     return tuple(
-        msgspec.structs.replace(one, replacement=said.get(one.job, "")) for one in decisions
+        msgspec.structs.replace(one, replacement=found.get(one.job, "")) for one in decisions
     )
 
 

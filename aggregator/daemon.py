@@ -80,11 +80,11 @@ _FIT_SECONDS = 1.0
 """How long a store that is away holds up the first publication of what the others say."""
 
 
-def _advising(clusters: Sequence[Cluster], clock: Clock) -> Advising | None:
+def _advising(clusters: Sequence[Cluster], clock: Clock, stream: Stream) -> Advising | None:
     """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
     from aggregator.advising.advising import Advising
 
-    return Advising(clusters[0], clock) if clusters else None
+    return Advising(clusters[0], clock, stream.send_advice) if clusters else None
 
 
 class Serve(Protocol):
@@ -155,9 +155,9 @@ class Aggregator:
         self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self.advising = _advising(clusters, clock) if advise else None
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
+        self.advising = _advising(clusters, clock, self.stream) if advise else None
         self.telling = Telling(
             self.pipeline,
             self.world,

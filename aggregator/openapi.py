@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from aggregator import history_page, stream
-from aggregator.advising.status import AdviceOfJob, AdviceStatus
+from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus
 from aggregator.blindness import BlindChange
 from aggregator.changes import Change
 from aggregator.explanation import Explanation
@@ -139,7 +139,7 @@ class Operation(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
     refusals: tuple[int, ...] = ()
     content: str = "application/json"
-    or_else: Any = None
+    or_else: tuple[Any, ...] = ()
     """What else an answer may be; with several events of a stream, one of them."""
 
 
@@ -196,12 +196,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         stream.PATH,
         "Changes as they happen: events change (of what is published), blind (of which sources "
-        "give agents no answer), and gap where some are lost",
+        "give agents no answer), advice (of what the scheduler will do with a job), and gap where "
+        "some are lost",
         Change,
         (_NODE, Parameter("Last-Event-ID", "What came behind this event", place="header")),
         (503,),
         "text/event-stream",
-        BlindChange,
+        (BlindChange, AdviceChange),
     ),
 )
 
@@ -209,7 +210,7 @@ OPERATIONS: tuple[Operation, ...] = (
 def description(version: str) -> dict[str, Any]:
     """The document."""
     types = {one.answer for one in OPERATIONS} | {Refusal}
-    types |= {one.or_else for one in OPERATIONS if one.or_else is not None}
+    types |= {other for one in OPERATIONS for other in one.or_else}
     listed = sorted(types, key=lambda one: str(one.__name__))
     schemas, components = msgspec.json.schema_components(
         listed, ref_template="#/components/schemas/{name}"
@@ -227,9 +228,9 @@ def description(version: str) -> dict[str, Any]:
 
 
 def _answer(one: Operation, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    if one.or_else is None:
+    if not one.or_else:
         return schemas[one.answer]
-    return {"anyOf": [schemas[one.answer], schemas[one.or_else]]}
+    return {"anyOf": [schemas[kind] for kind in (one.answer, *one.or_else)]}
 
 
 def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from aiohttp import hdrs, web
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.advising.status import AdviceChange
     from aggregator.blindness import BlindChange
     from aggregator.changes import Change
 
@@ -79,7 +80,11 @@ class Stream:
         """Send these changes of what is blind, as ``send`` does."""
         self._send(b"blind", changes)
 
-    def _send(self, name: bytes, changes: Iterable[Change | BlindChange]) -> None:
+    def send_advice(self, changes: Iterable[AdviceChange]) -> None:
+        """Send these changes of what the scheduler will do, as ``send`` does."""
+        self._send(b"advice", changes)
+
+    def _send(self, name: bytes, changes: Iterable[Change | BlindChange | AdviceChange]) -> None:
         for change in changes:
             self._number += 1
             body = msgspec.json.encode(change)

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects
 from aggregator.advising.sessions import Sessions
-from aggregator.advising.status import AdviceOfJob, AdviceStatus, of_job
+from aggregator.advising.status import AdviceOfJob, AdviceStatus, changes_of, of_job
 from contract.errors import StoreRefused
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from advisor.snapshot import Snapshot
+    from aggregator.advising.status import AdviceChange
     from aggregator.moment import Clock
     from stores.cluster import Cluster, NotThere, ObjectKind, Update
     from stores.cluster import Snapshot as Listed
@@ -28,11 +31,18 @@ _ASK_AGAIN_SECONDS = 30.0
 _IDLE_SHARE = 9
 """After a computation it rests for so many times what that took: at most a tenth of one core."""
 
+_AFTER_A_PROBLEM = 5.0
+"""Seconds: the same objects raise the same problem."""
+
 
 class Advising:
     """The advisor of one cluster. It reads for itself, so that nothing waits for it."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, send: Callable[[Iterable[AdviceChange]], None]
+    ) -> None:
+        """``send`` gets what is advised otherwise than before."""
+        self._send = send
         self._cluster = cluster
         self._clock = clock
         self._objects = ClusterObjects()
@@ -89,6 +99,7 @@ class Advising:
                 continue
             now_ms = self._clock().wall_ms
             snapshot = self._objects.snapshot(now_ms)
+            before = self._sessions.reports
             try:
                 self._seconds = await asyncio.to_thread(self._look, snapshot)
                 self._problem = ""
@@ -98,7 +109,8 @@ class Advising:
                     _log.exception("nothing can be advised about the cluster as it is")
                 self._problem = f"{type(error).__name__}: {error}"
             self._advised_at_ms = now_ms
-            await asyncio.sleep(self._seconds * _IDLE_SHARE)
+            self._send(changes_of(self._sessions.reports, before, now_ms))
+            await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
     def _look(self, snapshot: Snapshot) -> float:
         began = time.thread_time()

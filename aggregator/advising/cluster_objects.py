@@ -123,7 +123,7 @@ class ClusterObjects:
 
     @property
     def is_answered(self) -> bool:
-        """Whether everything without which nothing can be said was listed."""
+        """Whether everything that advice needs was listed."""
         return not self._unknown.keys() - {*_OPTIONAL, *_OF_SCHEDULER}
 
     def observe(

@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """A deletion that did not come as foretold; ``why`` says what was seen instead."""
+    """A deletion that did not come as foretold; ``why`` is what was seen instead."""
 
     at_ms: int
     outcome: Outcome
@@ -125,7 +125,7 @@ class Outcomes:
             acted = self._acted.get(seen.job)
             by_scheduler = acted is not None and abs(acted - seen.at_ms) <= WINDOW_MS
             if self._records is None:
-                by_scheduler = uid in self._foretold  # Nothing else tells who it was.
+                by_scheduler = uid in self._foretold  # Nothing else shows who it was.
             if by_scheduler:
                 self._by_scheduler(uid, seen, now_ms)
             elif is_over:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.report import Report
+from advisor.options import Profile
+from advisor.report import Decision, Report
 from aggregator.advising.outcomes import Missed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator
 
     from advisor.snapshot import PodGroup
 
@@ -35,6 +36,35 @@ class AdviceStatus(msgspec.Struct, frozen=True):
     reports: tuple[Report, ...] = ()
 
 
+class AdviceChange(msgspec.Struct, frozen=True):
+    """What the scheduler will do with a job, otherwise than before.
+
+    ``decision`` is ``None`` where nothing is to be done with it any more. ``node`` is that of the
+    first pod at fault, empty where there is none.
+    """
+
+    node: str
+    at_ms: int
+    profile: Profile
+    job: str
+    decision: Decision | None
+
+
+def changes_of(
+    reports: Iterable[Report], before: Iterable[Report], at_ms: int
+) -> Iterator[AdviceChange]:
+    """The decisions that are otherwise than before, by profile and job."""
+    old = {(report.profile, one.job): one for report in before for one in report.decisions}
+    for report in reports:
+        for one in report.decisions:
+            if old.pop((report.profile, one.job), None) != one:
+                node = one.fault_pods[0].node if one.fault_pods else ""
+                yield AdviceChange(node, at_ms, report.profile, one.job, one)
+    for (profile, job), last in old.items():
+        node = last.fault_pods[0].node if last.fault_pods else ""
+        yield AdviceChange(node, at_ms, profile, job, None)
+
+
 class AdviceOfJob(msgspec.Struct, frozen=True):
     """What is advised about one PodGroup, with where its pods can go."""
 
@@ -46,7 +76,7 @@ class AdviceOfJob(msgspec.Struct, frozen=True):
 
 def without_placement(status: AdviceStatus) -> AdviceStatus:
     """``status`` for the page of all jobs: in a large cluster placement has millions of entries,
-    and verdicts about nodes that are well say nothing."""
+    and verdicts about nodes that are well are left out."""
     return msgspec.structs.replace(
         status,
         reports=tuple(
@@ -61,7 +91,7 @@ def without_placement(status: AdviceStatus) -> AdviceStatus:
 
 
 def of_job(group: PodGroup, pods: Collection[str], status: AdviceStatus) -> AdviceOfJob:
-    """What ``status`` says of a PodGroup, whose pods have the uids ``pods``."""
+    """What ``status`` has about a PodGroup, whose pods have the uids ``pods``."""
     owner = group.owner.name if group.owner is not None else group.name
     subjects = {f"{group.namespace}/{name}" for name in (group.name, owner)}
     reports = tuple(

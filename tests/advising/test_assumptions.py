@@ -255,7 +255,7 @@ def test_a_document_that_is_not_there_is_made(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "is none of: chip NUMBER"),
         ("node-7", "is none of: chip NUMBER"),
@@ -274,15 +274,15 @@ def test_a_document_that_is_not_there_is_made(snapshot: Snapshot) -> None:
         ("pod a/b exits -1", "is none of: chip NUMBER"),
     ],
 )
-def test_texts_that_say_nothing(text: str, said: str) -> None:
+def test_texts_that_say_nothing(text: str, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse_all([text, "n1 gone"])
-    assert said in str(raised.value)
+    assert expected in str(raised.value)
     assert str(raised.value).startswith("--what-if: 1 problem(s)")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("chip 3 of n9 SeparateNPU", "no Node n9 is in the dump"),
         ("heal n9", "no Node n9 is in the dump"),
@@ -290,10 +290,10 @@ def test_texts_that_say_nothing(text: str, said: str) -> None:
         ("pod default/x exits 1", "no such pod is in the dump"),
     ],
 )
-def test_what_is_not_in_the_dump(snapshot: Snapshot, text: str, said: str) -> None:
+def test_what_is_not_in_the_dump(snapshot: Snapshot, text: str, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         assumed(snapshot, text)
-    assert f"{text}: {said}" in str(raised.value)
+    assert f"{text}: {expected}" in str(raised.value)
 
 
 def test_chips_of_a_node_without_a_document(snapshot: Snapshot) -> None:

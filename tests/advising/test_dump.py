@@ -1,4 +1,4 @@
-"""Dumps: Lists and sessions, what is made of them, and what is said of bad ones."""
+"""Dumps: Lists and sessions, what is made of them, and errors for bad ones."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def test_objects_of_other_kinds_are_left_out(tmp_path: Path, version: str) -> No
 
 
 def problems(tmp_path: Path, *texts: str | bytes) -> str:
-    """Return what is said of the dump."""
+    """Return the error for the dump."""
     with pytest.raises(ConfigurationError) as raised:
         read(tmp_path, *texts)
     return str(raised.value).replace(str(tmp_path), "")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b"", "line 1: is empty"),
         (b" \n\n", "line 1: is empty"),
@@ -128,9 +128,9 @@ def problems(tmp_path: Path, *texts: str | bytes) -> str:
         (b'{"items": [{"kind": "Pod", "metadata": {}}]}', "Pod without a name: $.metadata"),
     ],
 )
-def test_what_is_no_dump(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_no_dump(tmp_path: Path, content: bytes, expected: str) -> None:
     found = problems(tmp_path, content)
-    assert said in found
+    assert expected in found
     assert found.startswith("/0.json: ")
 
 

@@ -28,7 +28,7 @@ def test_the_commands_of_the_readme() -> None:
             given += ["--what-if", assumed.strip("'")]
         result = CliRunner().invoke(app, ["advise", *given])
         outputs.append((result.exit_code, result.stdout))
-    (rest, calm), (ill, told) = outputs
+    (rest, calm), (ill, assumed_output) = outputs
     assert (rest, ill) == (0, 1)
     assert "nothing happens" in calm
-    assert "deletes with 600 s: train-worker-0, train-worker-1" in told
+    assert "deletes with 600 s: train-worker-0, train-worker-1" in assumed_output

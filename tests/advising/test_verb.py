@@ -159,15 +159,15 @@ def test_assumptions_are_not_in_the_state(tmp_path: Path, dump: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [("{", "is no state"), ("[]", "is no state"), ('{"version": 9}', "is 9, this release reads 1")],
 )
-def test_a_state_that_is_none(tmp_path: Path, dump: Path, content: str, said: str) -> None:
+def test_a_state_that_is_none(tmp_path: Path, dump: Path, content: str, expected: str) -> None:
     state = tmp_path / "state.json"
     state.write_text(content)
     result = vigil("--dump", dump, "--state", state)
     assert isinstance(result.exception, ConfigurationError)
-    assert said in str(result.exception)
+    assert expected in str(result.exception)
     assert state.read_text() == content
 
 

@@ -12,7 +12,7 @@ from tests.advisor.test_elastic import CARDS, Fleet, entry
 FORCE = {"fault-scheduling": "force"}
 
 
-def said(fleet: Fleet, gone: tuple[str, ...] = ()) -> dict[str, str]:
+def replacements(fleet: Fleet, gone: tuple[str, ...] = ()) -> dict[str, str]:
     """Return by job what becomes of the pods made in place of deleted ones."""
     report, _ = advise(fleet.snapshot(gone), State(), Options())
     return {one.job: one.replacement for one in report.decisions}
@@ -26,15 +26,15 @@ def said(fleet: Fleet, gone: tuple[str, ...] = ()) -> dict[str, str]:
     ],
 )
 def test_the_place_of_the_job_itself_counts(nodes: int, expected: str) -> None:
-    assert said(Fleet(nodes).job("a", 2, labels=FORCE), ("n0",)) == {"ns/a": expected}
+    assert replacements(Fleet(nodes).job("a", 2, labels=FORCE), ("n0",)) == {"ns/a": expected}
 
 
 def test_an_unhealthy_card_stays_away() -> None:
     bad = {"n0": entry(unhealthy=CARDS[3])}
     short = "made anew, they do not fit: 1 × 8 cards are needed, there is room for 0"
-    assert said(Fleet(1, **bad).job("a", 1, labels=FORCE)) == {"ns/a": short}
+    assert replacements(Fleet(1, **bad).job("a", 1, labels=FORCE)) == {"ns/a": short}
     small = Fleet(1, **bad).job("a", 1, cards=4, labels=FORCE)
-    assert said(small) == {"ns/a": "made anew, they fit"}
+    assert replacements(small) == {"ns/a": "made anew, they fit"}
 
 
 def test_older_jobs_get_room_first() -> None:
@@ -57,7 +57,7 @@ def test_older_jobs_get_room_first() -> None:
         )
         for pod in fleet.pods
     ]
-    found = said(fleet, ("n0", "n1"))
+    found = replacements(fleet, ("n0", "n1"))
     assert found["ns/b"] == "made anew, they fit"
     assert found["ns/a"].startswith("made anew, they do not fit: 1 × 8 cards")
 

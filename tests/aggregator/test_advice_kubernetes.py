@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,7 +84,10 @@ async def test_a_fault_is_published_and_advised_about(
     not_known = daemon.ask("/api/v1/advice")[1]["advice"]["not_known"]
     assert set(not_known) == {"vcjobs"}
 
-    await store.put(report("n2", faulty(update_time=T0 + 1)))
+    # Nothing else runs in this process meanwhile.
+    with urllib.request.urlopen(f"{daemon.url}/api/v1/stream?node=n2", timeout=20) as stream:  # noqa: ASYNC210
+        await store.put(report("n2", faulty(update_time=T0 + 1)))
+        assert any(line == b"event: advice\n" for line in stream)
     # The session that deletes is followed by others, which wait for the pods to go.
     daemon.process.wait_until(lambda: daemon.metric("npu_vigil_advice_jobs{") == 2, 20)
     found = _reports(daemon)["upstream"]

@@ -12,7 +12,7 @@ from advisor import objects
 from advisor.options import Profile
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
-from aggregator.advising.status import AdviceStatus, of_job, without_placement
+from aggregator.advising.status import AdviceStatus, changes_of, of_job, without_placement
 from stores.base import Interrupted
 from stores.cluster import NotThere, Update
 from stores.cluster import Snapshot as Listed
@@ -169,3 +169,21 @@ def test_pages_have_what_they_are_about() -> None:
     assert placed(without_placement(status).reports) == [0, 0]
     assert [one.node_verdicts for one in without_placement(status).reports] == [(), ()]
     assert [len(one.gangs) for one in of_job(*group, status).reports] == [1, 1]
+
+
+def test_changes_of_decisions_are_told_once() -> None:
+    found, sessions = filled(cluster.two_pods_on_two_of_three_nodes()), Sessions()
+    changes = []
+    sessions.look(found.snapshot(NOW_MS))
+    ill(found, NOW_MS)
+    for period in range(1, 5):
+        before, now_ms = sessions.reports, NOW_MS + period * PERIOD_MS
+        sessions.look(found.snapshot(now_ms))
+        changes.append(list(changes_of(sessions.reports, before, now_ms)))
+    assert [[(one.profile.value, one.node) for one in one_look] for one_look in changes[:1]] == [
+        [("upstream", "n2"), ("corrected", "n2")]
+    ]
+    actions = [[one.decision.action.value for one in c if one.decision] for c in changes]
+    assert actions == [["FORCE_DELETE"] * 2, ["WAIT_COMPLETION"] * 2, [], []]
+    over = list(changes_of((), sessions.reports, 0))
+    assert [(one.job, one.decision) for one in over] == [("default/j", None)] * 2

@@ -40,7 +40,7 @@ def from_dumps(
     what_if: Sequence[str],
     state: Path | None,
 ) -> Iterator[Answer]:
-    """Yield what is said of each session in ``sources``."""
+    """Yield the reports of each session in ``sources``."""
 
     def narrowed(report: Report, one: Advised) -> Report:
         if job is not None:
@@ -63,7 +63,7 @@ def from_dumps(
 def from_server(
     server: str, profiles: Sequence[Profile], job: str | None, node: str | None, *, watch: bool
 ) -> Iterator[Answer]:
-    """Yield what an aggregator says now; with ``watch`` each time that it says something else."""
+    """Yield the reports of an aggregator now; with ``watch`` each time that they differ."""
     from vigil.advising.server import reports_of
 
     before: list[Report] | None = None
@@ -89,7 +89,7 @@ def _known(report: Report, not_known: dict[str, str]) -> Report:
 
 
 def _about(report: Report, node: str) -> Report:
-    """What ``report`` says of a node, and of jobs with a pod at fault there."""
+    """What ``report`` has about a node, and of jobs with a pod at fault there."""
     return msgspec.structs.replace(
         report,
         node_verdicts=tuple(one for one in report.node_verdicts if one.node == node),

@@ -1,6 +1,6 @@
 """When a List was made: the newest time that the API server or a kubelet has put into it.
 
-A List does not say so, and the clock of the reader would make each run of one dump another one.
+A List does not have it, and the clock of the reader would make each run of one dump another one.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def check_node(snapshot: Snapshot, node: str) -> None:
 
 
 def of_job(report: Report, snapshot: Snapshot, job: str, groups: Collection[str]) -> Report:
-    """Return what ``report`` says of a job: of its PodGroups, its owner, its pods and nodes."""
+    """Return what ``report`` has about a job: of its PodGroups, its owner, its pods and nodes."""
     namespace, _, name = job.partition("/")
     pods = [pod for pod in snapshot.pods if f"{pod.namespace}/{pod.group}" in groups]
     nodes = {pod.node for pod in pods}
@@ -95,7 +95,7 @@ def _pairs(subjects: Collection[str]) -> set[tuple[str, ...]]:
 
 
 def of_node(report: Report, snapshot: Snapshot, node: str) -> Report:
-    """Return what ``report`` says of a node, and of the jobs with pods on it."""
+    """Return what ``report`` has about a node, and of the jobs with pods on it."""
     groups = {f"{pod.namespace}/{pod.group}" for pod in snapshot.pods if pod.node == node}
     return msgspec.structs.replace(
         report,

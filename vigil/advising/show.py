@@ -29,7 +29,7 @@ _MOST_NAMES = 8
 
 
 def lines(reports: Sequence[Report], bases: Sequence[Report | None]) -> Iterator[str]:
-    """Yield the lines of one session: profiles that say the same are shown once."""
+    """Yield the lines of one session: equal profiles are shown once."""
     if not reports:
         yield "no session yet"
         return
@@ -182,11 +182,11 @@ def _summary(one: Any, member: str) -> str:
 def _changed(report: Report, base: Report) -> Iterator[str]:
     found = changes(report, base)
     for sign, side in (("+", "adds"), ("-", "takes_away")):
-        told = [
+        shown = [
             f"{sign} {_summary(one, member)}"
             for member, listed in found[side].items()
             for one in listed
         ]
-        yield from (f"    {line}" for line in told[: 2 * _MOST])
-        if len(told) > 2 * _MOST:
-            yield f"    {sign} ... and {len(told) - 2 * _MOST} more (--json has all)"
+        yield from (f"    {line}" for line in shown[: 2 * _MOST])
+        if len(shown) > 2 * _MOST:
+            yield f"    {sign} ... and {len(shown) - 2 * _MOST} more (--json has all)"
