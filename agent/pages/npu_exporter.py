@@ -2,7 +2,7 @@
 
 Names, types, help texts and labels are those of NPU exporter (``spec/dcmi.md`` 9), so that
 dashboards and alerts built on it go on working. What has no answer has no sample. Error codes are
-those that the driver says hold; its link-down is among them, what only the tool finds is not. The
+those that the driver reports; its link-down is among them, what only the tool finds is not. The
 code of a dropped card, of which the driver lists nothing, comes after them.
 
 Whose a chip is, NPU exporter is told by the container runtime, this agent by the annotations of

@@ -105,7 +105,7 @@ def test_the_first_answers() -> None:
 
 
 @pytest.mark.parametrize("codes", [(HBM, AIC), (AIC, HBM)])
-def test_what_a_list_shows_first_is_told_in_its_order(codes: tuple[str, str]) -> None:
+def test_what_a_list_shows_first_is_reported_in_its_order(codes: tuple[str, str]) -> None:
     one = chip()
     assert one.codes(codes, 1.0) == [f"present {code}" for code in codes]
     assert one.codes([], 2.0) == [f"absent {code}" for code in sorted(codes)]
