@@ -133,6 +133,7 @@ class Lane:
         self.step("uninstall", lambda: self._uninstall(place, has_plugin=has_plugin))
         if has_plugin:
             self.step("the vendor's plugin works again", self._plugin_may_write)
+            self._register_chips(0)
 
     def _kustomization(self, overlay: str) -> Path:
         """Write an operator's kustomization of ``overlay``: where the emulator keeps its state."""
@@ -367,12 +368,15 @@ class Lane:
     def _plugin_may_write(self) -> str:
         for item in vendors_objects(_OF_26_1):
             self.plane.apply(item)
-        # As the kubelet has it while a Device Plugin is registered.
-        chips = {"huawei.com/Ascend910": "8"}
-        path = f"/api/v1/nodes/{NODE}/status"
-        self.plane.request("PATCH", path, {"status": {"capacity": chips, "allocatable": chips}})
+        self._register_chips(8)
         assert self._plugin_writes() in (_OK, http.HTTPStatus.CREATED)
         return account_of(_OF_26_1)
+
+    def _register_chips(self, number: int) -> None:
+        """Set what the kubelet has of a Device Plugin; 0 chips when that is gone."""
+        chips = {"huawei.com/Ascend910": str(number)}
+        path = f"/api/v1/nodes/{NODE}/status"
+        self.plane.request("PATCH", path, {"status": {"capacity": chips, "allocatable": chips}})
 
     def _plugin_is_refused(self) -> str:
         assert self._plugin_writes() == _FORBIDDEN
