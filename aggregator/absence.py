@@ -68,6 +68,8 @@ class Absence:
         """Whether nothing of this store ends now, because it may be another one."""
         self.records: dict[str, ForgetRecord] = {}
         """What operators ended, by node."""
+        self.over: set[str] = set()
+        """Nodes that ended, as long as their heartbeat is remembered."""
         self._feeds = dict(feeds)
         self._beats: dict[str, Beat] | None = None
         """The last heartbeats, ``None`` before the first list."""
@@ -154,6 +156,9 @@ class Absence:
         """End what somebody's word ends; returns the nodes about which something changed."""
         self._looks = False
         ended = self._step(beating, now)
+        self.over = {
+            node for node in self.over | ended | self.records.keys() if not self.knows(node)
+        }
         self._seen = sum(feed.absences for feed in self.feeds)
         self._due_ms = self._next_due_ms(now)
         return ended

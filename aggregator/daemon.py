@@ -359,7 +359,7 @@ class Aggregator:
         absence = self.absences.get(url)
         if absence is not None:
             absence.hear(beats)
-            if any(feed.absent for feed in absence.feeds) or absence.records:
+            if any(feed.absent for feed in absence.feeds) or absence.over:
                 self._wake.set()
 
     def wake(self) -> None:
@@ -405,8 +405,9 @@ class Aggregator:
                 continue
             ended = absence.step(partial(self.listener.beats, url), now)
             self.pipeline.judge_again(ended)
-            gone = (n for n in {*ended, *absence.records} if not absence.knows(n))
-            self.listener.forget(url, [node for node in gone if not absence.has_beat(node)])
+            gone = frozenset(node for node in absence.over if not absence.has_beat(node))
+            self.listener.forget(url, gone)
+            absence.over -= gone
             absence.say(now)
             self._forgetting[url].look()
 
@@ -533,8 +534,9 @@ class Aggregator:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
         self._doubts.look()
-        self._limit = VALUE_LIMIT
         self._fit()
+        # What another leader wrote may be larger than our limit.
+        self._wake_publishers(self.pipeline.fit(self._limit))
         self._step()
         self.telling.began(self._clock())
         names = self.pipeline.documents

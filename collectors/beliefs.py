@@ -74,9 +74,9 @@ class ChipBeliefs:
 
     def codes_answered(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
         """The driver listed ``codes`` in answer to a query made at ``asked_at``."""
-        listed = frozenset(codes)
+        listed = tuple(codes)
         reports = self._answer(Query.CODES, asked_at, now_ms)
-        keys = dict.fromkeys((self._chip, code) for code in listed - {CARD_DROP})
+        keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
         apart = frozenset({self._drop})
         reports += self._codes.answered(keys, asked_at, now_ms, apart=apart)
         self._drop_listed = CARD_DROP in listed

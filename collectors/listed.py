@@ -134,10 +134,13 @@ class ListBeliefs:
         """The driver gave its list in answer to a query made at ``asked_at``.
 
         A list that is not ``complete`` says nothing about what is not in it; ``apart`` are keys
-        that are judged elsewhere.
+        that are judged elsewhere. What is listed is reported in the driver's order, which is the
+        order of codes in device-info (``spec/device-plugin.md`` 1.3).
         """
         reports: list[Report] = []
-        for key in sorted((listed.keys() | self.states.keys()) - apart):
+        for key in (*sorted(self.states.keys() - listed.keys()), *listed):
+            if key in apart:
+                continue
             is_new = key not in self.states
             state = self.states.setdefault(key, CodeState(present=False))
             if state.held is not None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from advisor.findings import BY_CODE, Rule
 from contract.errors import quoted
 
+_SHORT = 60
+
 
 class Place(NamedTuple):
     """Where something stands, and of which object it is."""
@@ -33,8 +35,13 @@ class Finding(NamedTuple):
         return self._replace(place=self.place.at(0))
 
 
+def _shown(word: str) -> str:
+    # Most words are short and printable, and quoting takes its time for each letter.
+    return word if word.isprintable() and len(word) <= _SHORT else quoted(word)
+
+
 def finding(code: str, place: Place, **words: object) -> Finding:
     """Return the finding ``code`` with its words filled in."""
     rule = BY_CODE[code]
-    shown = {key: quoted(str(word)) for key, word in words.items()}
+    shown = {key: _shown(str(word)) for key, word in words.items()}
     return Finding(place, rule, rule.happens.format(**shown), rule.write.format(**shown))

@@ -94,7 +94,7 @@ class Sequence:
 class Mapping:
     """Members by key; of a key that is there twice, the later one."""
 
-    __slots__ = ("_line", "_members", "_read", "line")
+    __slots__ = ("_line", "_members", "_nodes", "_read", "line")
 
     def __init__(
         self,
@@ -105,6 +105,7 @@ class Mapping:
     ) -> None:
         self.line = line
         self._members = members
+        self._nodes: dict[str, Node] = {}
         self._read = read
         self._line = line_of
 
@@ -124,14 +125,12 @@ class Mapping:
 
     def get(self, key: str) -> Node | None:
         """Return the value of ``key``."""
-        member = self._members.get(key)
-        if member is None:
-            return None
-        key_line, raw = member
-        if isinstance(raw, _NODES):
-            return raw
-        node = self._read(raw)
-        self._members[key] = (key_line, node)
+        node = self._nodes.get(key)
+        if node is None:
+            member = self._members.get(key)
+            if member is None:
+                return None
+            node = self._nodes[key] = self._read(member[1])
         return node
 
     def items(self) -> Iterator[tuple[str, Node]]:
@@ -170,7 +169,6 @@ class Mapping:
 
 
 Node: TypeAlias = Scalar | Sequence | Mapping
-_NODES = (Scalar, Sequence, Mapping)
 
 
 def empty(line: int) -> Mapping:

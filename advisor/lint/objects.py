@@ -26,7 +26,7 @@ _NESTED_LISTS = 5
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind that is judged: its version, and where templates with labels are in it."""
+    """A kind that is judged: its version, and what makes a workload of it."""
 
     version: str
     make: Callable[[Mapping, Place], Workload] | None = None
@@ -44,7 +44,6 @@ _KINDS = {
     ("ome.io", "ClusterServingRuntime"): _Kind("v1beta1"),
     ("", "ConfigMap"): _Kind("v1"),
 }
-_GROUPS = {group for group, _ in _KINDS}
 _BY_KIND = {kind: group for group, kind in _KINDS if kind != "Job"}
 _BUILT_IN = frozenset(("", "apps", "batch", "autoscaling", "policy", "extensions"))
 

@@ -162,14 +162,6 @@ class Service:
     is_rendered: bool = False
 
 
-class RuleGroup(NamedTuple):
-    """A group of an entry of a scaling rule."""
-
-    name: str
-    number: int
-    servers: int
-
-
 @dataclass(slots=True)
 class ScalingRule:
     """A scaling rule of MindIE Motor; ``groups`` are the names in all its entries."""

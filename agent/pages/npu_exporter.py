@@ -2,8 +2,8 @@
 
 Names, types, help texts and labels are those of NPU exporter (``spec/dcmi.md`` 9), so that
 dashboards and alerts built on it go on working. What has no answer has no sample. Error codes are
-those that the driver says hold; its link-down is among them, what only the tool finds is not, nor
-is a dropped card, of which the driver lists nothing.
+those that the driver reports; its link-down is among them, what only the tool finds is not. The
+code of a dropped card, of which the driver lists nothing, comes after them.
 
 Whose a chip is, NPU exporter is told by the container runtime, this agent by the annotations of
 pods. The container is the one that asks for chips; where several do, nobody knows which has it.
@@ -54,6 +54,8 @@ _LABELS = (
     "vdie_id",
 )
 _CODES = 10
+_WITH_CARDS = ("Ascend310P", "Ascend910", "Ascend910B", "Ascend910A3")
+"""Families of which NPU exporter counts the cards."""
 _UNNAMED = ChipNames("", "", "")
 _SEVERAL = "not_displayed_for_multi_pod"
 
@@ -145,12 +147,11 @@ def _machine(cards: Cards, inventory: Inventory) -> Iterator[Metric]:
     words = [_reading(cards, chip, HEALTH) for chip in inventory.chips]
     healthy = words.count(0.0)
     unknown = words.count(None)
+    if inventory.family in _WITH_CARDS:
+        cards_here = len({chip.card_id for chip in inventory.chips})
+        text = "Amount of card installed on the machine."
+        yield GaugeMetricFamily("machine_card_nums", text, value=cards_here)
     for name, text, value in (
-        (
-            "machine_card_nums",
-            "Amount of card installed on the machine.",
-            len({chip.card_id for chip in inventory.chips}),
-        ),
         ("machine_npu_nums", "Amount of npu installed on the machine.", len(words)),
         ("machine_healthy_npu_nums", "Amount of healthy npu on the machine.", healthy),
         (
@@ -173,8 +174,10 @@ def _error_codes(
 ) -> Iterator[Metric]:
     codes: dict[int, list[str]] = defaultdict(list)
     for fault in cards.faults:
-        if fault.chip is not None and ChipFaults.name in fault.said_by and fault.code != CARD_DROP:
+        if fault.chip is not None and ChipFaults.name in fault.said_by:
             codes[fault.chip].append(fault.code)
+    for listed in codes.values():
+        listed.sort(key=lambda code: code == CARD_DROP)
     for place in range(_CODES):
         values = {
             chip: float(int(listed[place], 16))

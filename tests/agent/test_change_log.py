@@ -11,6 +11,7 @@ import pytest
 from contract.levels import NodeLevel, SwitchLevel, takes_out
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject, host_subject
 from tests.agent.test_verdicts import Clock, Life, seen
+from tests.parts.log_lines import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +29,6 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def lines(log: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Level and text of each line."""
-    return [(one.levelname, one.message) for one in log.records if one.name == LOGGER]
-
-
 async def test_a_chip_that_is_taken_out_is_a_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
@@ -42,7 +38,7 @@ async def test_a_chip_that_is_taken_out_is_a_warning(
     await life.take(seen(clock, Assertion.OCCUR))
     clock.now_ms += 60_000
     await life.take(seen(clock, Assertion.RECOVER))
-    (begin, end) = lines(log)
+    (begin, end) = lines_of(LOGGER, log)
     assert begin[0] == "WARNING"
     assert begin[1].startswith("chip 3 80E01801 ")
     assert "-> RestartBusiness" in begin[1]
@@ -56,7 +52,7 @@ async def test_what_takes_nothing_out_is_no_warning(
     clock = Clock()
     life = Life(tmp_path, clock)
     await life.take(seen(clock, Assertion.OCCUR, code=MILD))
-    assert [level for level, _ in lines(log)] == ["INFO"]
+    assert [level for level, _ in lines_of(LOGGER, log)] == ["INFO"]
 
 
 async def test_what_takes_the_node_out_is_a_warning(
@@ -66,7 +62,7 @@ async def test_what_takes_the_node_out_is_a_warning(
     life = Life(tmp_path, clock)
     alarm = Observation("bmc", host_subject("CPU", 1), "0D000001", Assertion.PRESENT, clock())
     await life.take(alarm)
-    ((level, text),) = lines(log)
+    ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING", text
 
 
@@ -81,7 +77,7 @@ async def test_standing_faults_are_summed_up_at_a_start(
     )
     log.clear()
     again = Life(tmp_path, clock)
-    ((level, text),) = lines(log)
+    ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING"
     assert text.startswith("13 fault(s) at the start: chip 10 80E01801 RestartBusiness; chip ")
     assert text.endswith(" and 5 more")
@@ -90,7 +86,7 @@ async def test_standing_faults_are_summed_up_at_a_start(
 
 async def test_a_healthy_start_says_nothing(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     assert await Life(tmp_path, Clock()).journal.close()
-    assert lines(log) == []
+    assert lines_of(LOGGER, log) == []
 
 
 @pytest.mark.looptime
@@ -106,7 +102,7 @@ async def test_a_storm_is_few_lines(log: pytest.LogCaptureFixture, tmp_path: Pat
         clock.now_ms += 10
         life.verdicts.take([seen(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")])
     life.verdicts.end()
-    logged = lines(log)
+    logged = lines_of(LOGGER, log)
     assert 10 < len(logged) <= 100
     texts = [text for _, text in logged]
     assert any("changes take chips or the node out: chip " in text for text in texts)

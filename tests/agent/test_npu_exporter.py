@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -12,7 +14,7 @@ from agent.pages.npu_exporter import Cards, families
 from agent.pages.npu_exporter_names import SHOWN
 from agent.pages.status import fault_statuses
 from collectors.chip_faults import HEALTH
-from contract.codes import LINK_DOWN
+from contract.codes import CARD_DROP, LINK_DOWN
 from contract.observation import Assertion, chip_subject
 from dcmi_shim.types import Chip, ChipNames, Inventory
 from stores.base import PodUsage
@@ -82,6 +84,25 @@ def test_error_codes_are_what_the_driver_says_whoever_said_it_first() -> None:
     assert codes([found, told]) == {"0": float(0x81078603)}
     not_listed = seen(Assertion.ABSENT, LINK_DOWN, at=T + 9_000)
     assert codes([told, found, not_listed]) == {}
+
+
+def test_the_code_of_a_dropped_card_is_the_last_one() -> None:
+    inputs = [seen(Assertion.PRESENT, code) for code in (CARD_DROP, "80E01801")]
+    faults = fault_statuses(after(healthy(), inputs), "Ascend910")
+    shown = text_string_to_metric_families(text(Cards(INVENTORY, NAMES, faults, {})))
+    codes = {one.name: one.samples[0].value for one in shown if "error_code" in one.name}
+    assert codes == {
+        "npu_chip_info_error_code": float(0x80E01801),
+        "npu_chip_info_error_code_1": float(0x40F84E00),
+    }
+
+
+@pytest.mark.parametrize("family", ["Ascend310", "Ascend310B", "Ascend910A5"])
+def test_cards_are_counted_where_npu_exporter_counts_them(family: str) -> None:
+    assert "machine_card_nums 2.0" in text(Cards(INVENTORY, NAMES, (), {}))
+    other = text(Cards(replace(INVENTORY, family=family), NAMES, (), {}))
+    assert "machine_card_nums" not in other
+    assert "machine_npu_nums 4.0" in other
 
 
 def test_a_chip_has_the_labels_of_the_pod_that_has_it() -> None:

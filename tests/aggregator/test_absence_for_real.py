@@ -151,11 +151,16 @@ async def test_explicit_deletions_in_a_directory(tmp_path: Path) -> None:
             await until("one beats", lambda: daemon.metric(_ALIVE) == 1)
             remove(nodes[-1])
             reader.may_end(nodes[:1])
+            await store.beat(Beat(nodes[0], "host", 1.0, 1))
+            await until("it is lost", lambda: reader.lost == set(nodes[:1]))
             remove(nodes[0])
             began = time.monotonic()
             await until("it ends", lambda: reader.healthy == set(nodes[:1]))
             assert time.monotonic() - began > 1.9
             await until("it is dropped", lambda: reader.dropped == set(nodes[:1]))
+            assert reader.lost == set(nodes[:1]), "its heartbeat is there and old"
+            await store.forget_beat(nodes[0])
+            await until("it is lost no more", lambda: not reader.lost)
             for node in nodes[1:5]:
                 remove(node)
             await until("they are held", lambda: daemon.metric("npu_vigil_held_deletions") == 4)

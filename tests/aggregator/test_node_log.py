@@ -18,6 +18,7 @@ from stores.base import Changed, Listed
 from tests.aggregator.daemon import OUTPUTS, entries
 from tests.aggregator.nodes import T0, faulty, healthy, moment, report, unhealthy
 from tests.aggregator.test_telling import Pair
+from tests.parts.log_lines import lines_of
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -37,26 +38,23 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def lines(log: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Level and text of each line."""
-    return [(one.levelname, one.message) for one in log.records if one.name == LOGGER]
-
-
 @pytest.mark.looptime
 async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> None:
     pair = await Pair().begin()
     pair.first.telling.log = NodeLog()  # what was observed before this was not published by us
     log.clear()
     pair.first.telling.began(moment(0))
-    assert lines(log) == []
+    assert lines_of(LOGGER, log) == []
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
-    assert lines(log) == [
+    assert lines_of(LOGGER, log) == [
         ("WARNING", f"node n1: Ascend910-3 {CODE}: nothing -> RestartNPU"),
     ]
     pair.observe(2, Changed(report("n1", healthy(T0 + 2))))
-    assert lines(log)[1:] == [("INFO", f"node n1: Ascend910-3 {CODE}: RestartNPU -> nothing")]
+    assert lines_of(LOGGER, log)[1:] == [
+        ("INFO", f"node n1: Ascend910-3 {CODE}: RestartNPU -> nothing")
+    ]
     pair.observe(3, Changed(report("n7", healthy(T0 + 3))))
-    assert lines(log)[2:] == [("INFO", "node n7 came")]
+    assert lines_of(LOGGER, log)[2:] == [("INFO", "node n7 came")]
 
 
 @pytest.mark.looptime
@@ -64,7 +62,7 @@ async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) ->
     node_log = NodeLog()
     chips = {(f"Ascend910-{chip}", CODE): "RestartNPU" for chip in range(8)}
     node_log.begin(["n1", "n2"], {"n2": {("Fan 1", "06000025"): "NotHandleFault"}, "n1": chips})
-    ((level, text),) = lines(log)
+    ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING"
     assert text.startswith("9 fault(s) on 2 node(s): node n1: Ascend910-0 80E18402 RestartNPU; ")
     assert text.endswith(" and 1 more")
@@ -84,10 +82,10 @@ async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFi
         node_log.refuse(node, "device-info", "it is bad")
         node_log.accept(node, "device-info")
         await asyncio.sleep(0.019)
-    texts = [text for _, text in lines(log)]
+    texts = [text for _, text in lines_of(LOGGER, log)]
     assert 6 <= len(texts) <= 10, texts
     await asyncio.sleep(60)
-    counts = [text for _, text in lines(log) if "2999 nodes came: n1; n2; " in text]
+    counts = [text for _, text in lines_of(LOGGER, log) if "2999 nodes came: n1; n2; " in text]
     assert len(counts) == 1
 
 
@@ -120,7 +118,7 @@ async def test_nodes_beyond_the_limit_are_one_line(
     reading = asyncio.create_task(read_documents(feed, store, observe, Stalls(), NodeLog()))
     await asyncio.sleep(61)
     reading.cancel()
-    said = lines(log)
+    said = lines_of(LOGGER, log)
     assert len(said) <= 3
     assert all(level == "WARNING" and "there are already 10 nodes" in text for level, text in said)
     assert said[-1][1].startswith("488 documents are refused: ")

@@ -162,6 +162,7 @@ def test_documents_names_and_how_faults_are_found(node: Node, profile: str) -> N
     metrics = node.ask("/metrics")[1]
     assert ("npu_vigil_driver_list_period_seconds 1.0" in metrics) is not family.events
     assert f"machine_npu_nums {family.chips}.0" in metrics
+    assert ("machine_card_nums" in metrics) is (profile not in ("310", "a5"))
 
     def health() -> list[str]:
         """What is shown of chip 1 under NPU exporter's name."""

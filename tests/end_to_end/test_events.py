@@ -55,7 +55,7 @@ def described(plane: ControlPlane, node: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = plane.request(
         "GET", f"/api/v1/events?fieldSelector={quote(fields)}"
     )["items"]
-    return sorted(found, key=lambda event: event["eventTime"])
+    return sorted(found, key=lambda event: int(event["metadata"]["resourceVersion"]))
 
 
 def test_an_occurrence_a_notice_and_a_recovery(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CHIPS = frozenset(f"Ascend910-{chip}" for chip in range(8))
 
 
-def test_it_waits_beats_and_tells_of_the_server(folder_node: Node, tmp_path: Path) -> None:
+def test_it_waits_beats_and_reports_the_server(folder_node: Node, tmp_path: Path) -> None:
     node = folder_node
     assert isinstance(node.place, Folder)
     beat = node.place.root / "beats" / f"{node.name}.json"
@@ -36,9 +36,9 @@ def test_it_waits_beats_and_tells_of_the_server(folder_node: Node, tmp_path: Pat
     node.wait(lambda: node.parts() == [("Fan", 3, ["06000025"])], "node-info is published")
     first = beaten_at_ms()
     node.wait(lambda: beaten_at_ms() > first, "it beats")
-    status, said = node.ask("/readyz")
+    status, answer = node.ask("/readyz")
     assert status == 503
-    assert any(library in reason for reason in said["reasons"])
+    assert any(library in reason for reason in answer["reasons"])
     assert node.ask("/healthz")[0] == 200
     assert node.place.read(node.document) is None, "nothing is known of chips"
     assert node.logged().count("it is looked for every 10 s") == 1

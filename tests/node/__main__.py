@@ -9,6 +9,7 @@ machine. Exit status: 0 all steps held, 1 one did not, 2 no root.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
@@ -69,6 +70,7 @@ def main() -> int:
         print(f"{time.monotonic() - begin:6.1f} s  in all, {load()}")
         return 1 if done.returncode else 0
     finally:
+        remove_groups()
         if options.keep:
             print(f"logs: {directory}")
         else:
@@ -97,6 +99,13 @@ def each_verb(images: Images) -> str:
         status, said = images.run(IMAGE, *_VIGIL, *arguments)
         assert (status, text in said) == (expected, True), f"{arguments}: {status} {said}"
     return f"{modules.strip()}, {', '.join(map(str, verbs))}"
+
+
+def remove_groups() -> None:
+    """Remove the cgroups of containers that are gone; one that is in use refuses."""
+    for place in Path("/sys/fs/cgroup").glob("*/k8s.io/*"):
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
 
 def load() -> str:

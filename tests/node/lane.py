@@ -118,6 +118,7 @@ class Lane:
                 self.step(name, both)
 
             self.step("ready", self._ready)
+            since = time.monotonic()
             if has_plugin:
                 self.step("the vendor's plugin is refused", self._plugin_is_refused)
             compared("fault", lambda: self._occur(3, "80E01801"))

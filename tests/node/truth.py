@@ -22,6 +22,8 @@ NODE_INFO = f"/api/v1/namespaces/mindx-dl/configmaps/mindx-dl-nodeinfo-{NODE}"
 _CLUSTER = "/api/v1/namespaces/mindx-dl/configmaps/cluster-info-device-0"
 _CLUSTER_NODES = "/api/v1/namespaces/mindx-dl/configmaps/cluster-info-node-cm"
 _LONGEST_GAP_SECONDS = 60.0
+_SILENT_SECONDS = 15.0
+"""Three intervals: who is silent for longer, and did not announce it, is published lost."""
 _OK = 200
 
 Faults = dict[str, set[str]]
@@ -80,7 +82,8 @@ def compare(plane: ControlPlane, reader: NodeReader, since: float, step: str) ->
     """Wait until both documents show what the hardware has and the agent beats.
 
     Returns the seconds that it took and the longest time without a heartbeat since ``since``.
-    Raises ``AssertionError`` where they do not, or where the node was published lost meanwhile.
+    Raises ``AssertionError`` where they do not, or where the node was published lost although it
+    was not silent.
     """
     begin = time.monotonic()
 
@@ -97,8 +100,14 @@ def compare(plane: ControlPlane, reader: NodeReader, since: float, step: str) ->
     wait_until(lambda: len(reader.beats(NODE)) > beats, f"a heartbeat after {step}", 30.0)
     gap = reader.longest_gap(NODE, since)
     assert gap < _LONGEST_GAP_SECONDS, f"{gap:.1f} s without a heartbeat during {step}"
-    assert not reader.lost, f"the node was published lost during {step}: {reader.lost}"
-    assert not node_is_published_lost(plane), f"the node is published lost after {step}"
+    lost = [at for at in reader.lost.get(NODE, ()) if at >= since]
+    # On a busy machine a container may come back later than three intervals: then it was silent.
+    assert not lost or gap > _SILENT_SECONDS, (
+        f"published lost during {step}, silent for {gap:.1f} s"
+    )
+    wait_until(
+        lambda: not node_is_published_lost(plane), f"the node is not lost after {step}", 30.0
+    )
     return f"true after {time.monotonic() - begin:.1f} s, longest silence {gap:.1f} s"
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DOCUMENT = Document("space", "name", {"key": "value"})
 WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
     "put": lambda store: store.put(DOCUMENT),
+    "put_shown": lambda store: store.put_shown(DOCUMENT),
     "delete": lambda store: store.delete("space", "name"),
     "beat": lambda store: store.beat(Beat("n", "host", 5, 1)),
     "rehearse_beat": lambda store: store.rehearse_beat("n"),

@@ -84,9 +84,7 @@ class _Walk:
                 if len(keys) != len(node.value):
                     self._look_at_keys(node)
                 values = [value for _, value in node.value]
-            for value in values:
-                if type(value) is not ScalarNode or value.tag is not None:
-                    stack.append(value)
+            stack += [one for one in values if type(one) is not ScalarNode or one.tag is not None]
 
     def for_actions(self, root: Any) -> None:
         """Look for actions of a template outside of texts that may have them."""
