@@ -79,14 +79,16 @@ class Outcomes:
         waiting += [one.at_ms for one in self._seen.values()]
         return min(waiting) + WINDOW_MS if waiting else None
 
-    def foretell(self, report: Report) -> None:
-        """Count on the deletions of a session."""
+    def foretell(self, report: Report, now_ms: int) -> None:
+        """Count on the deletions of ``report`` from ``now_ms`` on, or since they were foretold."""
         for decision in report.decisions:
             for pod in decision.pods:
-                name = f"{pod.namespace}/{pod.name}"
-                self._foretold[pod.uid] = _Foretold(
-                    report.now_ms, decision.job, name, pod.grace_seconds
-                )
+                known = self._foretold.get(pod.uid)
+                if known is None or known.grace_seconds != pod.grace_seconds:
+                    name = f"{pod.namespace}/{pod.name}"
+                    self._foretold[pod.uid] = _Foretold(
+                        now_ms, decision.job, name, pod.grace_seconds
+                    )
 
     def look(self, snapshot: Snapshot, *, records_known: bool) -> None:
         """See which pods are gone since the last time, and settle what is known by now.

@@ -58,6 +58,7 @@ class Sessions:
         What comes within a period is judged as the next session will. ``records_known``: see
         ``Outcomes.look``.
         """
+        now_ms = snapshot.now_ms
         self._outcomes.look(snapshot, records_known=records_known)
         read = scheduler_options(snapshot.configmaps)
         options = Options() if read is None else read[0]
@@ -75,8 +76,9 @@ class Sessions:
             if is_session:
                 self._states[profile] = after
         self._has_previewed = not is_session
+        # The real session comes at its own time within the period.
+        self._outcomes.foretell(reports[0], now_ms)
         if is_session:
-            self._outcomes.foretell(reports[0])
             self._at_ms = snapshot.now_ms
             self.count += 1
         self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}

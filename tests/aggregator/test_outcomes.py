@@ -38,7 +38,9 @@ class Watched:
             decision = Decision(
                 "ns", "ns/j", Workload.VCJOB, Action.EVICT, "D15", (), "", pods=deletions
             )
-            self.outcomes.foretell(Report(Profile.UPSTREAM, self.now_ms, decisions=(decision,)))
+            self.outcomes.foretell(
+                Report(Profile.UPSTREAM, self.now_ms, decisions=(decision,)), self.now_ms
+            )
 
     def look(self, after_ms: int = 0) -> None:
         """Look again, so much later."""
@@ -115,7 +117,7 @@ def test_the_forced_end_of_an_eviction() -> None:
         "ns", "ns/j", Workload.VCJOB, Action.FORCE_DELETE, "D15", (), "", pods=deletions
     )
     job.now_ms += 900_000
-    job.outcomes.foretell(Report(Profile.UPSTREAM, job.now_ms, decisions=(forced,)))
+    job.outcomes.foretell(Report(Profile.UPSTREAM, job.now_ms, decisions=(forced,)), job.now_ms)
     job.go("a", "b")
     job.reasons = record(2)
     job.look(100)
