@@ -80,9 +80,13 @@ def test_no_library_at_all(folder: Folder, make_agent: MakeAgent) -> None:
     library.rename(away)
     agent.start()
     wait(lambda: "is not there" in agent.logged(), "it is said")
-    status, answer = agent.ask("/readyz")
-    assert status == 503
-    assert any(str(library) in reason for reason in answer["reasons"])
+
+    def names_it() -> bool:
+        status, answer = agent.ask("/readyz")
+        assert status == 503
+        return any(str(library) in reason for reason in answer["reasons"])
+
+    wait(names_it, "it is not ready and names the library")
     away.rename(library)
     agent.up(20)
 

@@ -108,6 +108,10 @@ def is_of_packages(line: str) -> bool:
     return line.startswith("python3 -m venv") or "/bin/pip install" in line
 
 
+WELL = re.compile(r": (all well|1 warning\(s\): clock)$", re.MULTILINE)
+"""The end of a scan. Nobody may keep the clock of the machine that runs the tests."""
+
+
 @pytest.mark.timeout(120)
 def test_the_guide_can_be_followed_line_by_line(machine: Machine, built: Path) -> None:
     steps = blocks()
@@ -139,7 +143,7 @@ def test_the_guide_can_be_followed_line_by_line(machine: Machine, built: Path) -
         machine.do(before)
         machine.settle()
         said = machine.do(scan + after)
-        assert said.endswith("worker-17: all well\n")
+        assert WELL.search(said)
         assert "ok       broker-topics" in said
     finally:
         running.stop()
@@ -148,7 +152,7 @@ def test_the_guide_can_be_followed_line_by_line(machine: Machine, built: Path) -
     wait = "until grep -q {} {}; do sleep 0.1; done"
     rehearsal = works[1].replace("sleep 5", wait.format("UpdateTime", f"-s {stored}"))
     said = machine.do(rehearsal.replace("sleep 1\n", wait.format("80E01801", stored) + "\n"))
-    assert "all well" in said
+    assert WELL.search(said)
     said = machine.do(clients[0].replace(" grpc broker.example", " grpc localhost"))
     assert "aggregator.toml: ok (aggregator)" in said
     before, scan, after = directory[0].partition("vigil scan")
