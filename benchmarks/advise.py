@@ -142,6 +142,18 @@ def _node(index: int) -> Object:
     }
 
 
+def _owned_by(job: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "controller": True,
+            "kind": "Job",
+            "name": f"job-{job}",
+            "uid": _uid("vcjo", job),
+        }
+    ]
+
+
 def _pod(
     index: int, job: int, per_job: int, cards: int, node: int | None, chips: tuple[str, ...]
 ) -> Object:
@@ -171,15 +183,7 @@ def _pod(
             "labels": {"fault-scheduling": "grace", "volcano.sh/job-name": f"job-{job}"},
             "name": f"job-{job}-worker-{index % per_job}",
             "namespace": "training",
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch.volcano.sh/v1alpha1",
-                    "controller": True,
-                    "kind": "Job",
-                    "name": f"job-{job}",
-                    "uid": _uid("vcjo", job),
-                }
-            ],
+            "ownerReferences": _owned_by(job),
             "resourceVersion": str(100_000 + index),
             "uid": _uid("pod-", index),
         },
@@ -237,15 +241,7 @@ def _podgroup(job: int, members: int) -> Object:
             "labels": {"fault-scheduling": "grace"},
             "name": f"job-{job}",
             "namespace": "training",
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch.volcano.sh/v1alpha1",
-                    "controller": True,
-                    "kind": "Job",
-                    "name": f"job-{job}",
-                    "uid": _uid("vcjo", job),
-                }
-            ],
+            "ownerReferences": _owned_by(job),
             "uid": _uid("podg", job),
         },
         "spec": {

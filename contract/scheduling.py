@@ -22,8 +22,6 @@ REMAIN_RETRY_KEY = "remain-retry-times"
 RESCHEDULE_NAMESPACE = "mindx-dl"
 RESCHEDULE_CONFIGMAP = "job-reschedule-reason"
 RESCHEDULE_KEY = "recent-reschedule-records"
-RESET_PREFIX = "reset-config-"
-"""Of the reset ConfigMap of a job, in the job's namespace (1.12)."""
 
 # Which PodGroup a pod is in, and what made it.
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
@@ -63,7 +61,6 @@ FAULT_TYPE = "fault-type"
 FAULT_TYPE_SEPARATE = "Separate"
 FAULT_TYPE_SUB_HEALTH = "SubHealth"
 FAULT_TYPE_SOFTWARE = "software"
-FAULT_TYPE_VALUES = (FAULT_TYPE_SEPARATE, FAULT_TYPE_SUB_HEALTH, FAULT_TYPE_SOFTWARE)
 ELASTIC_SCHEDULING = "elastic-scheduling"
 ELASTIC_SCHEDULING_VALUES = ("on", "off")
 TOR_AFFINITY = "tor-affinity"
@@ -121,13 +118,10 @@ RANK_INDEX = "hccl/rankIndex"
 POD_STATUS = "huawei.com/pod-status"
 NEED_VOLCANO_OPE = "needVolcanoOpe"
 NEED_VOLCANO_DELETE = "delete"
-BACKUP_NEW_POD = "backupNewPodName"
-BACKUP_SOURCE_POD = "backupSourcePodName"
 TASK_INDEX_ENV = "VC_TASK_INDEX"
 
 # Nodes (1.7).
 ACCELERATOR = "accelerator"
-ACCELERATOR_PREFIX = "huawei-"
 ACCELERATOR_TYPE = "accelerator-type"
 SUPER_POD_ACCELERATOR_TYPES = ("module-a3-16-super-pod", "module-a3-8-super-pod")
 CHIP_NAME = "node.kubernetes.io/npu.chip.name"
