@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import random
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from contract.errors import StoreNotFound
-from stores.cluster import NotThere
-from stores.kubernetes_feed import Feed, Item, Kind, Metadata
+from stores.kubernetes_feed import Item, Kind, Metadata, follow_if_installed
 from stores.kubernetes_watch import Page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stores.base import Interrupted
-    from stores.cluster import ObjectKind, Snapshot, Update
+    from stores.cluster import NotThere, ObjectKind, Snapshot, Update
     from stores.kubernetes_connection import Connection
-
-_ASK_AGAIN_SECONDS = 45.0
-"""The kind may be installed later."""
 
 Value = TypeVar("Value")
 
@@ -56,11 +48,12 @@ class _Pages:
         return Page(page.metadata, [_Items().decode(raw) for raw in page.items or ()])
 
 
-async def follow_objects(
+def follow_objects(
     connection: Connection, kind: ObjectKind[Value]
 ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
     """See ``Cluster.objects``. Raises ``StoreRefused``."""
-    feed = Feed(
+    return follow_if_installed(
+        connection,
         Kind[_Bytes, Value](
             name=kind.name,
             path=kind.path,
@@ -69,13 +62,5 @@ async def follow_objects(
             item=_Items(),
             key=lambda metadata: metadata.uid,
             read=lambda item: kind.read(item.content),
-        )
+        ),
     )
-    while True:
-        try:
-            async with contextlib.aclosing(feed.follow(connection)) as events:
-                async for event in events:
-                    yield event
-        except StoreNotFound as error:
-            yield NotThere(str(error))
-        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
-from stores.cluster import Snapshot, Update
+from contract.errors import StoreNotFound
+from stores.cluster import NotThere, Snapshot, Update
 from stores.kubernetes_watch import Page, Pages, watched
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from stores.base import Interrupted
     from stores.kubernetes_connection import Connection
@@ -24,6 +28,9 @@ _LONGEST_TEXT = 32 * 1024
 
 _NAMED = 100
 """So many objects that cannot be read are named in the log at a time."""
+
+_ASK_AGAIN_SECONDS = 45.0
+"""A kind may be installed later. Nobody is in a hurry."""
 
 Value = TypeVar("Value")
 
@@ -187,3 +194,21 @@ def kept(**texts: str) -> dict[str, str]:
         if len(text) > _LONGEST_TEXT:
             raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")
     return {key: text for key, text in texts.items() if text}
+
+
+async def follow_if_installed(
+    connection: Connection, kind: Kind[AnyItem, Value]
+) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+    """Follow all objects of a kind; ``NotThere`` while the API has no such kind, then ask again.
+
+    Raises ``StoreRefused``.
+    """
+    feed = Feed(kind)
+    while True:
+        try:
+            async with contextlib.aclosing(feed.follow(connection)) as events:
+                async for event in events:
+                    yield event
+        except StoreNotFound as error:
+            yield NotThere(str(error))
+        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import random
 from datetime import datetime  # noqa: TC003 (msgspec reads it)
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreNotFound
-from stores.cluster import Job, NotThere, Texts
+from stores.cluster import Job, Texts
 from stores.kubernetes_cluster_pods import Owner, controller
-from stores.kubernetes_feed import Feed, Item, Kind, Metadata, kept
+from stores.kubernetes_feed import Item, Kind, Metadata, follow_if_installed, kept
 from stores.kubernetes_watch import Page
 
 if TYPE_CHECKING:
@@ -21,9 +17,6 @@ if TYPE_CHECKING:
 
     from stores.cluster import JobsEvent
     from stores.kubernetes_connection import Connection
-
-_ASK_AGAIN_SECONDS = 45.0
-"""Volcano may be installed later. Nobody is in a hurry: until then jobs are known by their pods."""
 
 _NONE: Texts = {}
 
@@ -96,14 +89,9 @@ POD_GROUPS = Kind[_PodGroup, Job](
 )
 
 
-async def follow_pod_groups(connection: Connection) -> AsyncIterator[JobsEvent]:
-    """See ``Cluster.jobs``. Raises ``StoreRefused``."""
-    feed = Feed(POD_GROUPS)
-    while True:
-        try:
-            async with contextlib.aclosing(feed.follow(connection)) as events:
-                async for event in events:
-                    yield event
-        except StoreNotFound as error:
-            yield NotThere(str(error))
-        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))
+def follow_pod_groups(connection: Connection) -> AsyncIterator[JobsEvent]:
+    """See ``Cluster.jobs``. Until Volcano is installed, jobs are known by their pods.
+
+    Raises ``StoreRefused``.
+    """
+    return follow_if_installed(connection, POD_GROUPS)

@@ -86,7 +86,7 @@ def test_the_newcomer_publishes_nothing_until_the_other_falls_silent(
     first.kill()
     took = second.until(lambda now: set(now.faults) == {"Ascend910-6"}, "the second takes over")
     assert 1 * INTERVAL_SECONDS < took < 6 * INTERVAL_SECONDS
-    assert second.ask("/readyz")[0] == 200
+    second.wait(lambda: second.ask("/readyz")[0] == 200, "it is ready")
     first.start()
     first.up()
     first.wait(lambda: "conflict: another agent" in reasons(first), "now it is the newcomer")
@@ -122,7 +122,7 @@ def test_a_beat_that_may_be_alive_is_watched_first(
     assert reasons(node).startswith("waits to see whether another agent with the node name node-1")
     node.healthy()
     assert time.monotonic() - begin > DURATION_SECONDS
-    assert node.ask("/readyz")[0] == 200
+    node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
 
 
 @pytest.mark.alone

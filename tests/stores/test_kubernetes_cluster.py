@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from contract.errors import StoreForbidden, StoreNotFound, StoreRefused
-from stores import kubernetes_pod_groups, kubernetes_watch
+from stores import kubernetes_feed, kubernetes_watch
 from stores.address import open_store
 from stores.base import Interrupted
 from stores.cluster import Job, NodeState, NotThere, Pod, Snapshot, Update
@@ -243,7 +243,7 @@ async def test_nodes_are_told_with_address_serial_number_and_readiness(
 async def test_pod_groups_come_when_volcano_is_installed(
     volcano: ControlPlane, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_pod_groups, "_ASK_AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(kubernetes_feed, "_ASK_AGAIN_SECONDS", 0.2)
     async with following(cluster.jobs()) as seen:
         await seen.until(lambda now: not now)
         assert [type(event) for event in seen.seen] == [NotThere]
