@@ -80,7 +80,7 @@ class Held:
 
     def release(self, about: Job | None, job: str, counts: tuple[int, int]) -> bool:
         """Forget the left places of a job that is complete again, was deleted, or has no known
-        size any more; whether it was one of these.
+        size any more; returns whether it was one of these.
         """
         size = 0 if about is None else about.size
         one = self._jobs[job]
