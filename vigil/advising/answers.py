@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vigil.advising.assumptions import parse_all
-from vigil.advising.narrow import check_node, groups_of, of_job, of_node
+from advisor.narrow import groups_of, has_node, of_job, of_node
+from advisor.what_if.assumptions import parse_all
+from contract.errors import ConfigurationError, Problem
 from vigil.advising.run import run
 
 if TYPE_CHECKING:
@@ -44,9 +45,15 @@ def from_dumps(
 
     def narrowed(report: Report, one: Advised) -> Report:
         if job is not None:
-            report = of_job(report, one.snapshot, job, groups_of(one.snapshot, job))
+            groups = groups_of(one.snapshot, job)
+            if groups is None:
+                what = f"no PodGroup {job} is in the dump, and none that it owns"
+                raise ConfigurationError("--job", [Problem(repr(job), what)])
+            report = of_job(report, one.snapshot, job, groups)
         if node is not None:
-            check_node(one.snapshot, node)
+            if not has_node(one.snapshot, node):
+                what = "no such Node is in the dump"
+                raise ConfigurationError("--node", [Problem(repr(node), what)])
             report = of_node(report, one.snapshot, node)
         return report
 
