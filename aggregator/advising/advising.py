@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects
+from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, changes_of, of_job
 from contract.errors import StoreRefused
@@ -46,6 +47,7 @@ class Advising:
         self._cluster = cluster
         self._clock = clock
         self._objects = ClusterObjects()
+        self._rules = RuleFeeds(self._objects, self._follow)
         self._sessions = Sessions()
         self._changed = asyncio.Event()
         self._advised_at_ms = 0
@@ -57,6 +59,7 @@ class Advising:
         async with asyncio.TaskGroup() as tasks:
             for name, kind in KINDS.items():
                 tasks.create_task(self._follow(name, kind), name=f"read {kind.name} for advice")
+            tasks.create_task(self._rules.run(), name="read scaling rules for advice")
             tasks.create_task(self._advise(), name="advise")
         raise AssertionError("the tasks never end")
 
@@ -82,6 +85,8 @@ class Advising:
         def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
+                if name == "ascendjobs":
+                    self._rules.wake()
 
         while True:
             try:

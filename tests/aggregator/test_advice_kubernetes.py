@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 from contract.errors import ConfigurationError
 from stores.base import Document
 from tests.advising import cluster
+from tests.advisor.test_scaling_rule import labels_of, rule_text
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts import pod_groups
+from tests.parts.definitions import ASCEND_JOBS, POD_GROUPS
 from tests.parts.exposition import ADVISING, listed, scraped
 from vigil.main import app
 
@@ -65,7 +67,7 @@ def _deleted(daemon: Daemon) -> list[str]:
 async def test_a_fault_is_published_and_advised_about(
     control_plane: ControlPlane, store: Store, make: Make
 ) -> None:
-    """Jobs of Volcano are not defined there: that is not known, and the rest is."""
+    """Jobs of Volcano and AscendJobs are not defined there: these are not known, the rest is."""
     pod_groups.install(control_plane)
     for name in ("n1", "n2", "n3"):
         _post(control_plane, "/api/v1/nodes", cluster.node(name))
@@ -82,7 +84,7 @@ async def test_a_fault_is_published_and_advised_about(
     daemon.process.wait_until(lambda: set(_reports(daemon)) == {"upstream", "corrected"}, 20)
     assert _deleted(daemon) == []
     not_known = daemon.ask("/api/v1/advice")[1]["advice"]["not_known"]
-    assert set(not_known) == {"vcjobs"}
+    assert set(not_known) == {"vcjobs", "ascendjobs"}
 
     # Nothing else runs in this process meanwhile.
     with urllib.request.urlopen(f"{daemon.url}/api/v1/stream?node=n2", timeout=20) as stream:  # noqa: ASYNC210
@@ -122,6 +124,40 @@ async def test_a_fault_is_published_and_advised_about(
     series = {name: one for name, one in scraped(text).items() if "_advice_" in name}
     assert series.items() <= listed(ADVISING).items()
     pod_groups.uninstall(control_plane)
+
+
+async def test_whether_the_operator_makes_pods_follows_the_scaling_rule(
+    control_plane: ControlPlane, store: Store, make: Make
+) -> None:
+    for kind in (POD_GROUPS, ASCEND_JOBS):
+        kind.install(control_plane)
+    labels = labels_of("g0")
+    meta = {"name": "g0-0", "labels": labels}
+    job = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "metadata": meta}
+    job["spec"] = {"replicaSpecs": {"Master": {"replicas": 2}}}
+    made = control_plane.request("POST", ASCEND_JOBS.place("default"), job)
+    uid = made["metadata"]["uid"]
+    group = cluster.podgroup(f"g0-0-{uid}", 2, labels)
+    group["status"]["phase"] = "Inqueue"
+    _post(control_plane, _GROUPS, group)
+    daemon = make("kubernetes:", control_plane.kubeconfig)
+    daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
+    daemon.start()
+
+    def creation() -> list[tuple[str, str]]:
+        found = _reports(daemon).get("upstream", {"create_advice": []})["create_advice"]
+        return [(one["verdict"], one["reason"]) for one in found]
+
+    daemon.process.wait_until(lambda: creation() == [("HOLD", "RULE_MISSING")], 20)
+    for entries, answer in (
+        ([{"g0": 1}], ("ALLOW", "")),
+        ([{"g0": 0}], ("HOLD", "AT_TARGET")),
+    ):
+        await store.put(Document("default", "rule", {"elastic_scaling.json": rule_text(entries)}))
+        daemon.process.wait_until(lambda answer=answer: creation() == [answer], 20)
+    assert set(daemon.ask("/api/v1/advice")[1]["advice"]["not_known"]) == {"vcjobs"}
+    for kind in (POD_GROUPS, ASCEND_JOBS):
+        kind.uninstall(control_plane)
 
 
 async def test_nothing_is_advised_unless_that_is_wanted(
