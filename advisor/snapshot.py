@@ -95,6 +95,7 @@ class Pod(msgspec.Struct, frozen=True):
     owner: Owner | None = None
     created_at_ms: int = 0
     is_terminating: bool = False
+    deletion_grace_seconds: int | None = None
     restart_policy: str = "Always"
     termination_grace_seconds: int = 30
     requests: Amounts = {}

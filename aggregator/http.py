@@ -42,6 +42,7 @@ def application(
             "/api/v1/faults": picture.faults,
             "/api/v1/jobs": picture.jobs,
             "/api/v1/advice": picture.advice,
+            "/api/v1/advice/outcomes": picture.advice_outcomes,
             "/api/v1/public-faults": picture.public_faults,
             "/api/v1/separation": picture.separation,
             "/api/v1/world": picture.world,

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from aggregator import history_page, stream
+from aggregator.advising.outcomes import Missed
 from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus
 from aggregator.blindness import BlindChange
 from aggregator.changes import Change
@@ -51,6 +52,15 @@ class Advice(msgspec.Struct, frozen=True):
     at_ms: int
     enabled: bool
     advice: AdviceStatus | None
+
+
+class AdviceOutcomes(msgspec.Struct, frozen=True):
+    """What became of deletions of pods since the start, and the last 100 that were not ``came``."""
+
+    at_ms: int
+    enabled: bool
+    outcomes: dict[str, int]
+    missed: tuple[Missed, ...]
 
 
 class Faults(msgspec.Struct, frozen=True):
@@ -165,6 +175,11 @@ OPERATIONS: tuple[Operation, ...] = (
         (404,),
     ),
     Operation("/api/v1/advice", "What the scheduler will do about what is published", Advice),
+    Operation(
+        "/api/v1/advice/outcomes",
+        "Whether the scheduler has deleted the pods that were foretold, and no others",
+        AdviceOutcomes,
+    ),
     Operation(
         "/api/v1/advice/{namespace}/{podgroup}",
         "What the scheduler will do with one PodGroup, and where its pods can go",

@@ -19,6 +19,7 @@ from aggregator.fault_statuses import (
 )
 from aggregator.openapi import (
     Advice,
+    AdviceOutcomes,
     Documents,
     Faults,
     Jobs,
@@ -103,6 +104,14 @@ class Picture:
         if advising is None:
             return Advice(self._at_ms, False, None)
         return Advice(self._at_ms, True, without_placement(advising.status()))
+
+    def advice_outcomes(self) -> AdviceOutcomes:
+        """What became of the deletions that were foretold."""
+        advising = self._of.advising
+        if advising is None:
+            return AdviceOutcomes(self._at_ms, False, {}, ())
+        status = advising.status()
+        return AdviceOutcomes(self._at_ms, True, status.outcomes, status.missed)
 
     def advice_of(self, namespace: str, podgroup: str) -> AdviceOfJob | None:
         """What the scheduler will do with one PodGroup; ``None`` where it is not known."""

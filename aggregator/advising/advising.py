@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from advisor.snapshot import Snapshot
+    from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from aggregator.moment import Clock
     from stores.cluster import Cluster, NotThere, ObjectKind, Update
@@ -103,10 +104,10 @@ class Advising:
             if not self._objects.is_answered:
                 continue
             now_ms = self._clock().wall_ms
-            snapshot = self._objects.snapshot(now_ms)
+            snapshot, watched = self._objects.snapshot(now_ms), self._objects.take_watched()
             before = self._sessions.reports
             try:
-                self._seconds = await asyncio.to_thread(self._look, snapshot)
+                self._seconds = await asyncio.to_thread(self._look, snapshot, watched)
                 self._problem = ""
             except Exception as error:
                 # Nothing that is published depends on it.
@@ -117,9 +118,9 @@ class Advising:
             self._send(changes_of(self._sessions.reports, before, now_ms))
             await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
-    def _look(self, snapshot: Snapshot) -> float:
+    def _look(self, snapshot: Snapshot, watched: Watched) -> float:
         began = time.thread_time()
-        self._sessions.look(snapshot, records_known="reasons" not in self._objects.unknown)
+        self._sessions.look(snapshot, watched)
         return time.thread_time() - began
 
     async def _wait(self) -> None:

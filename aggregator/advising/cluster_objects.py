@@ -13,22 +13,25 @@ import msgspec
 
 from advisor import objects
 from advisor.snapshot import ConfigMap, Pod, Snapshot
+from aggregator.advising.outcomes import Watched
 from contract import scheduling
 from contract.errors import DocumentError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Interrupted
-from stores.cluster import NotThere, ObjectKind
+from stores.cluster import NotThere, ObjectKind, Update
 from stores.cluster import Snapshot as Listed
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from advisor.snapshot import AscendJob, PodGroup
-    from stores.cluster import Update
 
 _LONGEST_ANNOTATION = 4096
 """Of a pod are kept; what decisions read is shorter."""
+
+_MOST_GRACES = 50_000
+"""Pods that begin to end between two computations; of more the grace is not compared."""
 
 _MOST_RULE_NAMESPACES = 100
 """Each one costs a watch."""
@@ -138,6 +141,7 @@ class ClusterObjects:
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
         self._unknown: dict[str, str] = dict.fromkeys(KINDS, "it was not listed yet")
+        self._graces: dict[str, int | None] = {}
 
     @property
     def unknown(self) -> dict[str, str]:
@@ -177,6 +181,8 @@ class ClusterObjects:
         ``now_ms`` (wall) is noted on documents: their age is that of their last event (1.5-3).
         """
         found = self._found.setdefault(name, {})
+        if name == "pods":
+            self._note_graces(found, event)
         match event:
             case Interrupted(reason=reason):
                 # What was known goes on until it is listed again.
@@ -202,6 +208,29 @@ class ClusterObjects:
         before = {event.key: found[event.key]} if event.key in found else {}
         found[event.key] = value
         return _plain(before) != _plain({event.key: value})
+
+    def _note_graces(
+        self, before: Mapping[str, Pod], event: Listed[Pod] | Update[Pod] | NotThere | Interrupted
+    ) -> None:
+        """Note with which grace pods begin to end: they may be gone before anybody looks."""
+        if isinstance(event, Listed):
+            now = event.items
+            gone = before.keys() - now.keys() - event.unreadable
+            self._graces |= dict.fromkeys(gone)
+        elif isinstance(event, Update) and event.value is not None:
+            now = {event.key: event.value}
+        else:
+            return
+        for uid, pod in now.items():
+            if pod.is_terminating and uid in before and not before[uid].is_terminating:
+                self._graces[uid] = pod.deletion_grace_seconds
+        while len(self._graces) > _MOST_GRACES:
+            del self._graces[next(iter(self._graces))]
+
+    def take_watched(self) -> Watched:
+        """Return what was seen since this was asked last and no snapshot shows."""
+        graces, self._graces = self._graces, {}
+        return Watched("reasons" not in self._unknown, graces)
 
     def snapshot(self, now_ms: int) -> Snapshot:
         """Return what there is now."""

@@ -16,7 +16,7 @@ from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
 from advisor.state import State
 from advisor.written_retries import written_retries
-from aggregator.advising.outcomes import Outcomes
+from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
     from advisor.report import Report
@@ -52,14 +52,13 @@ class Sessions:
             return self._at_ms + PERIOD_MS
         return self._outcomes.next_ms
 
-    def look(self, snapshot: Snapshot, *, records_known: bool = True) -> None:
+    def look(self, snapshot: Snapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
 
-        What comes within a period is judged as the next session will. ``records_known``: see
-        ``Outcomes.look``.
+        What comes within a period is judged as the next session will.
         """
         now_ms = snapshot.now_ms
-        self._outcomes.look(snapshot, records_known=records_known)
+        self._outcomes.look(snapshot, watched)
         read = scheduler_options(snapshot.configmaps)
         options = Options() if read is None else read[0]
         is_session = self._at_ms is None or not 0 <= snapshot.now_ms - self._at_ms < PERIOD_MS
@@ -77,7 +76,7 @@ class Sessions:
                 self._states[profile] = after
         self._has_previewed = not is_session
         # The real session comes at its own time within the period.
-        self._outcomes.foretell(reports[0], now_ms)
+        self._outcomes.foretell(reports[0], now_ms, is_preview=not is_session)
         if is_session:
             self._at_ms = snapshot.now_ms
             self.count += 1

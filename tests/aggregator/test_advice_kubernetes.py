@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from stores.base import Document
 from tests.advising import cluster
 from tests.advisor.test_scaling_rule import labels_of, rule_text
 from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.contract.test_cluster_device import config, fault
 from tests.parts import pod_groups
 from tests.parts.definitions import ASCEND_JOBS, POD_GROUPS
 from tests.parts.exposition import ADVISING, listed, scraped
@@ -58,6 +60,12 @@ def _reports(daemon: Daemon) -> dict[str, dict[str, Any]]:
     return {one["profile"]: one for one in answer["advice"]["reports"]}
 
 
+def _waiting(daemon: Daemon) -> list[str]:
+    """The jobs on which the scheduler has acted."""
+    decisions = _reports(daemon)["upstream"]["decisions"]
+    return [one["job"] for one in decisions if one["action"] == "WAIT_COMPLETION"]
+
+
 def _deleted(daemon: Daemon) -> list[str]:
     reports = _reports(daemon)
     upstream = reports.get("upstream", {"decisions": []})
@@ -91,12 +99,7 @@ async def test_a_fault_is_published_and_advised_about(
         await store.put(report("n2", faulty(update_time=T0 + 1)))
         assert any(line == b"event: advice\n" for line in stream)
 
-    def waits() -> bool:
-        return [one["action"] for one in _reports(daemon)["upstream"]["decisions"]] == [
-            "WAIT_COMPLETION"
-        ]
-
-    daemon.process.wait_until(waits, 20)
+    daemon.process.wait_until(lambda: _waiting(daemon) == ["default/j"], 20)
     # The scheduler's turn, which may not be later than 10 s.
     for number in (0, 1):
         control_plane.request("DELETE", f"{_PODS}/j-{number}?gracePeriodSeconds=0")
@@ -126,6 +129,66 @@ async def test_a_fault_is_published_and_advised_about(
     pod_groups.uninstall(control_plane)
 
 
+async def test_each_outcome(control_plane: ControlPlane, store: Store, make: Make) -> None:
+    """One job for each, of one pod; the test deletes what the scheduler and others would."""
+    pod_groups.install(control_plane)
+    for name in ("n1", "n2"):
+        _post(control_plane, "/api/v1/nodes", cluster.node(name))
+        await store.put(report(name, healthy()))
+    jobs = {
+        "came": ("n1", 0, "grace"),
+        "otherwise": ("n1", 1, "grace"),
+        "did-not-come": ("n1", 2, "force"),
+        "not-foretold": ("n2", 0, "force"),
+        "by-others": ("n2", 1, "force"),
+    }
+    for job, (node, chip, value) in jobs.items():
+        _post(control_plane, _GROUPS, cluster.podgroup(job, 1, {"fault-scheduling": value}))
+        pod = cluster.pod(f"{job}-0", node, job, [f"Ascend910-{chip}"])
+        pod["spec"]["terminationGracePeriodSeconds"] = 77
+        _post(control_plane, _PODS, pod)
+    daemon = make("kubernetes:", control_plane.kubeconfig)
+    daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
+    daemon.start()
+    daemon.process.wait_until(lambda: set(_reports(daemon)) == {"upstream", "corrected"}, 20)
+    cards = [fault(chip, "RestartNPU", "80E18402") for chip in (0, 1, 2)]
+    await store.put(report("n1", config(cards, unhealthy=(0, 1, 2), update_time=T0 + 1)))
+    daemon.process.wait_until(lambda: len(_waiting(daemon)) == 3, 20)
+    for job, grace in (("came", ""), ("otherwise", 0), ("not-foretold", 5), ("by-others", "")):
+        query = "" if grace == "" else f"?gracePeriodSeconds={grace}"
+        control_plane.request("DELETE", f"{_PODS}/{job}-0{query}")
+    acted = ("came", "otherwise", "not-foretold")
+    records = json.dumps({f"default/{job}": {"TotalRescheduleTimes": 1} for job in acted})
+    await store.put(
+        Document("mindx-dl", "job-reschedule-reason", {"recent-reschedule-records": records})
+    )
+
+    def outcomes() -> dict[str, Any]:
+        found: dict[str, Any] = daemon.ask("/api/v1/advice/outcomes")[1]
+        return found
+
+    daemon.process.wait_until(lambda: sum(outcomes()["outcomes"].values()) == len(jobs), 30)
+    found = outcomes()
+    assert found["outcomes"] == {name.replace("-", "_"): 1 for name in jobs}
+    shown = {(one["job"], one["outcome"], one["why"]) for one in found["missed"]}
+    assert shown == {
+        ("default/otherwise", "otherwise", "it ends with 0 s, and 77 s were foretold"),
+        (
+            "default/did-not-come",
+            "did_not_come",
+            "the pod stays, 0 s of grace were foretold",
+        ),
+        (
+            "default/not-foretold",
+            "not_foretold",
+            "the scheduler has deleted it, and that was not foretold",
+        ),
+        ("default/by-others", "by_others", "the scheduler has no record"),
+    }
+    assert daemon.metric("npu_vigil_advice_outcomes_total{") == len(jobs)
+    pod_groups.uninstall(control_plane)
+
+
 async def test_whether_the_operator_makes_pods_follows_the_scaling_rule(
     control_plane: ControlPlane, store: Store, make: Make
 ) -> None:
@@ -144,17 +207,15 @@ async def test_whether_the_operator_makes_pods_follows_the_scaling_rule(
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
     daemon.start()
 
-    def creation() -> list[tuple[str, str]]:
+    def answers(verdict: str, reason: str) -> bool:
         found = _reports(daemon).get("upstream", {"create_advice": []})["create_advice"]
-        return [(one["verdict"], one["reason"]) for one in found]
+        return [(one["verdict"], one["reason"]) for one in found] == [(verdict, reason)]
 
-    daemon.process.wait_until(lambda: creation() == [("HOLD", "RULE_MISSING")], 20)
-    for entries, answer in (
-        ([{"g0": 1}], ("ALLOW", "")),
-        ([{"g0": 0}], ("HOLD", "AT_TARGET")),
-    ):
-        await store.put(Document("default", "rule", {"elastic_scaling.json": rule_text(entries)}))
-        daemon.process.wait_until(lambda answer=answer: creation() == [answer], 20)
+    daemon.process.wait_until(lambda: answers("HOLD", "RULE_MISSING"), 20)
+    for wanted, answer in ((1, ("ALLOW", "")), (0, ("HOLD", "AT_TARGET"))):
+        rule = {"elastic_scaling.json": rule_text([{"g0": wanted}])}
+        await store.put(Document("default", "rule", rule))
+        daemon.process.wait_until(partial(answers, *answer), 20)
     assert set(daemon.ask("/api/v1/advice")[1]["advice"]["not_known"]) == {"vcjobs"}
     for kind in (POD_GROUPS, ASCEND_JOBS):
         kind.uninstall(control_plane)

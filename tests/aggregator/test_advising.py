@@ -12,6 +12,7 @@ from advisor import objects
 from advisor.options import Profile
 from advisor.snapshot import AscendJob, PodGroup
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects, rules_in
+from aggregator.advising.outcomes import Watched
 from aggregator.advising.sessions import PERIOD_MS, Sessions
 from aggregator.advising.status import AdviceStatus, changes_of, of_job, without_placement
 from stores.base import Interrupted
@@ -202,6 +203,23 @@ def test_rules_of_a_hundred_namespaces_are_followed() -> None:
     found.observe("ascendjobs", Listed(jobs), NOW_MS)
     assert found.want_rules() == {f"n{n:03}" for n in range(100)}
     assert found.unknown["scalingrules in n119"] == "more than 100 namespaces have some"
+
+
+def test_with_which_grace_pods_began_to_end_is_noted_until_it_is_asked_for() -> None:
+    found = filled(cluster.two_pods_on_two_of_three_nodes())
+    first, second = found.snapshot(0).pods
+    ends = msgspec.structs.replace(first, is_terminating=True, deletion_grace_seconds=30)
+    found.observe("pods", Update(first.uid, ends), NOW_MS)
+    final = msgspec.structs.replace(ends, deletion_grace_seconds=0)
+    found.observe("pods", Update(first.uid, final), NOW_MS)
+    found.observe("pods", Update(first.uid, None), NOW_MS)
+    assert found.take_watched() == Watched(graces={first.uid: 30})
+    assert found.take_watched() == Watched()
+    found.observe("pods", Interrupted("away"), NOW_MS)
+    found.observe("pods", Listed({}), NOW_MS)
+    assert found.take_watched() == Watched(graces={second.uid: None}), "nobody saw how it went"
+    found.observe("reasons", NotThere("no right"), NOW_MS)
+    assert not found.take_watched().records_known
 
 
 def test_nothing_is_said_before_nodes_pods_and_documents_were_listed() -> None:
