@@ -60,7 +60,7 @@ def advise(
         str | None,
         typer.Option(
             metavar="NS/NAME",
-            help="Of this PodGroup, or of its owner (--server: PodGroup).",
+            help="Of this PodGroup, or of its owner.",
             show_default=False,
         ),
     ] = None,
@@ -89,17 +89,17 @@ def advise(
     problems = []
     if bool(dump) == (server is not None):
         problems.append(Problem("--dump, --server", "give one of them, and not both"))
-    if server is not None and (what_if or state is not None):
-        problems.append(Problem("--what-if, --state", "need --dump"))
-    if watch and server is None:
-        problems.append(Problem("--watch", "needs --server"))
+    if server is not None and state is not None:
+        problems.append(Problem("--state", "needs --dump"))
+    if watch and (server is None or what_if):
+        problems.append(Problem("--watch", "needs --server, and takes no --what-if"))
     if job is not None and (job.count("/") != 1 or not all(job.split("/"))):
         problems.append(Problem("--job", f"{job!r} is not NAMESPACE/NAME"))
     if problems:
         raise ConfigurationError("command line", problems)
     profiles = [one for one in Profile if profile in (one.value, Profiles.BOTH)]
     if server is not None:
-        answers = from_server(server, profiles, job, node, watch=watch)
+        answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
     else:
         answers = from_dumps(dump or [], profiles, job, node, what_if or [], state)
     deletes = False

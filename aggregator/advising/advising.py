@@ -8,10 +8,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from aggregator.advising.answers import Answers
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects
 from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
-from aggregator.advising.status import AdviceOfJob, AdviceStatus, changes_of, of_job
+from aggregator.advising.status import AdviceStatus, changes_of
+from aggregator.advising.what_if import WhatIf
 from contract.errors import StoreRefused
 from stores.base import Interrupted
 
@@ -50,6 +52,8 @@ class Advising:
         self._objects = ClusterObjects()
         self._rules = RuleFeeds(self._objects, self._follow)
         self._sessions = Sessions()
+        self.answers = Answers(self._objects, self.status)
+        self.what_if = WhatIf(self._objects, lambda: self._sessions.states, lambda: clock().wall_ms)
         self._changed = asyncio.Event()
         self._advised_at_ms = 0
         self._seconds = 0.0
@@ -76,11 +80,6 @@ class Advising:
             self._sessions.missed,
             self._sessions.reports,
         )
-
-    def job(self, namespace: str, group: str) -> AdviceOfJob | None:
-        """What is advised about one PodGroup; ``None`` where there is none."""
-        found = self._objects.podgroup(namespace, group)
-        return None if found is None else of_job(*found, self.status())
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
         def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:

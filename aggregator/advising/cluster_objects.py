@@ -25,7 +25,7 @@ from stores.touch import TOUCHED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from advisor.snapshot import AscendJob, PodGroup
+    from advisor.snapshot import AscendJob
 
 _LONGEST_ANNOTATION = 4096
 """Of a pod are kept; what decisions read is shorter."""
@@ -257,14 +257,6 @@ class ClusterObjects:
         if scheduling.SCALING_RULE not in job.labels:
             return True
         return not self._unknown.keys() & {"podgroups", rules_in(job.namespace)[0]}
-
-    def podgroup(self, namespace: str, name: str) -> tuple[PodGroup, frozenset[str]] | None:
-        """Return a PodGroup and the uids of its pods; ``None`` where there is none."""
-        for one in self._all("podgroups"):
-            if (one.namespace, one.name) == (namespace, name):
-                pods = (pod for pod in self._all("pods") if pod.group == name)
-                return one, frozenset(pod.uid for pod in pods if pod.namespace == namespace)
-        return None
 
     def _all(self, name: str) -> Iterator[Any]:
         return iter(self._found[name].values())

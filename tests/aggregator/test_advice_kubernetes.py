@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import urllib.request
 from functools import partial
+from pathlib import Path  # noqa: TC003  (a fixture names it)
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from typer.testing import CliRunner
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
 
 pytestmark = pytest.mark.apiserver
+
+UID = "11111111-2222-3333-4444-666666666666"
 
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 _PODS = "/api/v1/namespaces/default/pods"
@@ -120,12 +124,83 @@ async def test_a_fault_is_published_and_advised_about(
         shown = CliRunner().invoke(app, ["advise", "--server", daemon.url, *options])
         assert shown.exit_code in (0, 1), options
         assert "upstream" in shown.stdout, options
-    other = CliRunner().invoke(app, ["advise", "--server", daemon.url, "--job", "default/k"])
-    assert isinstance(other.exception, ConfigurationError)
+    for unknown in (["--job", "default/k"], ["--node", "n9"], ["--what-if", "n9 gone"]):
+        other = CliRunner().invoke(app, ["advise", "--server", daemon.url, *unknown])
+        assert isinstance(other.exception, ConfigurationError), unknown
 
     text = daemon.ask("/metrics")[1]
     series = {name: one for name, one in scraped(text).items() if "_advice_" in name}
     assert series.items() <= listed(ADVISING).items()
+    pod_groups.uninstall(control_plane)
+
+
+async def test_what_if_on_a_server_is_that_of_a_dump(
+    control_plane: ControlPlane, store: Store, make: Make, tmp_path: Path
+) -> None:
+    """And the pages of a node and a job have a section on it."""
+    pod_groups.install(control_plane)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": UID}
+    owned = {"ownerReferences": [{**owner, "controller": True}]}
+    for name in ("n1", "n2"):
+        _post(control_plane, "/api/v1/nodes", cluster.node(name))
+        await store.put(report(name, healthy()))
+    group = cluster.podgroup("j", 1, {"fault-scheduling": "force"})
+    pod = cluster.pod("j-0", "n2", "j", cluster.CHIPS)
+    for path, item in ((_GROUPS, group), (_PODS, pod)):
+        item["metadata"] |= owned
+        _post(control_plane, path, item)
+    daemon = make("kubernetes:", control_plane.kubeconfig)
+    daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
+    daemon.start()
+    daemon.process.wait_until(lambda: set(_reports(daemon)) == {"upstream", "corrected"}, 20)
+    items = [
+        {"kind": kind, **item}
+        for kind, path in (
+            ("Node", "/api/v1/nodes"),
+            ("Pod", _PODS),
+            ("PodGroup", _GROUPS),
+            ("ConfigMap", "/api/v1/namespaces/mindx-dl/configmaps"),
+        )
+        for item in control_plane.request("GET", path)["items"]
+    ]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "items": items}))
+
+    def shown(*options: str) -> list[dict[str, Any]]:
+        ran = CliRunner().invoke(app, ["advise", "--json", *options], catch_exceptions=False)
+        assert ran.exit_code == 1, ran.stdout
+        return [json.loads(line) for line in ran.stdout.splitlines()]
+
+    assumed = ["--what-if", "chip 3 of n2 SeparateNPU"]
+    for about in ([], ["--job", "default/owner"], ["--node", "n2"]):
+        there = shown("--server", daemon.url, *assumed, *about)
+        here = shown("--dump", str(dump), *assumed, *about)
+        assert [one["profile"] for one in there] == ["upstream", "corrected"]
+        for one, other in zip(there, here, strict=True):
+            same = ("decisions", "deletions", "what_if") if about else ("decisions", "deletions")
+            assert {name: one[name] for name in same} == {name: other[name] for name in same}
+    assert _deleted(daemon) == [], "nothing is assumed in the advice itself"
+    for text, refusal in (("x", "is none of"), ("n9 gone", "there is no Node n9")):
+        status, answer = daemon.ask(f"/api/v1/advice/what-if?what_if={quote(text)}")
+        assert (status, refusal in answer["error"]) == (400, True)
+    many = "&".join(["what_if=heal+n1"] * 21)
+    assert daemon.ask(f"/api/v1/advice/what-if?{many}")[0] == 400
+    assert daemon.ask("/api/v1/advice/what-if?job=default/k")[0] == 404
+    assert daemon.ask("/api/v1/advice/what-if?node=n9")[0] == 404
+
+    await store.put(report("n2", faulty(update_time=T0 + 1)))
+    daemon.process.wait_until(lambda: _waiting(daemon) == ["default/j"], 20)
+    sections = [
+        daemon.ask(path)[1]["advice"] for path in ("/api/v1/nodes/n2", f"/api/v1/jobs/{UID}")
+    ]
+    for section in sections:
+        assert set(section["not_known"]) == {"vcjobs", "ascendjobs"}
+        upstream = section["reports"][0]
+        assert [one["job"] for one in upstream["decisions"]] == ["default/j"]
+        assert [one["unhealthy"] for one in upstream["node_verdicts"]] == [["Ascend910-3"]]
+    assert sections[1]["podgroups"] == ["default/j"]
+    about_n1 = daemon.ask("/api/v1/nodes/n1")[1]["advice"]["reports"][0]
+    assert about_n1["decisions"] == []
     pod_groups.uninstall(control_plane)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,18 +11,21 @@ import pytest
 from advisor import objects
 from advisor.options import Profile
 from advisor.snapshot import AscendJob, PodGroup
+from aggregator.advising.answers import Answers
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects, rules_in
 from aggregator.advising.outcomes import Watched
 from aggregator.advising.sessions import PERIOD_MS, Sessions
-from aggregator.advising.status import AdviceStatus, changes_of, of_job, without_placement
+from aggregator.advising.status import (
+    AdviceAbout,
+    AdviceStatus,
+    changes_of,
+    without_placement,
+)
 from stores.base import Interrupted
 from stores.cluster import NotThere, Update
 from stores.cluster import Snapshot as Listed
 from tests.advising import cluster
 from tests.advisor.test_scaling_rule import S, labels_of, rule_text
-
-if TYPE_CHECKING:
-    from advisor.report import Report
 
 NOW_MS = cluster.UPDATED * 1000 + 10_000
 _READ = {
@@ -244,17 +247,42 @@ def test_pages_have_what_they_are_about() -> None:
     found, sessions = filled(items), Sessions()
     sessions.look(found.snapshot(NOW_MS))
     status = AdviceStatus(NOW_MS, reports=sessions.reports)
-    group = found.podgroup("default", "j")
-    assert group is not None
-    assert found.podgroup("default", "k") is None
+    answers = Answers(found, lambda: status)
 
-    def placed(reports: tuple[Report, ...]) -> list[int]:
-        return [len(one.placement) for one in reports]
+    def placed(answer: AdviceAbout | AdviceStatus) -> list[int]:
+        return [len(one.placement) for one in answer.reports]
 
-    assert placed(of_job(*group, status).reports) == [1, 1]
-    assert placed(without_placement(status).reports) == [0, 0]
+    assert placed(without_placement(status)) == [0, 0]
     assert [one.node_verdicts for one in without_placement(status).reports] == [(), ()]
-    assert [len(one.gangs) for one in of_job(*group, status).reports] == [1, 1]
+    job = answers.of_job("default", "j")
+    assert job is not None
+    assert (job.podgroups, placed(job)) == (("default/j",), [1, 1])
+    assert [len(one.gangs) for one in job.reports] == [1, 1]
+    assert [tuple(one.placement[0].refuses) for one in job.reports] == [("n1",)] * 2
+    there = answers.of_job("default", "j", "n3")
+    assert there is not None
+    assert [one.placement[0].accepts for one in there.reports] == [("n3",)] * 2
+    assert answers.of_job("default", "k") is None
+    page = answers.page_of_node("n1")
+    assert page is not None
+    for about in (page, answers.of_node("n1")):
+        assert [[one.node for one in each.node_verdicts] for each in about.reports] == [["n1"]] * 2
+    assert answers.page_of_node("n9") is None
+
+
+def test_a_job_is_found_by_its_owner() -> None:
+    items = cluster.two_pods_on_two_of_three_nodes()
+    items[3]["metadata"]["ownerReferences"] = [
+        {"kind": "Job", "name": "owner", "uid": "u", "controller": True}
+    ]
+    found, sessions = filled(items), Sessions()
+    ill(found, NOW_MS)
+    sessions.look(found.snapshot(NOW_MS))
+    answers = Answers(found, lambda: AdviceStatus(NOW_MS, reports=sessions.reports))
+    job = answers.of_job("default", "owner")
+    assert job is not None
+    assert job.podgroups == ("default/j",)
+    assert [len(one.deletions) for one in job.reports] == [2, 2]
 
 
 def test_changes_of_decisions_are_told_once() -> None:
