@@ -81,6 +81,7 @@ def advise(
     import sys
 
     from advisor.options import Profile
+    from advisor.what_if.assumptions import parse_all
     from contract.errors import ConfigurationError, Problem
     from vigil.advising.answers import from_dumps, from_server
     from vigil.advising.json_line import json_line
@@ -97,11 +98,12 @@ def advise(
         problems.append(Problem("--job", f"{job!r} is not NAMESPACE/NAME"))
     if problems:
         raise ConfigurationError("command line", problems)
+    assumptions = parse_all(what_if or [])
     profiles = [one for one in Profile if profile in (one.value, Profiles.BOTH)]
     if server is not None:
         answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
     else:
-        answers = from_dumps(dump or [], profiles, job, node, what_if or [], state)
+        answers = from_dumps(dump or [], profiles, job, node, assumptions, state)
     deletes = False
     try:
         for answer in answers:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.advising.what_if import Busy, NotThere
-from contract.errors import ConfigurationError
+from aggregator.advising.what_if import Busy, NotThere, WrongQuestion
 from service.pages import json_response
 
 if TYPE_CHECKING:
@@ -57,10 +56,10 @@ class AdvicePages:
             found = await advising.what_if.answer(
                 query.getall("what_if", ()), query.get("job"), query.get("node")
             )
-        except ConfigurationError as error:
-            return _refused("; ".join(map(str, error.problems)), 400)
+        except WrongQuestion as error:
+            return _refused(str(error), 400)
         except NotThere as error:
-            return _refused(str(error), 404)
+            return _unknown(str(error))
         except Busy as error:
             return _refused(str(error), 503)
         return json_response(found)

@@ -17,12 +17,12 @@ from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
 from advisor.state import State
 from advisor.what_if.assume import assume
-from advisor.what_if.assumptions import parse_all
+from advisor.what_if.assumptions import FORMS, parse_all
 from advisor.written_retries import written_retries
 from aggregator.advising.answers import narrowed
 from aggregator.advising.sessions import PERIOD_MS
 from aggregator.advising.status import AssumedAdvice
-from contract.errors import ConfigurationError, Problem
+from contract.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,11 @@ class Busy(Exception):
 
 
 class NotThere(Exception):
-    """No such job or node is there."""
+    """There is nothing of this kind that is called so."""
+
+
+class WrongQuestion(Exception):
+    """What is assumed is no assumption, too long, or about what is not there."""
 
 
 class WhatIf:
@@ -68,10 +72,9 @@ class WhatIf:
     ) -> AssumedAdvice:
         """Return what would follow if ``texts`` came to be, of a job or a node where given.
 
-        Raises ``Busy``, ``NotThere``, and ``ConfigurationError`` for what cannot be assumed.
+        Raises ``Busy``, ``NotThere`` and ``WrongQuestion``.
         """
-        _check_sizes(texts)
-        assumptions = parse_all(texts)
+        assumptions = _assumptions(texts)
         loop = asyncio.get_running_loop()
         if self._task is not None or loop.time() < self._free_at:
             raise Busy("another one is computed: ask again in some seconds")
@@ -80,16 +83,19 @@ class WhatIf:
         at_ms = self._wall_ms()
         snapshot = self._objects.snapshot(at_ms + PERIOD_MS)
         if job is not None and groups_of(snapshot, job) is None:
-            raise NotThere(f"no PodGroup {job} is there, and none that it owns")
+            raise NotThere("podgroup")
         if node is not None and not has_node(snapshot, node):
-            raise NotThere(f"no Node {node} is there")
+            raise NotThere("node")
         work = asyncio.to_thread(
             _computed, snapshot, dict(self._states()), tuple(texts), assumptions, job, node
         )
         self._task = asyncio.create_task(work, name="what if")
         self._task.add_done_callback(self._rest)
         # A client that leaves does not end the thread.
-        found, _ = await asyncio.shield(self._task)
+        try:
+            found, _ = await asyncio.shield(self._task)
+        except ConfigurationError as error:
+            raise WrongQuestion("; ".join(one.what for one in error.problems)) from None
         unknown = self._objects.unknown
         return msgspec.structs.replace(found, at_ms=at_ms, not_known=unknown)
 
@@ -100,14 +106,16 @@ class WhatIf:
             self._free_at = asyncio.get_running_loop().time() + seconds * _IDLE_SHARE
 
 
-def _check_sizes(texts: Sequence[str]) -> None:
-    problems = []
+def _assumptions(texts: Sequence[str]) -> tuple[Assumption, ...]:
+    """Return what ``texts`` assume. No error repeats them: a page is shown in browsers, too."""
     if len(texts) > MOST_ASSUMPTIONS:
-        problems.append(Problem("what_if", f"at most {MOST_ASSUMPTIONS} are taken at a time"))
+        raise WrongQuestion(f"what_if is given more than {MOST_ASSUMPTIONS} times")
     if any(len(text) > LONGEST_ASSUMPTION for text in texts):
-        problems.append(Problem("what_if", f"has more than {LONGEST_ASSUMPTION} characters"))
-    if problems:
-        raise ConfigurationError("query", problems)
+        raise WrongQuestion(f"a what_if has more than {LONGEST_ASSUMPTION} characters")
+    try:
+        return parse_all(texts)
+    except ConfigurationError:
+        raise WrongQuestion(f"a what_if is none of: {'; '.join(FORMS)}") from None
 
 
 def _computed(

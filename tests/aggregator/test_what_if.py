@@ -11,8 +11,7 @@ import pytest
 from aggregator.advising import what_if
 from aggregator.advising.cluster_objects import ClusterObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
-from aggregator.advising.what_if import Busy, NotThere, WhatIf
-from contract.errors import ConfigurationError
+from aggregator.advising.what_if import Busy, NotThere, WhatIf, WrongQuestion
 from tests.advising import cluster
 from tests.aggregator.test_advising import NOW_MS, decided, filled, ill
 
@@ -108,27 +107,29 @@ async def test_it_rests_after_each(asked: WhatIf, monkeypatch: pytest.MonkeyPatc
 
 async def test_what_fails_leaves_the_next_one_its_turn(asked: WhatIf) -> None:
     for _ in range(2):
-        with pytest.raises(ConfigurationError, match="there is no Node n9"):
+        with pytest.raises(WrongQuestion, match="there is no Node n9"):
             await asked.answer(["n9 gone"], None, None)
 
 
 @pytest.mark.parametrize(
     ("texts", "refusal"),
     [
-        (["heal n1"] * 21, "at most 20"),
+        (["heal n1"] * 21, "more than 20 times"),
         (["heal " + "n" * 400], "more than 400 characters"),
-        (["heal"], "is none of"),
+        (["<b> heal"], "^a what_if is none of: chip NUMBER of NODE LEVEL;"),
+        (["heal <b>"], "^a what_if is none of"),
+        (["pod <b>/<i> exits 1"], "^there is no such pod$"),
     ],
 )
 async def test_what_is_too_much_or_wrong(asked: WhatIf, texts: list[str], refusal: str) -> None:
-    with pytest.raises(ConfigurationError, match=refusal):
+    with pytest.raises(WrongQuestion, match=refusal):
         await asked.answer(texts, None, None)
 
 
 async def test_unknown_subjects(asked: WhatIf) -> None:
-    with pytest.raises(NotThere, match="no PodGroup default/k"):
+    with pytest.raises(NotThere, match="podgroup"):
         await asked.answer([], "default/k", None)
-    with pytest.raises(NotThere, match="no Node n9"):
+    with pytest.raises(NotThere, match="node"):
         await asked.answer([], None, "n9")
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.narrow import groups_of, has_node, of_job, of_node
-from advisor.what_if.assumptions import parse_all
 from contract.errors import ConfigurationError, Problem
 from vigil.advising.run import run
 from vigil.advising.server import advised, assumed
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from advisor.options import Profile
     from advisor.report import Report
+    from advisor.what_if.assumptions import Assumption
     from vigil.advising.run import Advised
 
 _PERIOD_SECONDS = 1.0
@@ -39,7 +39,7 @@ def from_dumps(
     profiles: Sequence[Profile],
     job: str | None,
     node: str | None,
-    what_if: Sequence[str],
+    assumptions: Sequence[Assumption],
     state: Path | None,
 ) -> Iterator[Answer]:
     """Yield the reports of each session in ``sources``."""
@@ -60,7 +60,7 @@ def from_dumps(
 
     reports: list[Report] = []
     bases: list[Report | None] = []
-    for one in run(sources, profiles, parse_all(what_if), state):
+    for one in run(sources, profiles, assumptions, state):
         reports.append(narrowed(one.report, one))
         bases.append(None if one.base is None else narrowed(one.base, one))
         if len(reports) == len(profiles):

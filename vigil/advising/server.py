@@ -93,8 +93,7 @@ def _asked(server: str, path: str, query: Mapping[str, str | list[str]]) -> byte
         if status == _OK:
             return body
         if status in (_WRONG, _UNKNOWN):
-            options = " ".join(f"--{name.replace('_', '-')}" for name in query) or "--job"
-            raise ConfigurationError(server, [Problem(options, _reason(body))])
+            raise ConfigurationError(server, [Problem(text, _reason(body))])
         if status != _BUSY or time.monotonic() > deadline:
             raise StoreUnavailable(f"{server}: {path} answered {status}: {_reason(body)}")
         time.sleep(_AGAIN_SECONDS)
