@@ -19,6 +19,7 @@ from vigil.advise import advise
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
+from vigil.explain import explain
 from vigil.forget import forget
 from vigil.lint.verb import lint
 from vigil.replay import replay
@@ -39,6 +40,7 @@ app.command("advise")(advise)
 app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
+app.command("explain")(explain)
 app.command("forget")(forget)
 app.command("lint")(lint)
 app.command("replay")(replay)
