@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -88,6 +90,7 @@ def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
 
 
+@pytest.mark.slow
 def test_every_example_is_tested_or_a_documented_no() -> None:
     found: dict[str, set[str]] = {}
     for path in TESTS.rglob("test_*.py"):

@@ -276,6 +276,7 @@ async def test_a_file_that_was_once_there_is_missed(tmp_path: Path) -> None:
     assert said.words() == [f"storage 0 DPC blind: {tmp_path}/dpc: No such file or directory"]
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(False)
 async def test_a_file_that_hangs_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.daemon
+
 CODE = "[0x00f1fef5,155912,cpu,na]"
 PORT = SwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
 OTHER = SwitchFault(code_of("[0x00f1fef5,155914,npu,na]"), chip=5, port=7, peer_port=1)

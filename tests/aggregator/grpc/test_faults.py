@@ -308,6 +308,7 @@ def test_only_what_ended_unheard_and_a_moment_ago_is_told_again() -> None:
     assert list(recoveries.of_all(8)) == [], "it is ill again"
 
 
+@pytest.mark.slow
 async def test_calls_that_wait_while_the_leader_goes() -> None:
     world = World()
     world.held = asyncio.Event()

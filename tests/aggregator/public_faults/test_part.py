@@ -294,6 +294,7 @@ def test_as_many_times_as_there_is_room_for_are_told_like_upstream() -> None:
     assert len(with_public_faults(eight(), standing_of(*one_more), T0).faults) == 1
 
 
+@pytest.mark.slow
 def test_of_ever_new_codes_the_worst_are_told_for_each_chip() -> None:
     mild = [(f"{n:09}", "SubHealthFault", tuple(range(31)), T0 + n) for n in range(2000)]
     worse = [(f"9{n:08}", "SeparateNPU", (n % 8, 31), T0) for n in range(100)]
