@@ -18,7 +18,7 @@ import msgspec
 from contract.catalogue import read_table, shipped
 from contract.codes import is_network, parse_code
 from contract.host_codes import HOST_CODES
-from contract.levels import ChipLevel, NodeLevel
+from contract.levels import NodeLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,6 @@ _HOST_CHECKS = "contract/host_codes.py"
 _DRIVER_DIGITS = 8
 _SWITCH_PARTS = 4
 _PEERS = {"cpu": "CPU", "npu": "NPU", "L2": "L2 switch"}
-_HARMLESS = frozenset({ChipLevel.SUB_HEALTH_FAULT, ChipLevel.NOT_HANDLE_FAULT})
 
 
 class CodeKind(StrEnum):
@@ -76,8 +75,9 @@ class CodeReference(msgspec.Struct, frozen=True):
 
 
 class LevelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What follows for jobs at a level, and what an operator does."""
+    """What follows for jobs at a level (``short``: in few words), and what an operator does."""
 
+    short: str
     effect: str
     remedy: str
 
@@ -136,6 +136,17 @@ def all_codes() -> Iterator[CodeReference]:
 def level_texts(kind: CodeKind) -> Mapping[str, LevelText]:
     """Return the texts of the levels of ``kind``, most serious first."""
     return _reference().levels[kind]
+
+
+def text_of_level(kind: CodeKind, code: str, level: str) -> LevelText | None:
+    """Return what follows for jobs from ``code`` at ``level``; ``None`` for an unknown level.
+
+    A network code of a chip at a level that isolates concerns only jobs with several tasks.
+    """
+    levels = _reference().levels
+    if kind is CodeKind.CHIP and is_network(code):
+        return levels["network"].get(level) or levels[kind].get(level)
+    return levels[kind].get(level)
 
 
 def _written(text: str) -> str:
@@ -293,6 +304,6 @@ def _add_kind(facts: _Facts, kind: CodeKind) -> None:
 
 
 def _add_level(facts: _Facts, code: str, kind: CodeKind, level: str) -> None:
-    table = "network" if is_network(code) and ChipLevel(level) not in _HARMLESS else kind
-    text = _reference().levels[table][level]
+    text = text_of_level(kind, code, level)
+    assert text is not None, f"{_TABLE} has no text for {kind} {level}"
     facts.follow(_EFFECTS, effect=text.effect, remedy=text.remedy)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from vigil.status.options import Json, Lang, language_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,38 +18,24 @@ _WIDTH = 100
 _INDENT = " " * 12
 
 
-class Language(StrEnum):
-    """Language of the names of faults. Codes, levels and keys are never translated."""
-
-    ENGLISH = "en"
-    CHINESE = "zh"
-
-
 def explain(
     code: Annotated[
         str,
         typer.Argument(metavar="CODE", help="For example 80E01801, or '[0x08520003,na,cpu,na]'."),
     ],
-    language: Annotated[
-        Language | None,
-        typer.Option(
-            "--lang", envvar="VIGIL_LANG", help="Of the names of faults.", show_default="from LANG"
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
-    ] = False,
+    lang: Lang = None,
+    as_json: Json = False,
 ) -> None:
     """Explain a fault code: its name, its level, what happens to jobs, what to do.
 
     Exit status: 0 done, 2 the code is in no table.
     """
-    import os
     import sys
 
     import msgspec
 
     from contract.code_reference import describe_code
+    from vigil.status.show import print_lines
 
     found = describe_code(code)
     if found is None:
@@ -57,20 +44,7 @@ def explain(
     if as_json:
         print(msgspec.json.encode(found).decode())
         return
-    if language is None:
-        locale = next(
-            (
-                value
-                for name in ("LC_ALL", "LC_MESSAGES", "LANG")
-                if (value := os.environ.get(name))
-            ),
-            "",
-        )
-        language = Language.CHINESE if locale.startswith("zh") else Language.ENGLISH
-    encoding = sys.stdout.encoding or "ascii"
-    for line in _lines(found, language):
-        # A terminal without UTF-8 shows a question mark for each character that it lacks.
-        print(line.encode(encoding, "replace").decode(encoding))
+    print_lines(_lines(found, language_of(lang)))
 
 
 def _unknown(code: str) -> str:
