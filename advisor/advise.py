@@ -1,4 +1,4 @@
-"""The advisor: what happens in one session of the scheduler (``spec/consumers.md`` 7.2)."""
+"""The advisor: what happens in one session of the scheduler (``docs/spec/consumers.md#7.2``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 def _with_links(
     nodes: Nodes, named: Iterable[str], now: int, options: Options
 ) -> dict[str, NodeMemory]:
-    """Return what is kept of nodes, with the time at which relation faults named a link (1.9)."""
+    """Return what is kept of nodes, with the time at which relation faults named a link.
+
+    Source: docs/spec/consumers.md#1.9.
+    """
     corrected = options.profile is Profile.CORRECTED
     memories = dict(nodes.memories)
     for name in named:
@@ -46,21 +49,24 @@ def _with_links(
 
 
 def _in_order(snapshot: Snapshot) -> Sequence[ConfigMap]:
-    """Return the ConfigMaps as the informer gets them: a start lists them by name (1.4)."""
+    """Return the ConfigMaps as the informer gets them: a start lists them by name.
+
+    Source: docs/spec/consumers.md#1.4.
+    """
     if not snapshot.first_session:
         return snapshot.configmaps
     return sorted(snapshot.configmaps, key=lambda one: (one.namespace, one.name))
 
 
 def _started(before: State, options: Options) -> State:
-    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (section 8, 9)."""
+    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (consumers#8-9)."""
     if options.profile is Profile.CORRECTED:
         return State(is_known=True, retries=before.retries, judged=before.judged)
     return State(is_known=True)
 
 
 def _divergences(views: Mapping[str, NodeView], placer: Placer) -> Iterator[Finding]:
-    """Return what is done otherwise than the real programs do, about nodes (section 8)."""
+    """Return what is done otherwise than the real programs do, about nodes (consumers#8)."""
     found = {
         (section, view.name, text) for view in views.values() for section, text in view.divergences
     }

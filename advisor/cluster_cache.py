@@ -1,4 +1,4 @@
-"""What the scheduler's informers make of ConfigMaps (``spec/consumers.md`` 1.2 and 1.4).
+"""What the scheduler's informers make of ConfigMaps (``docs/spec/consumers.md#1.2`` and 1.4).
 
 A ConfigMap without the label is invisible, one that cannot be read changes nothing, entries of
 devices and switches are merged, and those of hosts replaced.
@@ -64,7 +64,7 @@ class ClusterCache:
         self.findings += [self._problems[key] for key in sorted(self._problems)]
 
     def _is_visible(self, one: ConfigMap) -> bool:
-        """Whether the informer has it: namespace, name and label (1.2)."""
+        """Whether the informer has it: namespace, name and label (consumers#1.2)."""
         if self._cluster:
             label, value = names.CLUSTER_LABEL
             return (
@@ -158,7 +158,7 @@ class ClusterCache:
     def _forget_omitted(
         self, cache: dict[str, DeviceEntry] | dict[str, SwitchEntry], one: ConfigMap, now: object
     ) -> None:
-        """Drop entries that left their document; upstream keeps them (section 8, 1)."""
+        """Drop entries that left their document; upstream keeps them (consumers#8-1)."""
         before = self.seen.get(_key(one))
         if not self._corrected or before is None or not isinstance(now, dict):
             return
@@ -236,7 +236,10 @@ def _value(one: ConfigMap, key: str) -> str:
 
 
 def _by_node(found: dict[str, entries.E], prefix: str) -> dict[str, entries.E]:
-    """Return entries by node: the key without its prefix, or as it is where it has none (1.2)."""
+    """Return entries by node: the key without its prefix, or as it is where it has none.
+
+    Source: docs/spec/consumers.md#1.2.
+    """
     return {key.removeprefix(prefix): one for key, one in found.items()}
 
 

@@ -1,7 +1,7 @@
 """The objects that the advisor needs, followed in one store, as a snapshot of now.
 
 Of ConfigMaps these are the cluster documents and what the scheduler has and writes
-(``spec/consumers.md`` 1.1, 1.2, 1.14). AscendJobs and scaling rules are not read.
+(``docs/spec/consumers.md#1.1``, 1.2, 1.14). AscendJobs and scaling rules are not read.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ class ClusterObjects:
     ) -> bool:
         """Take in an event about a kind; returns whether anything is another now.
 
-        ``now_ms`` (wall) is noted on documents: their age is that of their last event (1.5-3).
+        ``now_ms`` (wall) is noted on documents: their age is that of their last event
+        (consumers#1.5, item 3).
         """
         found = self._found[name]
         match event:

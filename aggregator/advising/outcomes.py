@@ -1,7 +1,7 @@
 """What became of the deletions that were foretold. Pure: snapshots in, counts out.
 
 The scheduler has deleted the pods of a job when it has written a new record about it
-(``spec/consumers.md`` 1.14); pods of the job that the record does not name count too.
+(``docs/spec/consumers.md#1.14``); pods of the job that the record does not name count too.
 """
 
 from __future__ import annotations

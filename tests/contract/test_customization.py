@@ -173,7 +173,10 @@ def test_an_id_that_never_matches_is_told(text: str) -> None:
 
 
 def test_the_first_spelling_of_an_unlisted_code_counts() -> None:
-    """As upstream remembers it (2.5), but not for longer than the configuration (K46)."""
+    """As upstream remembers it, but not for longer than the configuration (K46).
+
+    Source: docs/spec/device-plugin.md#2.5.
+    """
     first, second = FREQUENCY | {"EventId": ["080ABCDEF"]}, FREQUENCY | {"EventId": ["80ABCDEF"]}
     assert list(read({"FaultFrequency": [first]}).frequencies) == ["80ABCDEF"]
     both = read({"FaultFrequency": [first, second]})
