@@ -130,6 +130,14 @@ def test_every_section_has_an_anchor_with_its_number() -> None:
             assert found[1] == found[2], line
 
 
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_ids_and_sections_inside_a_specification(document: str) -> None:
+    text = (SPEC / f"{document}.md").read_text()
+    own = [one for one in all_in(text) if one.document == document]
+    sections = [Citation(document, number) for number in re.findall(r"§(\d+(?:\.\d+)*)", text)]
+    assert [one for one in (*own, *sections) if not is_resolved(one)] == []
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
