@@ -79,6 +79,12 @@ def is_expired(cached: CachedJob, now: int, grace_over_time: int) -> bool:
     return now - cached.first_seen > MAX_WAIT_SECONDS + grace_over_time
 
 
+def deadlines(cached: CachedJob, grace_over_time: int) -> tuple[int, int]:
+    """Return the last seconds before what is left goes by force, and before it expires."""
+    graceful = cached.first_seen + grace_over_time
+    return graceful, graceful + MAX_WAIT_SECONDS
+
+
 def is_completed(cached: CachedJob, job: Job, *, corrected: bool) -> bool:
     """Whether the pods that had to go are gone or made anew (consumers#2.8).
 

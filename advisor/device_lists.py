@@ -40,12 +40,17 @@ class DeviceLists:
         pods: Sequence[Pod],
         idle: Amounts,
         memory: NodeMemory | None,
+        stamp: int,
         options: Options,
     ) -> None:
+        """``stamp``: the time of ``memory``, in Unix seconds."""
         self.node = node
         self.pods = pods
         self.idle = idle
         self.before = memory
+        self.stamp = stamp
+        self.is_steady = True
+        """Whether the lists would be the same in a later session, whenever that is."""
         self.options = options
         self.corrected = options.profile is Profile.CORRECTED
         self.problems: list[tuple[str, str]] = []
@@ -59,12 +64,14 @@ class DeviceLists:
         before = self.before or NodeMemory()
         uids = tuple(pod.uid for pod in self.pods)
         kept = before.kept
-        if self.before is not None and uids != before.pods:
+        if uids == before.pods:
+            uids = before.pods
+        elif self.before is not None:
             kept = self._without_new_pods(kept, frozenset(before.pods))
         if self.corrected and entry is None:
             kept = {}
         listed = self._maintained(entry, now)
-        stamp = before.stamp
+        stamp = self.stamp
         if listed is not None and listed.DeviceList is not None:
             self._report_omitted(listed.DeviceList, kept)
             if listed.UpdateTime > stamp:
@@ -78,7 +85,14 @@ class DeviceLists:
                         " applied: the scheduler does not see this entry",
                     )
                 )
-        return NodeMemory(stamp, kept, uids, before.link_down_at)
+            # What is applied already is not limited by the time since then (consumers#1.5, item 2).
+            self.is_steady = all(kept.get(key) == text for key, text in listed.DeviceList.items())
+        if listed is not None and listed is not entry:
+            self.is_steady = self.is_steady and stamp == now
+            found = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
+        else:
+            found = NodeMemory(stamp, kept, uids, before.link_down_at)
+        return before if found == self.before else found
 
     def _merged(
         self, listed: DeviceEntry, found: Mapping[str, str], kept: dict[str, str], stamp: int

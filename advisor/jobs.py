@@ -9,9 +9,9 @@ from contract import scheduling
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.snapshot import Pod, PodGroup, ReplicaSet, Snapshot, Texts
+    from advisor.snapshot import Pod, PodGroup, ReplicaSet, Texts
 
 _MERGED_LABELS = (
     scheduling.FAULT_SCHEDULING,
@@ -29,10 +29,14 @@ JOINT = "|"
 class Job:
     """A PodGroup and its pods, in the order of their names."""
 
-    def __init__(self, group: PodGroup, pods: list[Pod], replicas: int | None) -> None:
+    def __init__(self, group: PodGroup, pods: tuple[Pod, ...], replicas: int | None) -> None:
         self.group = group
-        self.pods = sorted(pods, key=lambda pod: pod.name)
+        self.pods = pods
         self._replicas = replicas
+
+    def is_of(self, group: PodGroup, pods: tuple[Pod, ...], replicas: int | None) -> bool:
+        """Whether it is what these make."""
+        return self.group == group and self.pods == pods and self._replicas == replicas
 
     @property
     def key(self) -> str:
@@ -241,26 +245,10 @@ def _physical(name: str) -> str:
     return f"{parts[0]}-{parts[-1]}" if len(parts) > 2 else name
 
 
-def jobs_of(snapshot: Snapshot) -> dict[str, Job]:
-    """Return the jobs of a snapshot by ``<namespace>/<PodGroup>``, in that order."""
-    pods: dict[tuple[str, str], list[Pod]] = {}
-    for pod in snapshot.pods:
-        name = pod.group
-        if name:
-            pods.setdefault((pod.namespace, name), []).append(pod)
-    sizes: Mapping[tuple[str, str], ReplicaSet] = {
-        (one.namespace, one.name): one for one in snapshot.replica_sets
-    }
-    found = {}
-    for group in sorted(snapshot.podgroups, key=lambda one: (one.namespace, one.name)):
-        members = pods.get((group.namespace, group.name), [])
-        found[group.key] = Job(group, members, _replicas(group, members, sizes))
-    return found
-
-
-def _replicas(
-    group: PodGroup, members: list[Pod], sizes: Mapping[tuple[str, str], ReplicaSet]
+def replicas_of(
+    group: PodGroup, members: Sequence[Pod], sizes: Mapping[tuple[str, str], ReplicaSet]
 ) -> int | None:
+    """Return the size of the ReplicaSet that owns a job; ``None`` where none is known to."""
     for owner in (group.owner, *(pod.owner for pod in members[:1])):
         if owner is not None and owner.kind == "ReplicaSet":
             one = sizes.get((group.namespace, owner.name))

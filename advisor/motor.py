@@ -47,6 +47,8 @@ def creation_advice(
 
     ``leaving``: UIDs of pods that are deleted in this session. They count as gone.
     """
+    if not snapshot.ascend_jobs:
+        return ()
     strict = options.profile is Profile.CORRECTED
     jobs = motor_jobs(snapshot, frozenset(leaving))
     maps = {(one.namespace, one.name): one for one in snapshot.configmaps}

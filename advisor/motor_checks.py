@@ -29,6 +29,8 @@ _NEAR = 2
 
 def service_findings(snapshot: Snapshot, options: Options) -> tuple[Finding, ...]:
     """Return what is wrong with AscendJobs and their scaling rules, by object and code."""
+    if not snapshot.ascend_jobs:
+        return ()
     maps = {(one.namespace, one.name): one for one in snapshot.configmaps}
     homes: dict[str, list[str]] = defaultdict(list)
     for one in snapshot.configmaps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.cluster_cache import ClusterCache
+    from advisor.index import Index
     from advisor.options import Options
     from advisor.snapshot import Heartbeat, Snapshot
-    from advisor.state import NodeMemory
+    from advisor.state import NodeMemory, State
 
 HEALTHY_WORD = "Healthy"
 UNHEALTHY_WORD = "UnHealthy"
@@ -41,6 +43,14 @@ class NodeState:
     NETWORK = "CardNetworkUnhealthy"
 
 
+class Since(Enum):
+    """How the session before is related to the state with which the next one begins."""
+
+    LAST = "it is the state after it"
+    ASIDE = "it began with the same state, and came to nothing"
+    UNKNOWN = "there is none"
+
+
 class NodeView(msgspec.Struct, frozen=True):
     """A node in a session.
 
@@ -54,7 +64,6 @@ class NodeView(msgspec.Struct, frozen=True):
     is_in_map: bool
     is_npu: bool
     resource: str
-    pods: tuple[Pod, ...]
     idle: Amounts
     free: tuple[str, ...] | None
     unhealthy: tuple[str, ...]
@@ -81,42 +90,90 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class Nodes:
-    """All nodes in a session, and what the plugin keeps of them."""
+    """The views of all nodes, moved from session to session of one profile.
 
-    def __init__(self, views: dict[str, NodeView], memories: dict[str, NodeMemory]) -> None:
-        self.views = views
+    Of a node of which nothing is another only what time alone may change is looked at again.
+    """
+
+    def __init__(self) -> None:
+        self.views: dict[str, NodeView] = {}
+        self.memories: dict[str, NodeMemory] = {}
+        self._unsteady: frozenset[str] = frozenset()
+        self.looked_at: frozenset[str] = frozenset()
+
+    def move(
+        self,
+        index: Index,
+        snapshot: Snapshot,
+        cache: ClusterCache,
+        state: State,
+        options: Options,
+        *,
+        since: Since,
+        is_new: bool,
+    ) -> frozenset[str]:
+        """Go to a session; returns the nodes of which something is another since the last one.
+
+        ``since`` says which session that was, seen from ``state``; ``is_new`` whether ``index``
+        has moved since.
+        """
+        if since is Since.UNKNOWN:
+            self.views = {}
+            names = frozenset(index.nodes) | state.memories.keys()
+        else:
+            names = self._unsteady | cache.changed
+            if is_new:
+                names |= index.changes.nodes
+            if since is Since.ASIDE:
+                names |= self.looked_at
+        memories = dict(state.memories) if names else state.memories
+        unsteady, changed = set(), set()
+        for name in sorted(names):
+            before, view, memory = state.memories.get(name), None, None
+            node = index.nodes.get(name)
+            if node is not None:
+                pods = [pod for pod in index.pods.get(name, ()) if pod.is_live]
+                stamp = 0 if before is None else before.stamp
+                builder = _Builder(
+                    node, pods, before, state.session_at if stamp is None else stamp, options
+                )
+                view, memory = builder.view(cache, snapshot)
+                if not builder.is_steady(snapshot):
+                    unsteady.add(name)
+            if memory is not None:
+                memories[name] = memory
+            else:
+                memories.pop(name, None)
+            if view != self.views.get(name):
+                changed.add(name)
+            if view is not None:
+                self.views[name] = view
+            else:
+                self.views.pop(name, None)
         self.memories = memories
-
-
-def view_nodes(
-    snapshot: Snapshot, cache: ClusterCache, before: Mapping[str, NodeMemory], options: Options
-) -> Nodes:
-    """Return the nodes of a session."""
-    by_node: dict[str, list[Pod]] = {}
-    for pod in snapshot.pods:
-        if pod.node and pod.is_live:
-            by_node.setdefault(pod.node, []).append(pod)
-    views: dict[str, NodeView] = {}
-    memories: dict[str, NodeMemory] = {}
-    for node in snapshot.nodes:
-        builder = _Builder(node, by_node.get(node.name, ()), before.get(node.name), options)
-        view, memory = builder.view(cache, snapshot)
-        views[node.name] = view
-        if memory is not None:
-            memories[node.name] = memory
-    return Nodes(views, memories)
+        self._unsteady, self.looked_at = frozenset(unsteady), names
+        return frozenset(changed)
 
 
 class _Builder:
     def __init__(
-        self, node: Node, pods: Sequence[Pod], memory: NodeMemory | None, options: Options
+        self,
+        node: Node,
+        pods: Sequence[Pod],
+        memory: NodeMemory | None,
+        stamp: int,
+        options: Options,
     ) -> None:
         self.node = node
-        self.pods = pods
         self.options = options
         self.corrected = options.profile is Profile.CORRECTED
         self.idle = _idle(node, pods)
-        self.lists = DeviceLists(node, pods, self.idle, memory, options)
+        self.lists = DeviceLists(node, pods, self.idle, memory, stamp, options)
+
+    def is_steady(self, snapshot: Snapshot) -> bool:
+        """Whether the view would be the same in a later session, whenever that is."""
+        beats = self.corrected and self.options.heartbeat_check
+        return self.lists.is_steady and not (beats and self.node.name in snapshot.heartbeats)
 
     def view(self, cache: ClusterCache, snapshot: Snapshot) -> tuple[NodeView, NodeMemory | None]:
         node = self.node
@@ -152,7 +209,6 @@ class _Builder:
             is_in_map=is_in_map,
             is_npu=is_npu,
             resource=resource,
-            pods=tuple(self.pods),
             idle=self.idle,
             free=free,
             unhealthy=unhealthy,

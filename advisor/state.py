@@ -27,12 +27,14 @@ class SeenConfigMap(msgspec.Struct, frozen=True):
 class NodeMemory(msgspec.Struct, frozen=True):
     """What the plugin keeps of a node: the stamp that it applied last, and its annotations.
 
+    ``stamp`` is in Unix seconds; ``None``: the time of the last session, with which an entry is
+    stamped whose free list the scheduler has made itself (consumers#1.6).
     ``kept`` are the keys of ``DeviceList`` that were ever applied (consumers#1.3, 1.7), ``pods``
     the uids of pods on the node, whose cards are out of the free list. ``link_down_at`` is in Unix
     seconds, 0 for never (consumers#1.9).
     """
 
-    stamp: int = 0
+    stamp: int | None = 0
     kept: dict[str, str] = {}
     pods: tuple[str, ...] = ()
     link_down_at: int = 0
@@ -78,8 +80,8 @@ class CachedJob(msgspec.Struct, frozen=True):
 class State(msgspec.Struct, frozen=True):
     """The memory of the scheduler. ``is_known`` is false where nothing before is known.
 
-    ``judged`` are the restarts of containers that were judged, by pod uid and container
-    (``corrected`` alone, R22).
+    ``session_at`` is the time of the last session, in Unix seconds. ``judged`` are the restarts of
+    containers that were judged, by pod uid and container (``corrected`` alone, R22).
     """
 
     is_known: bool = False
@@ -91,3 +93,4 @@ class State(msgspec.Struct, frozen=True):
     jobs: dict[str, CachedJob] = {}
     retries: dict[str, int] = {}
     judged: dict[str, int] = {}
+    session_at: int = 0

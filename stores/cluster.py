@@ -108,12 +108,13 @@ class ObjectKind(Generic[Value]):
     """Objects of any kind, for a reader that knows what is in them.
 
     ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
-    some. ``read`` makes a value of the bytes of one; it raises ``ValueError`` where it cannot.
+    some. ``read`` makes a value of the bytes of one, ``None`` of one that means nothing to the
+    reader; it raises ``ValueError`` where it cannot.
     """
 
     name: str
     path: str
-    read: Callable[[msgspec.Raw], Value]
+    read: Callable[[msgspec.Raw], Value | None]
     query: Mapping[str, str] = field(default_factory=dict)
 
 

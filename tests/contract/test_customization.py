@@ -1,4 +1,4 @@
-"""``faultCustomization.json`` as the Device Plugin reads it (3.3 to 3.5, EX-29)."""
+"""``faultCustomization.json`` as the Device Plugin reads it (device-plugin#3.3 to 3.5, EX-29)."""
 
 from __future__ import annotations
 
