@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[1]
-SPEC = ROOT / "docs" / "spec"
+SPEC = Path(__file__).parents[1] / "docs" / "spec"
 DOCUMENTS = ("clusterd", "consumers", "dcmi", "device-plugin", "noded")
 
 _NAME = "|".join(DOCUMENTS)

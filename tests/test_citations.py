@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.findings import RULES
 from tests import citations
-from tests.citations import DOCUMENTS, ROOT, SPEC, Citation, all_in, anchors, is_resolved, named
+from tests.citations import DOCUMENTS, SPEC, Citation, all_in, anchors, is_resolved, named
+from tests.parts.tree import ROOT, tracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,23 +20,14 @@ if TYPE_CHECKING:
 _NOT_PROSE = ("docs/spec/", "tests/vectors/", "tests/lint/cases/", "contract/wire/")
 _GENERATED = {ROOT / "docs/findings.md", ROOT / "docs/codes.md"}
 """Made from tables: the sources of ``RULES``, and names of codes that look like ids."""
-_TEXTS = {".c", ".h", ".md", ".proto", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ""}
+_TEXTS = {".c", ".json", ".h", ".md", ".proto", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ""}
 
 
 def _files(suffix: str | None = None) -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
     return [
         ROOT / name
-        for name in listed
-        if (suffix is None or name.endswith(suffix))
-        and not name.startswith(_NOT_PROSE)
-        and (ROOT / name).is_file()
+        for name in tracked()
+        if (suffix is None or name.endswith(suffix)) and not name.startswith(_NOT_PROSE)
     ]
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.parts.tree import ROOT, tracked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
 _QUOTED = re.compile(r"\(`([\w/]+\.py)`[^()]*\):\n\n```python\n(.*?)```", re.DOTALL)
 
 
 def _documents() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.splitlines()
-    return [ROOT / name for name in listed if not name.startswith("tests/")]
+    return [ROOT / name for name in tracked("*.md") if not name.startswith("tests/")]
 
 
 @cache
