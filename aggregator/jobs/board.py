@@ -1,7 +1,7 @@
 """The job view: tells for each job, and for the cluster, what is wrong, as soon as it changes.
 
 Only the nodes that changed are looked at, of their jobs only those that are hit or were, and of
-such a job only its ill nodes. At rest nothing is done. Source: ``spec/clusterd.md`` 5.4 and 6.
+such a job only its ill nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
 """
 
 from __future__ import annotations
@@ -246,7 +246,10 @@ class Board:
     # What is asked
 
     def knows(self, job_id: str, role: str = "") -> bool:
-        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role`` (5.4)."""
+        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role``.
+
+        Source: docs/spec/clusterd.md#5.4.
+        """
         jobs = self._world.jobs()
         if job_id in (CLUSTER, "") or job_id in jobs or self._index.nodes_of(job_id):
             return True

@@ -1,4 +1,4 @@
-"""``normal`` is not said of a job while a pod of it is missing (``spec/clusterd.md`` 6)."""
+"""``normal`` is not said of a job while a pod of it is missing (``docs/spec/clusterd.md#6``)."""
 
 from __future__ import annotations
 
