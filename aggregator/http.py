@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
-from aggregator import history_page, metrics, openapi, stream
+from aggregator import history_page, metrics, stream
 from service import pages
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from aggregator.picture import Picture
     from aggregator.status import Health
     from aggregator.stream import Stream
+
+OPENAPI_PATH = "/api/v1/openapi.json"
 
 
 def application(
@@ -30,7 +33,9 @@ def application(
         # It takes as long as ten thousand nodes take to be written down; others go on meanwhile.
         return await asyncio.to_thread(metrics.exposition, await picture.status())
 
-    described = msgspec.Raw(msgspec.json.encode(openapi.description(version("npu-vigil"))))
+    async def described() -> msgspec.Raw:
+        return msgspec.Raw(await asyncio.to_thread(_description))
+
     application = pages.application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
@@ -48,7 +53,7 @@ def application(
             "/api/v1/services": picture.services,
             "/api/v1/leader": picture.leader,
             "/api/v1/documents": picture.documents,
-            openapi.PATH: lambda: described,
+            OPENAPI_PATH: described,
         },
     )
     application.middlewares.append(_asked_rightly)
@@ -64,10 +69,22 @@ def application(
     return application
 
 
-_PARAMETERS = {
-    one.path: frozenset(known.name for known in one.parameters if known.place == "query")
-    for one in openapi.OPERATIONS
-}
+@cache
+def _description() -> bytes:
+    from aggregator.openapi import description
+
+    return msgspec.json.encode(description(version("npu-vigil")))
+
+
+@cache
+def _parameters() -> dict[str, frozenset[str]]:
+    """Return the parameters that each page knows, by path."""
+    from aggregator.openapi import OPERATIONS
+
+    return {
+        one.path: frozenset(known.name for known in one.parameters if known.place == "query")
+        for one in OPERATIONS
+    }
 
 
 @web.middleware
@@ -76,7 +93,9 @@ async def _asked_rightly(
 ) -> web.StreamResponse:
     """A parameter that nobody knows is a question that was not understood."""
     resource = request.match_info.route.resource
-    known = None if resource is None else _PARAMETERS.get(resource.canonical)
+    if resource is None or not request.query:
+        return await handler(request)
+    known = _parameters().get(resource.canonical)
     if known is None:
         return await handler(request)
     if request.query.keys() - known:
