@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
-from aggregator import history_page, metrics, stream
+from aggregator import history_page, metrics, openapi, stream
 from service import pages
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from aggregator.picture import Picture
     from aggregator.status import Health
     from aggregator.stream import Stream
-
-OPENAPI_PATH = "/api/v1/openapi.json"
 
 
 def application(
@@ -33,9 +30,7 @@ def application(
         # It takes as long as ten thousand nodes take to be written down; others go on meanwhile.
         return await asyncio.to_thread(metrics.exposition, await picture.status())
 
-    async def described() -> msgspec.Raw:
-        return msgspec.Raw(await asyncio.to_thread(_description))
-
+    described = msgspec.Raw(msgspec.json.encode(openapi.description(version("npu-vigil"))))
     application = pages.application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
@@ -53,7 +48,7 @@ def application(
             "/api/v1/services": picture.services,
             "/api/v1/leader": picture.leader,
             "/api/v1/documents": picture.documents,
-            OPENAPI_PATH: described,
+            openapi.PATH: lambda: described,
         },
     )
     application.middlewares.append(_asked_rightly)
@@ -69,22 +64,10 @@ def application(
     return application
 
 
-@cache
-def _description() -> bytes:
-    from aggregator.openapi import description
-
-    return msgspec.json.encode(description(version("npu-vigil")))
-
-
-@cache
-def _parameters() -> dict[str, frozenset[str]]:
-    """Return the parameters that each page knows, by path."""
-    from aggregator.openapi import OPERATIONS
-
-    return {
-        one.path: frozenset(known.name for known in one.parameters if known.place == "query")
-        for one in OPERATIONS
-    }
+_PARAMETERS = {
+    one.path: frozenset(known.name for known in one.parameters if known.place == "query")
+    for one in openapi.OPERATIONS
+}
 
 
 @web.middleware
@@ -93,9 +76,7 @@ async def _asked_rightly(
 ) -> web.StreamResponse:
     """A parameter that nobody knows is a question that was not understood."""
     resource = request.match_info.route.resource
-    if resource is None or not request.query:
-        return await handler(request)
-    known = _parameters().get(resource.canonical)
+    known = None if resource is None else _PARAMETERS.get(resource.canonical)
     if known is None:
         return await handler(request)
     if request.query.keys() - known:

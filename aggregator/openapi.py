@@ -1,7 +1,4 @@
-"""The description of the API for programs: ``GET /api/v1/openapi.json`` (OpenAPI 3.1).
-
-It has types of the advisor, so it is loaded when a program asks for it or gives a parameter.
-"""
+"""The description of the API for programs: ``GET /api/v1/openapi.json`` (OpenAPI 3.1)."""
 
 from __future__ import annotations
 
@@ -10,25 +7,118 @@ from typing import Any
 import msgspec
 
 from aggregator import history_page, stream
-from aggregator.advising.status import Advice, AdviceChange, AdviceOfJob
+from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus
 from aggregator.blindness import BlindChange
 from aggregator.changes import Change
 from aggregator.explanation import Explanation
+from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.history_file import Page
-from aggregator.jobs.status import JobStatus
-from aggregator.page_values import (
-    Documents,
-    Faults,
-    Jobs,
-    Leader,
-    Liveness,
-    Nodes,
-    PublicFaultsPage,
-    Refusal,
-    Separation,
-    Services,
-    World,
+from aggregator.jobs.status import HitJob, JobStatus
+from aggregator.keeping import KeptStatus
+from aggregator.processors.status import SeparationStatus
+from aggregator.public_faults.status import PublicFaultStatus
+from aggregator.rejections import RefusedStatus, RejectedCount
+from aggregator.status import (
+    DocumentStatus,
+    LeaderStatus,
+    LivenessStatus,
+    NodeStatus,
+    ServicesStatus,
+    SourceStatus,
 )
+from aggregator.world_status import WorldStatus
+
+PATH = "/api/v1/openapi.json"
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """Every node; ``at_ms`` is when the picture was taken (epoch milliseconds)."""
+
+    at_ms: int
+    nodes: tuple[NodeStatus, ...]
+
+
+class Liveness(msgspec.Struct, frozen=True):
+    """Who fell silent."""
+
+    at_ms: int
+    liveness: LivenessStatus
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What the scheduler will do about what is published; ``null`` where that is not computed."""
+
+    at_ms: int
+    enabled: bool
+    advice: AdviceStatus | None
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """Every fault that holds now, those that are held back from readers, too."""
+
+    at_ms: int
+    faults: tuple[FaultStatus, ...]
+    switch_faults: tuple[SwitchFaultStatus, ...]
+    server_faults: tuple[ServerFaultStatus, ...]
+
+
+class Documents(msgspec.Struct, frozen=True):
+    """The stores that are read, the documents that are published, and what is refused of others."""
+
+    at_ms: int
+    stores: tuple[SourceStatus, ...]
+    documents: tuple[DocumentStatus, ...]
+    refused: tuple[RefusedStatus, ...]
+    rejected: tuple[RejectedCount, ...]
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Which of several aggregators writes, and the state that the next one will find."""
+
+    at_ms: int
+    leader: LeaderStatus
+    kept: tuple[KeptStatus, ...]
+
+
+class Jobs(msgspec.Struct, frozen=True):
+    """The jobs that are hit."""
+
+    at_ms: int
+    jobs: tuple[HitJob, ...]
+
+
+class PublicFaultsPage(msgspec.Struct, frozen=True):
+    """How it stands with public faults."""
+
+    at_ms: int
+    public_faults: PublicFaultStatus
+
+
+class Separation(msgspec.Struct, frozen=True):
+    """How it stands with manual separation."""
+
+    at_ms: int
+    separation: SeparationStatus
+
+
+class World(msgspec.Struct, frozen=True):
+    """What stores tell of Nodes, pods and PodGroups."""
+
+    at_ms: int
+    world: WorldStatus
+
+
+class Services(msgspec.Struct, frozen=True):
+    """Who is served besides readers of documents."""
+
+    at_ms: int
+    services: ServicesStatus
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why there is no answer."""
+
+    error: str
 
 
 class Parameter(msgspec.Struct, frozen=True):

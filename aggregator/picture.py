@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.advising.status import without_placement
 from aggregator.explanation import Around, explain
 from aggregator.fault_statuses import (
     fault_statuses,
     server_fault_statuses,
     switch_fault_statuses,
 )
-from aggregator.page_values import (
+from aggregator.openapi import (
+    Advice,
     Documents,
     Faults,
     Jobs,
@@ -46,7 +48,7 @@ from aggregator.status import (
 from aggregator.world_status import world_status
 
 if TYPE_CHECKING:
-    from aggregator.advising.status import Advice, AdviceOfJob
+    from aggregator.advising.status import AdviceOfJob
     from aggregator.daemon import Aggregator
     from aggregator.explanation import Explanation
     from aggregator.jobs.status import JobStatus
@@ -97,9 +99,6 @@ class Picture:
 
     def advice(self) -> Advice:
         """What the scheduler will do; nothing where that is not computed."""
-        # Has types of the advisor, which an aggregator without advice does not load otherwise.
-        from aggregator.advising.status import Advice, without_placement
-
         advising = self._of.advising
         if advising is None:
             return Advice(self._at_ms, False, None)

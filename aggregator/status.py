@@ -8,6 +8,7 @@ import msgspec
 
 from aggregator import skew
 from aggregator.absence import DOCUMENTS
+from aggregator.advising.status import AdviceStatus
 from aggregator.blindness import BlindStatus, blind_statuses, record_of
 from aggregator.fault_statuses import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.grpc.status import GrpcStatus
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.absence import Absence
-    from aggregator.advising.status import AdviceStatus  # noqa: TC004  (nobody decodes a Status)
     from aggregator.beats import Listener
     from aggregator.intake import Report
     from aggregator.leading import Leadership

@@ -36,14 +36,6 @@ class AdviceStatus(msgspec.Struct, frozen=True):
     reports: tuple[Report, ...] = ()
 
 
-class Advice(msgspec.Struct, frozen=True):
-    """What the scheduler will do about what is published; ``null`` where that is not computed."""
-
-    at_ms: int
-    enabled: bool
-    advice: AdviceStatus | None
-
-
 class AdviceChange(msgspec.Struct, frozen=True):
     """What the scheduler will do with a job, otherwise than before.
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
-from aggregator.http import OPENAPI_PATH, application
-from aggregator.openapi import OPERATIONS, description
+from aggregator.http import application
+from aggregator.openapi import OPERATIONS, PATH, description
 from aggregator.status import Health
 from aggregator.stream import Stream
 
@@ -21,18 +19,10 @@ def pages() -> web.Application:
 
 
 def test_every_page_is_described_and_can_only_be_read() -> None:
-    described = {one.path for one in OPERATIONS} | {OPENAPI_PATH, "/healthz", "/readyz", "/metrics"}
+    described = {one.path for one in OPERATIONS} | {PATH, "/healthz", "/readyz", "/metrics"}
     routes = list(pages().router.routes())
     assert {route.resource.canonical for route in routes if route.resource} == described
     assert {route.method for route in routes} == {"GET", "HEAD"}
-
-
-def test_the_advisor_is_not_loaded_without_advice() -> None:
-    code = "import sys; from unittest.mock import MagicMock; from aggregator import process; "
-    code += "process.application(*(MagicMock() for _ in range(4))); "
-    code += "print(*(one for one in sys.modules if 'advis' in one))"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout.split() == []
 
 
 def _references(value: Any) -> set[str]:
