@@ -1,6 +1,6 @@
 """What is believed of codes that a driver tells by events and by lists. Pure: times are passed in.
 
-The rules are those of ``docs/architecture.md`` ("The collector"). Two clocks are used: ``at`` and
+The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"). Two clocks are used: ``at`` and
 ``asked_at`` are seconds of a clock that never jumps and decide what is compared; ``now_ms`` is the
 host's wall clock and is only written into reports.
 
@@ -135,7 +135,7 @@ class ListBeliefs:
 
         A list that is not ``complete`` says nothing about what is not in it; ``apart`` are keys
         that are judged elsewhere. What is listed is reported in the driver's order, which is the
-        order of codes in device-info (``spec/device-plugin.md`` 1.3).
+        order of codes in device-info (``docs/spec/device-plugin.md#1.3``).
         """
         reports: list[Report] = []
         for key in (*sorted(self.states.keys() - listed.keys()), *listed):

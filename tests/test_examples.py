@@ -28,7 +28,7 @@ NODED = frozenset(
     for number in range(1, last + 1)
 )
 NODED_NOT_DONE = frozenset({"M1", "M2", "M3", "M4", "P5", "N2", "H7"})
-"""Pingmesh and snapshots of containers: `docs/compatibility.md`. H7 is a reader's own notes."""
+"""Pingmesh, container snapshots: `docs/compatibility.md`. noded#H7 is a reader's own notes."""
 NODED_MODULES = (
     *("collectors/test_storage.py", "contract/test_node_generations.py"),
     *("contract/test_node_levels.py", "contract/test_public_fault.py"),

@@ -1,4 +1,4 @@
-"""Subscriptions and reads of fault events (``spec/dcmi.md`` 5.1, 5.2, 5.7)."""
+"""Subscriptions and reads of fault events (``docs/spec/dcmi.md#5.1``, 5.2, 5.7)."""
 
 from __future__ import annotations
 

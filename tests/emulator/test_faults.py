@@ -1,4 +1,4 @@
-"""Error list, health and events belong together (``spec/dcmi.md`` 5.5, 5.6)."""
+"""Error list, health and events belong together (``docs/spec/dcmi.md#5.5``, 5.6)."""
 
 from __future__ import annotations
 

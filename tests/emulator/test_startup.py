@@ -1,4 +1,4 @@
-"""A stranger's C program with its own types runs the start-up orders of ``spec/dcmi.md`` 10."""
+"""A stranger's C program with its own types runs the start-up orders of ``dcmi#10``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The on-board switches through their library's C ABI (``spec/dcmi.md`` 6)."""
+"""The on-board switches through their library's C ABI (``docs/spec/dcmi.md#6``)."""
 
 from __future__ import annotations
 

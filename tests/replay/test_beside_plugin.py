@@ -1,6 +1,6 @@
 """A real Device Plugin stops and starts beside an agent that owns device-info, in virtual time.
 
-The plugin is its writes: one every 5 minutes and at each start, as ``spec/device-plugin.md`` 1.7
+The plugin is its writes: one every 5 minutes and at each start, as ``device-plugin#1.7``
 has it. Its name in the store is that of the real program.
 """
 

@@ -1,4 +1,4 @@
-"""Worked examples of NodeD's specification that are about a life of the agent (section 9).
+"""Worked examples of NodeD's specification that are about a life of the agent (``noded#9``).
 
 Those about documents alone are in ``tests/policy/test_node_info.py``.
 """

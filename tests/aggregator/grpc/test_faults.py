@@ -1,4 +1,7 @@
-"""The fault service, over a real socket with clients made from upstream's numbers (5.3, 5.4)."""
+"""The fault service, over a real socket with clients made from upstream's numbers.
+
+Source: docs/spec/clusterd.md#5.3, 5.4.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of the services, by the clock that is passed in (``spec/clusterd.md`` 5.1, 5.4; B30)."""
+"""Limits of the services, by the clock that is passed in (``clusterd#5.1``, 5.4; B30)."""
 
 from __future__ import annotations
 
