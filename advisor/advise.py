@@ -84,8 +84,6 @@ class _Course:
         self._was_first = False
         """Pods of nodes that are away are judged otherwise after that (2.4)."""
         self._stale = StaleDocuments()
-        self._named: set[str] = set()
-        """Nodes of which a link was named in the last session."""
 
     def goes_on(self, index: Index, snapshot: Snapshot, state: State, options: Options) -> bool:
         """Whether a session can be computed from the last one."""
@@ -132,7 +130,7 @@ class _Course:
             nodes.views,
             memories,
             changed,
-            nodes.looked_at | named | self._named,
+            nodes.looked_at | named,
             snapshot.now_ms,
         )
         self._waiting.move(index.jobs, keys, nodes.views, changed, self._placer)
@@ -180,7 +178,7 @@ class _Course:
             judged=rescheduling.judged,
             session_at=now,
         )
-        self._serial, self._now, self._named = index.serial, now, named
+        self._serial, self._now = index.serial, now
         self._before, self._after = given, after
         self._was_first = snapshot.first_session
         return report, after

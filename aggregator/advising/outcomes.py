@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.index import changed
 from contract import scheduling
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Outcomes:
     def __init__(self) -> None:
         self.counts: Counter[Outcome] = Counter(dict.fromkeys(Outcome, 0))
         self.missed: deque[Missed] = deque(maxlen=_KEPT)
-        self._pods: dict[str, Pod] | None = None
+        self._pods: tuple[Pod, ...] = ()
         self._records: Mapping[str, tuple[int, int]] | None = None
         self._acted: dict[str, int] = {}
         self._foretold: dict[str, _Foretold] = {}
@@ -97,10 +98,12 @@ class Outcomes:
         """
         now_ms = snapshot.now_ms
         self._note_records(_read_records(snapshot.configmaps) if records_known else None, now_ms)
-        pods = {pod.uid: pod for pod in snapshot.pods if pod.group}
-        for uid, before in (self._pods or {}).items():
-            self._compare(uid, before, pods.get(uid), now_ms)
-        self._pods = pods
+        removed, added = changed(self._pods, snapshot.pods)
+        pods = {pod.uid: pod for pod in added if pod.group}
+        for before in removed:
+            if before.group:
+                self._compare(before.uid, before, pods.get(before.uid), now_ms)
+        self._pods = snapshot.pods
         self._settle(now_ms)
 
     def _compare(self, uid: str, before: Pod, now: Pod | None, now_ms: int) -> None:

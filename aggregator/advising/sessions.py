@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.advise import advise
+from advisor.advise import Advisor
 from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
 from advisor.state import State
@@ -38,6 +38,7 @@ class Sessions:
         self.count = 0
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
+        self._advisor = Advisor()
         self._outcomes = Outcomes()
         self._states: dict[Profile, State] = {}
         self._at_ms: int | None = None
@@ -71,7 +72,7 @@ class Sessions:
                 retries=written_retries(snapshot.configmaps) or {}
             )
             chosen = msgspec.structs.replace(options, profile=profile)
-            report, after = advise(snapshot, before, chosen)
+            report, after = self._advisor.advise(snapshot, before, chosen)
             reports.append(report)
             if is_session:
                 self._states[profile] = after

@@ -193,10 +193,10 @@ def test_random_changes_are_decided_the_same(
             scene.now += comes
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(st.sampled_from([0, 1, 1, 5, 21]), st.booleans()), max_size=12))
+@pytest.mark.parametrize("profile", list(Profile))
+@pytest.mark.parametrize("comes", [(True,) * 6, (False, False, True, False, False, True)])
 def test_links_that_relation_faults_name_are_decided_the_same(
-    steps: list[tuple[int, bool]],
+    profile: Profile, comes: tuple[bool, ...]
 ) -> None:
     scene, advisor = Quiet(is_first=False), Advisor()
     scene.add("a", ["n1"], {"fault-scheduling": "force", "fault-type": "Separate"}, npus=1)
@@ -204,12 +204,20 @@ def test_links_that_relation_faults_name_are_decided_the_same(
     scene.add("c", ["", ""], {"fault-scheduling": "force"}, npus=7)
     link = fault(5, "NotHandleFault", "81078603")
     scene.chips["n1"] = Chips(faults=[link])
-    states = dict.fromkeys(Profile, State())
-    for seconds, comes in [(1, True), *steps]:
-        for profile in Profile:
-            after = same(advisor, scene.snapshot(), states[profile], Options(profile))
-            states[profile] = after if comes else states[profile]
-        scene.now += seconds
+    state, refusing = State(), []
+    for counts in comes:
+        snapshot = scene.snapshot()
+        after = same(advisor, snapshot, state, Options(profile))
+        refusing.append(
+            [
+                len(one.refuses)
+                for one in advisor.advise(snapshot, state, Options(profile))[0].placement
+            ]
+        )
+        state = after if counts else state
+        scene.now += 8
+    assert [0, 1] in refusing
+    assert [0, 0] in refusing or not all(comes)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2])
