@@ -95,6 +95,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     owner: Owner | None = None
     created_at_ms: int = 0
     is_terminating: bool = False
+    deletion_grace_seconds: int | None = None
     restart_policy: str = "Always"
     termination_grace_seconds: int = 30
     requests: Amounts = {}
@@ -221,8 +222,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     are in the order of their writes; of one that was written several times since the session
     before, each version may be there, the last one counts as the present one. One that is not
     there was deleted before the others were written. ``unread`` names the kinds that could not be
-    read (``podgroups``, ``vcjobs``, ``ascendjobs``, ``replicasets``): what depends on them is not
-    known.
+    read (``podgroups``, ``vcjobs``, ``ascendjobs``, ``replicasets``, ``scalingrules``): what
+    depends on them is not known.
     """
 
     now_ms: int

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from contract.errors import StoreUnavailable
 from stores import kubernetes_wire as wire
 from stores.kubernetes_connection import Connection
 
@@ -30,7 +31,7 @@ class Objects:
     """Reads what the caller may read. Raises ``StoreError``."""
 
     def __init__(self, kubeconfig: str | None) -> None:
-        self._connection = Connection(kubeconfig)
+        self.connection = Connection(kubeconfig)
 
     async def pages(self, path: str) -> AsyncIterator[bytes]:
         """Return the pages of the list at ``path``, a page at a time."""
@@ -39,17 +40,20 @@ class Objects:
             behind = f"&continue={quote(token, safe='')}" if token else ""
             page = await self.get(f"{path}?limit={_PAGE}{behind}")
             yield page
-            token = msgspec.json.decode(page, type=_Page).metadata.token
+            try:
+                token = msgspec.json.decode(page, type=_Page).metadata.token
+            except msgspec.DecodeError as error:
+                raise StoreUnavailable(f"the list at {path} makes no sense: {error}") from error
             if not token:
                 return
 
     async def get(self, path: str) -> bytes:
         """Return what is at ``path``."""
-        status, body = await self._connection.request("GET", path)
+        status, body = await self.connection.request("GET", path)
         if status != _OK:
             raise wire.refusal(status, body, f"read {path.partition('?')[0]}")
         return body
 
     async def close(self) -> None:
         """Give the connection back."""
-        await self._connection.close()
+        await self.connection.close()

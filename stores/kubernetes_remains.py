@@ -9,12 +9,12 @@ import msgspec
 from contract.errors import StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores import kubernetes_wire as wire
-from stores.kubernetes_connection import Connection
+from stores.kubernetes_pages import Objects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NODES = "/api/v1/nodes?limit=500"
+_NODES = "/api/v1/nodes"
 _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases/{LEADER_LEASE}"
 _CHIPS = "huawei.com/"
 _OK = 200
@@ -35,15 +35,11 @@ class _Node(msgspec.Struct):
 
 
 class _Nodes(msgspec.Struct):
-    metadata: wire.ListMetadata
     items: list[_Node]
 
 
-class Remains:
+class Remains(Objects):
     """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
-
-    def __init__(self, kubeconfig: str | None) -> None:
-        self._connection = Connection(kubeconfig)
 
     async def nodes_with_plugin(self) -> frozenset[str]:
         """Return the nodes whose kubelet has chips to give: a Device Plugin is registered there.
@@ -51,30 +47,19 @@ class Remains:
         The kubelet sets ``allocatable`` to 0 when the plugin is gone.
         """
         found: set[str] = set()
-        token = ""
-        while True:
-            path = f"{_NODES}&continue={token}" if token else _NODES
-            status, body = await self._connection.request("GET", path)
-            if status != _OK:
-                raise wire.refusal(status, body, "list Nodes")
+        async for page in self.pages(_NODES):
             try:
-                page = msgspec.json.decode(body, type=_Nodes)
+                nodes = msgspec.json.decode(page, type=_Nodes).items
             except msgspec.DecodeError as error:
                 raise StoreUnavailable(f"the list of Nodes makes no sense: {error}") from error
-            found |= {node.metadata.name for node in page.items if _gives(node.status.allocatable)}
-            token = page.metadata.continue_token
-            if not token:
-                return frozenset(found)
+            found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
+        return frozenset(found)
 
     async def delete_leader(self) -> None:
         """Delete the Lease of the aggregator that leads; one that is absent is no error."""
-        status, body = await self._connection.request("DELETE", _LEASE)
+        status, body = await self.connection.request("DELETE", _LEASE)
         if status not in (_OK, _NOT_FOUND):
             raise wire.refusal(status, body, f"delete Lease {LEADER_NAMESPACE}/{LEADER_LEASE}")
-
-    async def close(self) -> None:
-        """Give the connection back."""
-        await self._connection.close()
 
 
 def _gives(allocatable: Mapping[str, str]) -> bool:

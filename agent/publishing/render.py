@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy.health import is_healthy, is_network_healthy
 from agent.policy.state import CHIP_SOURCE, ChipState, State
 from agent.publishing.switch_info import switch_info_text
+from contract.chip_health import is_healthy, is_network_healthy
 from contract.codes import is_network
 from contract.device_info import (
     CARD_NETWORK_UNHEALTHY,

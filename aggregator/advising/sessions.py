@@ -16,7 +16,7 @@ from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
 from advisor.state import State
 from advisor.written_retries import written_retries
-from aggregator.advising.outcomes import Outcomes
+from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
     from advisor.report import Report
@@ -38,9 +38,9 @@ class Sessions:
         self.count = 0
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
+        self.states: dict[Profile, State] = {}
         self._advisor = Advisor()
         self._outcomes = Outcomes()
-        self._states: dict[Profile, State] = {}
         self._at_ms: int | None = None
         self._has_previewed = False
 
@@ -49,37 +49,36 @@ class Sessions:
         """When the next session is due without a change (wall); ``None``: nothing waits for it."""
         if self._at_ms is None:
             return None
-        if self._has_previewed or any(state.jobs for state in self._states.values()):
+        if self._has_previewed or any(state.jobs for state in self.states.values()):
             return self._at_ms + PERIOD_MS
         return self._outcomes.next_ms
 
-    def look(self, snapshot: Snapshot, *, records_known: bool = True) -> None:
+    def look(self, snapshot: Snapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
 
-        What comes within a period is judged as the next session will. ``records_known``: see
-        ``Outcomes.look``.
+        What comes within a period is judged as the next session will.
         """
         now_ms = snapshot.now_ms
-        self._outcomes.look(snapshot, records_known=records_known)
+        self._outcomes.look(snapshot, watched)
         read = scheduler_options(snapshot.configmaps)
         options = Options() if read is None else read[0]
         is_session = self._at_ms is None or not 0 <= snapshot.now_ms - self._at_ms < PERIOD_MS
         if not is_session and self._at_ms is not None:
             snapshot = msgspec.structs.replace(snapshot, now_ms=self._at_ms + PERIOD_MS)
-        reports = []
+        reports, states = [], {}
         for profile in Profile:
-            before = self._states.get(profile) or State(
+            before = self.states.get(profile) or State(
                 retries=written_retries(snapshot.configmaps) or {}
             )
             chosen = msgspec.structs.replace(options, profile=profile)
             report, after = self._advisor.advise(snapshot, before, chosen)
             reports.append(report)
-            if is_session:
-                self._states[profile] = after
+            states[profile] = after
         self._has_previewed = not is_session
         # The real session comes at its own time within the period.
-        self._outcomes.foretell(reports[0], now_ms)
+        self._outcomes.foretell(reports[0], now_ms, is_preview=not is_session)
         if is_session:
+            self.states = states
             self._at_ms = snapshot.now_ms
             self.count += 1
         self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}

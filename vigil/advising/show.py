@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from advisor.narrow import changes
 from advisor.report import Action
-from vigil.advising.narrow import changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
