@@ -50,6 +50,10 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
+        self._answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        """By what is asked for, as one value."""
+        self._is_mixed = False
+        """Whether pods of one job ask for different things."""
         self._unhealthy: set[str] = set()
         """Nodes with unhealthy cards."""
 
@@ -87,6 +91,10 @@ class WaitingJobs:
                 if id(demand) not in answers:
                     result = placer.answer(demand, pods[0])
                     answers[id(demand)] = result, _lacking(result, views, unhealthy)
+        if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
+            return
+        self._answers = answers
+        self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
         found = [
             self._place(key, jobs[key], one, views, answers, is_changed=is_changed)
             for key, one in self._waiting.items()
