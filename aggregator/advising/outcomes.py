@@ -240,10 +240,11 @@ def _controller_ends_rest(decision: Decision, snapshot: Snapshot) -> bool:
         return True
     if decision.workload is not Workload.VCJOB:
         return False
+    name = decision.job.partition("/")[2]
     owners = {
         group.owner.name
         for group in snapshot.podgroups
-        if group.key == decision.job and group.owner
+        if group.name == name and group.namespace == decision.namespace and group.owner
     }
     return any(
         job.namespace == decision.namespace
