@@ -95,12 +95,12 @@ class WaitingJobs:
             return
         self._answers = answers
         self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
-        found = [
+        placed = [
             self._place(key, jobs[key], one, views, answers, is_changed=is_changed)
             for key, one in self._waiting.items()
         ]
-        self.placements = tuple(placement for one in found for placement in one.placements)
-        self.gangs = tuple(one.gang for one in found)
+        self.placements = tuple(placement for one in placed for placement in one.placements)
+        self.gangs = tuple(one.gang for one in placed)
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
     def _look(self, job: Job) -> _Waiting:

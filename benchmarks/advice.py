@@ -64,7 +64,7 @@ class Feeds:
         yield Snapshot(self._values.pop(kind.name, {}), frozenset())
         while True:
             raw = await queue.get()
-            value = kind.read(msgspec.Raw(raw))
+            value: Any = kind.read(msgspec.Raw(raw))
             yield Update(value.uid, value)
 
     def write(self, text: bytes) -> None:

@@ -90,7 +90,7 @@ _labels = st.fixed_dictionaries(
         "fault-type": st.sampled_from(["Separate", "SubHealth", "software"]),
     },
 )
-_OWN = {
+_OWN: dict[str, dict[str, Any]] = {
     "cordoned": {"is_cordoned": True},
     "tainted": {"taints": (Taint("t", "v", "NoSchedule"),)},
     "no label": {"labels": {}},
