@@ -1,4 +1,4 @@
-"""The advisor: what happens in one session of the scheduler (``spec/consumers.md`` 7.2)."""
+"""The advisor: what happens in one session of the scheduler (``docs/spec/consumers.md#7.2``)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Course:
         self._before = State()
         self._after: State | None = None
         self._was_first = False
-        """Pods of nodes that are away are judged otherwise after that (2.4)."""
+        """Pods of nodes that are away are judged otherwise after that (consumers#2.4)."""
         self._stale = StaleDocuments()
 
     def goes_on(self, index: Index, snapshot: Snapshot, state: State, options: Options) -> bool:
@@ -203,7 +203,10 @@ def _jobs_on(index: Index, node: str) -> Iterable[str]:
 def _with_links(
     nodes: Nodes, named: Iterable[str], now: int, options: Options
 ) -> tuple[dict[str, NodeMemory], set[str]]:
-    """Return what is kept of nodes, and those of which relation faults named a link now (1.9)."""
+    """Return what is kept of nodes, and those of which relation faults named a link now.
+
+    Source: docs/spec/consumers.md#1.9.
+    """
     corrected = options.profile is Profile.CORRECTED
     memories = nodes.memories
     found = {
@@ -219,14 +222,17 @@ def _with_links(
 
 
 def _in_order(snapshot: Snapshot) -> Sequence[ConfigMap]:
-    """Return the ConfigMaps as the informer gets them: a start lists them by name (1.4)."""
+    """Return the ConfigMaps as the informer gets them: a start lists them by name.
+
+    Source: docs/spec/consumers.md#1.4.
+    """
     if not snapshot.first_session:
         return snapshot.configmaps
     return sorted(snapshot.configmaps, key=lambda one: (one.namespace, one.name))
 
 
 def _started(before: State, options: Options) -> State:
-    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (section 8, 9)."""
+    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (consumers#8-9)."""
     if options.profile is Profile.CORRECTED:
         return State(is_known=True, retries=before.retries, judged=before.judged)
     return State(is_known=True)

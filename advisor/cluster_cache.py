@@ -1,4 +1,4 @@
-"""What the scheduler's informers make of ConfigMaps (``spec/consumers.md`` 1.2 and 1.4).
+"""What the scheduler's informers make of ConfigMaps (``docs/spec/consumers.md#1.2`` and 1.4).
 
 A ConfigMap without the label is invisible, one that cannot be read changes nothing, entries of
 devices and switches are merged, and those of hosts replaced.
@@ -42,9 +42,11 @@ class Documents:
     def read(
         self, decode: Callable[[str, str], dict[str, E]], text: str, name: str, prefix: str
     ) -> dict[str, E]:
-        """Return what ``decode`` makes of a document; the key is without ``prefix`` (1.2).
+        """Return what ``decode`` makes of a document; the key is without ``prefix``.
 
         An entry that did not change is the same object as before. Raises ``DocumentError``.
+
+        Source: docs/spec/consumers.md#1.2.
         """
         known = self._found.get(name)
         if known is not None and known[0] == text:
@@ -112,7 +114,7 @@ class ClusterCache:
         self.findings += [self._problems[key] for key in sorted(self._problems)]
 
     def _is_visible(self, one: ConfigMap) -> bool:
-        """Whether the informer has it: namespace, name and label (1.2)."""
+        """Whether the informer has it: namespace, name and label (consumers#1.2)."""
         if self._cluster:
             label, value = names.CLUSTER_LABEL
             return (
@@ -215,7 +217,7 @@ class ClusterCache:
     def _forget_omitted(
         self, cache: dict[str, DeviceEntry] | dict[str, SwitchEntry], one: ConfigMap, now: object
     ) -> None:
-        """Drop entries that left their document; upstream keeps them (section 8, 1)."""
+        """Drop entries that left their document; upstream keeps them (consumers#8-1)."""
         before = self.seen.get(_key(one))
         if not self._corrected or before is None or not isinstance(now, dict):
             return

@@ -1,6 +1,6 @@
 """Where the scheduler's view differs from what is published, and what is wrong in documents.
 
-Sources: ``spec/consumers.md`` 1.2 to 1.9 and 7.1, rule R4.
+Sources: ``docs/spec/consumers.md#1.2`` to 1.9 and 7.1, rule R4.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS = frozenset({"", HEALTHY_WORD, SUB_HEALTHY_WORD, UNHEALTHY_WORD, PRE_SEPA
 _ISOLATING = frozenset(
     {"RestartRequest", "RestartBusiness", "RestartNPU", "SeparateNPU", "ManuallySeparateNPU"}
 )
-"""Levels that put a card into a list of unhealthy ones, in use or not (1.10)."""
+"""Levels that put a card into a list of unhealthy ones, in use or not (consumers#1.10)."""
 DIRECT_STALE_SECONDS = 600
 """The reader's own constant for documents of agents (1.5-3, ``deviceInfoRefreshTime``)."""
 _AHEAD_SECONDS = 5
@@ -110,8 +110,11 @@ def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterato
 
 
 class Ghosts:
-    """Entries that the scheduler has and no document has (1.4), looked for when documents change
-    their nodes."""
+    """Entries that the scheduler has and no document has, looked for when documents change
+    their nodes.
+
+    Source: docs/spec/consumers.md#1.4.
+    """
 
     def __init__(self) -> None:
         self.findings: tuple[Finding, ...] = ()

@@ -1,7 +1,7 @@
 """With how many replicas an elastic vcjob goes on after a fault (R60).
 
 The Resilience-Controller decides that once the scheduler has deleted the pods. Sources:
-``spec/consumers.md`` 5.3 and 7.5.
+``docs/spec/consumers.md#5.3`` and 7.5.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _trigger(job: Job, views: Mapping[str, NodeView]) -> str:
 
 
 def _flags(vcjob: VcJob, job: Job) -> tuple[str, ...]:
-    """Return what is against the conditions of elastic training (5.3)."""
+    """Return what is against the conditions of elastic training (consumers#5.3)."""
     flags = []
     if vcjob.labels.get(scheduling.FAULT_SCHEDULING) == scheduling.FAULT_SCHEDULING_FORCE:
         flags.append("FORCE")

@@ -1,4 +1,4 @@
-"""Whether the waiting pods of a PodGroup fit together (``spec/consumers.md`` 2.1)."""
+"""Whether the waiting pods of a PodGroup fit together (``docs/spec/consumers.md#2.1``)."""
 
 from __future__ import annotations
 

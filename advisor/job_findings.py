@@ -1,6 +1,6 @@
 """What is wrong with jobs that run, as far as decisions about faults depend on it.
 
-Sources: ``spec/consumers.md`` 2.1, 2.2, 2.8 and 7.5 (R10, R12, R23, R36).
+Sources: ``docs/spec/consumers.md#2.1``, 2.2, 2.8 and 7.5 (R10, R12, R23, R36).
 """
 
 from __future__ import annotations

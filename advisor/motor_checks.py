@@ -1,6 +1,6 @@
 """Flaws of the jobs of a MindIE Motor service that hold before anything fails (R53, 3.6).
 
-Sources: ``spec/consumers.md`` 3.1, 3.2, 3.6, 4.1.
+Sources: ``docs/spec/consumers.md#3.1``, 3.2, 3.6, 4.1.
 """
 
 from __future__ import annotations

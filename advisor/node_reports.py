@@ -24,7 +24,7 @@ class NodeReports:
         """By name."""
         self.findings: dict[str, tuple[Finding, ...]] = {}
         self.divergences: dict[str, tuple[tuple[int, str], ...]] = {}
-        """Numbers of section 8, and what is done otherwise than by the real programs."""
+        """Numbers of consumers#8, and what is done otherwise than by the real programs."""
         self._names: tuple[str, ...] = ()
         self._places: dict[str, int] = {}
         self._ahead: set[str] = set()
@@ -66,7 +66,7 @@ class NodeReports:
             self.verdicts = tuple(found)
 
     def diverging(self, further: Iterable[tuple[int, str, str]]) -> Iterable[Finding]:
-        """Return what is done otherwise than the real programs do, about nodes (section 8)."""
+        """Return what is done otherwise than the real programs do, about nodes (consumers#8)."""
         found = set(further)
         for name, divergences in self.divergences.items():
             found.update((section, name, text) for section, text in divergences)

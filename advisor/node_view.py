@@ -1,4 +1,4 @@
-"""What the plugin knows of each node in a session (``spec/consumers.md`` 1.5 to 1.8)."""
+"""What the plugin knows of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEARTBEAT_RANGE = (1, 300)
 
 
 class NodeState:
-    """The words of ``NodeHealthState`` (1.8)."""
+    """The words of ``NodeHealthState`` (consumers#1.8)."""
 
     HEALTHY = "Healthy"
     NODE = "NodeUnhealthy"
@@ -57,7 +57,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     ``is_in_map`` is whether the plugin has it, ``resource`` the chips' resource, empty where the
     node has none or no label ``accelerator`` names it. ``free`` and ``network_unhealthy`` are
     ``None`` without their key. ``idle`` is Kubernetes' own count. ``problems`` are the codes and
-    texts of findings, ``divergences`` numbers of section 8 with what is done otherwise.
+    texts of findings, ``divergences`` numbers of consumers#8 with what is done otherwise.
     """
 
     node: Node
@@ -85,7 +85,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_in_table(self) -> bool:
-        """Whether the fault table has it: nodes with chips need the label (1.7)."""
+        """Whether the fault table has it: nodes with chips need the label (consumers#1.7)."""
         return bool(self.resource) or not self.is_npu
 
 
@@ -227,14 +227,20 @@ class _Builder:
         return view, memory
 
     def _is_bad_950(self) -> bool:
-        """Whether an Ascend 950 node lacks a ``DeviceID``: the plugin drops it then (1.6)."""
+        """Whether an Ascend 950 node lacks a ``DeviceID``: the plugin drops it then.
+
+        Source: docs/spec/consumers.md#1.6.
+        """
         if not self.node.labels.get(scheduling.CHIP_NAME, "").startswith(scheduling.CHIP_NAME_950):
             return False
         base = base_devices(self.node.annotations.get(scheduling.BASE_DEVICE_INFOS))
         return base is None or not base.has_ids
 
     def _host_status(self, cache: ClusterCache) -> str:
-        """Return ``NodeHealthyStatus``: the Node's own ``UnHealthy`` beats the document (1.7)."""
+        """Return ``NodeHealthyStatus``: the Node's own ``UnHealthy`` beats the document.
+
+        Source: docs/spec/consumers.md#1.7.
+        """
         own = self.node.annotations.get(scheduling.NODE_HEALTHY_STATUS, "")
         if own == UNHEALTHY_WORD:
             return own
@@ -242,7 +248,10 @@ class _Builder:
         return (host.NodeStatus if host else "") or HEALTHY_WORD
 
     def _node_fault(self, host_status: str, switch_status: str, snapshot: Snapshot) -> str:
-        """Return what makes the whole node unhealthy (1.8, R2); empty where nothing does."""
+        """Return what makes the whole node unhealthy; empty where nothing does.
+
+        Source: docs/spec/consumers.md#1.8, R2.
+        """
         if host_status == UNHEALTHY_WORD:
             return "host"
         if switch_status == UNHEALTHY_WORD:
@@ -280,7 +289,7 @@ def _idle(node: Node, pods: Sequence[Pod]) -> Amounts:
 
 
 def is_silent(beat: Heartbeat, now_ms: int) -> bool:
-    """Whether a heartbeat is older than three intervals (5.2)."""
+    """Whether a heartbeat is older than three intervals (consumers#5.2)."""
     low, high = HEARTBEAT_RANGE
     interval = beat.interval_seconds
     if not low <= interval <= high:
@@ -291,7 +300,7 @@ def is_silent(beat: Heartbeat, now_ms: int) -> bool:
 def _by_cards(
     free: Sequence[str], unhealthy: Sequence[str], network: Sequence[str]
 ) -> tuple[str, bool]:
-    """Return the state that the cards give; of several the last card's (1.8)."""
+    """Return the state that the cards give; of several the last card's (consumers#1.8)."""
     state, is_fault = NodeState.HEALTHY, False
     for card in (*free, *unhealthy, *network):
         if card in unhealthy:

@@ -1,4 +1,4 @@
-"""Which nodes take a pod, and why the others do not (``spec/consumers.md`` 1.6 and 1.9).
+"""Which nodes take a pod, and why the others do not (``docs/spec/consumers.md#1.6`` and 1.9).
 
 Not predicted: which chips of a node are chosen, topology, ToR affinity and scores.
 """
@@ -29,7 +29,10 @@ T = TypeVar("T")
 LINK_DOWN_SECONDS = 20
 LINK_DOWN_CODE = "81078603"
 _DEFAULT_COUNTS = frozenset({1, 2, 4, 8})
-"""What a pod without ``accelerator-type`` may ask for: the first generation's rule (1.7)."""
+"""What a pod without ``accelerator-type`` may ask for: the first generation's rule.
+
+Source: docs/spec/consumers.md#1.7.
+"""
 _A3_PREFIX = "module-a3-"
 _A3_CARDS = 16
 
@@ -227,10 +230,10 @@ class Placer:
         return bad_count or self._cards(demand, view)
 
     def _isolation(self, demand: Demand, view: NodeView) -> str:
-        """Return what the fault table has against a node (1.9).
+        """Return what the fault table has against a node (consumers#1.9).
 
         ``corrected`` lets pods without chips onto nodes of which only chips are concerned
-        (section 8, 14).
+        (consumers#8-14).
         """
         if why := closed(view):
             return why
@@ -245,8 +248,8 @@ class Placer:
         return why
 
     def _cards(self, demand: Demand, view: NodeView) -> str:
-        """Return what is wrong with the cards of a node for a demand (1.6, 1.9)."""
-        if not view.is_in_map:  # upstream accepts it (section 8, 12)
+        """Return what is wrong with the cards of a node for a demand (consumers#1.6, 1.9)."""
+        if not view.is_in_map:  # upstream accepts it (consumers#8-12)
             if not self._corrected:
                 return ""
             self._divergences.add(
@@ -271,7 +274,7 @@ class Placer:
         return ""
 
     def _usable(self, view: NodeView) -> int:
-        """Return how many free cards a distributed job may use (1.9)."""
+        """Return how many free cards a distributed job may use (consumers#1.9)."""
         bad = set(view.network_unhealthy or ())
         if view.name in self._link_down:
             bad |= link_down_cards(view, corrected=self._corrected)
@@ -302,7 +305,7 @@ def demand_of(job: Job, pod: Pod) -> Demand:
 
 
 def closed(view: NodeView) -> str:
-    """Return why a node takes no pod at all; empty where it takes some (1.9)."""
+    """Return why a node takes no pod at all; empty where it takes some (consumers#1.9)."""
     if view.state == NodeState.NODE:
         return f"NodeUnhealthy: its {view.source} is {view.state}"
     if view.host_status == PRE_SEPARATE_WORD:
@@ -311,7 +314,7 @@ def closed(view: NodeView) -> str:
 
 
 def _bad_count(demand: Demand, pod: Pod) -> str:
-    """Return why no node can give so many cards to one pod; empty where one can (1.7)."""
+    """Return why no node can give so many cards to one pod; empty where one can (consumers#1.7)."""
     kind = pod.node_selector.get(scheduling.ACCELERATOR_TYPE, "")
     cards = demand.cards
     if not kind:

@@ -1,4 +1,4 @@
-"""One session of rescheduling, in the scheduler's order (``spec/consumers.md`` 2.3 and 2.7)."""
+"""One session of rescheduling, in the scheduler's order (``consumers#2.3`` and 2.7)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from advisor.state import CachedJob, State
 
 _RUNNING = ("Running", "Unknown")
-"""Phases of a PodGroup whose job is evaluated (2.3-5)."""
+"""Phases of a PodGroup whose job is evaluated (consumers#2.3, item 5)."""
 _NO_MASTER = (
     Workload.AIBRIX,
     Workload.OME_DEPLOYMENT,
@@ -145,7 +145,10 @@ class Rescheduling:
                     book.discard(key)
 
     def run(self) -> None:
-        """Decide about all jobs: cached ones first, then those that run, then act (2.3)."""
+        """Decide about all jobs: cached ones first, then those that run, then act.
+
+        Source: docs/spec/consumers.md#2.3.
+        """
         awake = self._resting.awake(self.cached.keys())
         for key in sorted(self.cached.keys() & awake):
             self._sync(key)
@@ -173,7 +176,7 @@ class Rescheduling:
             self.findings += findings
 
     def _count_retries(self) -> None:
-        """Begin to count the retries of jobs that are new (2.5)."""
+        """Begin to count the retries of jobs that are new (consumers#2.5)."""
         for key in sorted(self._resting.eligible - self.retries.keys() - self.cached.keys()):
             self.retries[key] = self._jobs[key].retry_times
 
@@ -201,7 +204,10 @@ class Rescheduling:
         return self._value(job) in ("", scheduling.FAULT_SCHEDULING_OFF)
 
     def _sync(self, key: str) -> None:
-        """Bring a cached job up to the session: expired, gone, completed, widened (2.8)."""
+        """Bring a cached job up to the session: expired, gone, completed, widened.
+
+        Source: docs/spec/consumers.md#2.8.
+        """
         cached, job = self.cached[key], self._jobs.get(key)
         if cached_jobs.is_expired(cached, self._now, self._options.grace_over_time):
             self._release(key, job, "it has been cached for longer than the scheduler keeps a job")
@@ -225,7 +231,7 @@ class Rescheduling:
             self._decide(key, job, Action.RELEASED, "D3", ("R40",), why)
 
     def _force(self, key: str) -> None:
-        """Delete by force what a graceful deletion has left after its time (2.7, R34)."""
+        """Delete by force what a graceful deletion has left after its time (consumers#2.7, R34)."""
         cached, job = self.cached[key], self._jobs[key]
         if not cached.is_executed or not cached.is_evicted or cached.is_forced:
             return
@@ -325,7 +331,7 @@ class Rescheduling:
         return merged
 
     def _act(self, key: str, judged: tuple[JudgedPod, ...]) -> None:
-        """Act on a cached job that was not acted on (2.3-7)."""
+        """Act on a cached job that was not acted on (consumers#2.3, item 7)."""
         job, cached = self._jobs[key], self.cached[key]
         opened = self._gate(key, job, judged)
         if opened is None or opened.reason is None:
@@ -394,7 +400,7 @@ class Rescheduling:
         )
 
     def _gate(self, key: str, job: Job, judged: tuple[JudgedPod, ...]) -> Gate | None:
-        """Return the open gate of a job; a closed one is decided here (2.5)."""
+        """Return the open gate of a job; a closed one is decided here (consumers#2.5)."""
         cached = self.cached.get(key)
         value = cached.value if cached else self._value(job)
         times = cached.retry_times if cached else job.retry_times
@@ -471,7 +477,7 @@ class Rescheduling:
 
 
 def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:
-    """Whether the pods are evicted; sub-health alone goes by its strategy (1.11, 2.7)."""
+    """Whether the pods are evicted; sub-health alone goes by its strategy (consumers#1.11, 2.7)."""
     if _is_sub_health_only(judged):
         return cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
     return cached.value == scheduling.FAULT_SCHEDULING_GRACE
@@ -480,7 +486,7 @@ def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:
 def _graceful_exit(
     job: Job, cached: CachedJob, judged: Sequence[JudgedPod]
 ) -> tuple[str, str] | None:
-    """Return what is written into the reset ConfigMap before the pods go (1.11, R33)."""
+    """Return what is written into the reset ConfigMap before the pods go (consumers#1.11, R33)."""
     if (
         _is_sub_health_only(judged)
         and cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT

@@ -1,4 +1,4 @@
-"""What the advisor reads of a cluster at one moment (``spec/consumers.md`` 7.3).
+"""What the advisor reads of a cluster at one moment (``docs/spec/consumers.md#7.3``).
 
 Objects keep what decisions need. ``advisor/objects.py`` makes them from Kubernetes' JSON.
 """
@@ -108,7 +108,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def group(self) -> str:
-        """The name of its PodGroup; empty where it has none (2.1)."""
+        """The name of its PodGroup; empty where it has none (consumers#2.1)."""
         return self.annotations.get(scheduling.GROUP_ANNOTATION, "")
 
     @property
@@ -147,7 +147,10 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
 
 
 class VcJob(msgspec.Struct, frozen=True, gc=False):
-    """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none (2.9)."""
+    """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none.
+
+    Source: docs/spec/consumers.md#2.9.
+    """
 
     namespace: str
     name: str
@@ -164,11 +167,13 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class AscendJob(msgspec.Struct, frozen=True, gc=False):
-    """A job of the Ascend Operator. ``backoff_limit`` is ``None`` where it is not set (3.6).
+    """A job of the Ascend Operator. ``backoff_limit`` is ``None`` where it is not set.
 
     ``replicas`` is the number of pods of all its replica types, ``is_over`` whether it has
     succeeded or failed, ``version_counter`` how many waves the operator has counted, ``None``
     where that is not known.
+
+    Source: docs/spec/consumers.md#3.6.
     """
 
     namespace: str
@@ -184,7 +189,7 @@ class AscendJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
-    """A ReplicaSet, for its size (2.1)."""
+    """A ReplicaSet, for its size (consumers#2.1)."""
 
     namespace: str
     name: str
@@ -208,7 +213,10 @@ class ConfigMap(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """A heartbeat of the old form: its value, when that changed last, and its interval (5.2)."""
+    """A heartbeat of the old form: its value, when that changed last, and its interval.
+
+    Source: docs/spec/consumers.md#5.2.
+    """
 
     value: str
     changed_at_ms: int

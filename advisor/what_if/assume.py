@@ -1,6 +1,6 @@
 """A snapshot with assumptions, as the agent and the aggregator would publish them.
 
-Sources: ``spec/consumers.md`` 1.10 (levels and lists), 2.9 (pods that end), 7.1 (M13, M15, S7).
+Sources: ``consumers#1.10`` (levels and lists), 2.9 (pods that end), 7.1, M13, M15, S7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The documents of a snapshot, written anew for single nodes as our daemons write them.
 
 With the switch ``useClusterInfoManager`` these are the aggregator's, else those of the agents.
-Sources: ``spec/consumers.md`` 1.2 to 1.4, 7.1 (M3, M5, M7, M9, M10).
+Sources: ``docs/spec/consumers.md#1.2`` to 1.4, 7.1 (M3, M5, M7, M9, M10).
 """
 
 from __future__ import annotations

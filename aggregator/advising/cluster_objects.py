@@ -1,7 +1,7 @@
 """The objects that the advisor needs, followed in one store, as a snapshot of now.
 
 Of ConfigMaps these are the cluster documents, what the scheduler has and writes, and the scaling
-rules in namespaces of AscendJobs that name one (``spec/consumers.md`` 1.1, 1.2, 1.14, 3.1).
+rules in namespaces of AscendJobs that name one (``docs/spec/consumers.md#1.1``, 1.2, 1.14, 3.1).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _RULES = "scalingrules"
 def rules_in(namespace: str) -> tuple[str, ObjectKind[ConfigMap]]:
     """Return the name and the kind of the scaling rules in a namespace.
 
-    The operator reads a rule in the namespace of its job (3.1).
+    The operator reads a rule in the namespace of its job (consumers#3.1).
     """
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     kind = ObjectKind(f"scaling rules in {namespace}", path, _readable(_rule))
@@ -178,7 +178,8 @@ class ClusterObjects:
     ) -> bool:
         """Take in an event about a kind; returns whether anything is another now.
 
-        ``now_ms`` (wall) is noted on documents: their age is that of their last event (1.5-3).
+        ``now_ms`` (wall) is noted on documents: their age is that of their last event
+        (consumers#1.5, item 3).
         """
         found = self._found.setdefault(name, {})
         if name == "pods":

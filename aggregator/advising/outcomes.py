@@ -1,7 +1,7 @@
 """What became of the deletions that were foretold. Pure: snapshots in, counts out.
 
 The scheduler has deleted the pods of a job when it has written a new record about it
-(``spec/consumers.md`` 1.14); pods of the job that the record does not name count too. It writes
+(``consumers#1.14``); pods of the job that the record does not name count too. It writes
 none when it ends by force what it has evicted (recorded).
 """
 
@@ -235,7 +235,10 @@ class Outcomes:
 
 
 def _controller_ends_rest(decision: Decision, snapshot: Snapshot) -> bool:
-    """Whether the controller of a job ends what is left of it once a pod is deleted (2.9)."""
+    """Whether the controller of a job ends what is left of it once a pod is deleted.
+
+    Source: docs/spec/consumers.md#2.9.
+    """
     if decision.workload is Workload.OME_LWS:
         return True
     if decision.workload is not Workload.VCJOB:

@@ -2,7 +2,7 @@
 
 A session is assumed each schedule period while a job is in the scheduler's cache, else with the
 next change. What changes within a period is shown at once, and counts from the next session on:
-the scheduler counts sessions (``spec/consumers.md`` 2.8).
+the scheduler counts sessions (``docs/spec/consumers.md#2.8``).
 """
 
 from __future__ import annotations

@@ -232,6 +232,15 @@ def test_wrong_use(dump: Path, options: tuple[str, ...]) -> None:
     assert result.exit_code == 2 or isinstance(result.exception, ConfigurationError)
 
 
+@pytest.mark.daemon
+@pytest.mark.parametrize(
+    "options", [("--watch", "--what-if", "heal n1"), ("--state", "file"), ("--what-if", "heal")]
+)
+def test_wrong_use_of_a_server(options: tuple[str, ...]) -> None:
+    result = vigil("--server", "http://127.0.0.1:1", *options)
+    assert isinstance(result.exception, ConfigurationError)
+
+
 def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> None:
     command = [sys.executable, "-m", "vigil", "advise", "--dump", str(dump), "--json"]
     printed = set()

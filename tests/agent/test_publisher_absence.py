@@ -60,6 +60,7 @@ async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: P
         assert bench.record.foreign_writes == 0
 
 
+@pytest.mark.slow
 async def test_what_is_there_at_start_is_deleted_only_when_that_is_wanted(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.writes_foreign("old")
@@ -88,6 +89,7 @@ async def test_what_somebody_puts_there_is_deleted_again(tmp_path: Path) -> None
             assert await bench.stored() == {}
 
 
+@pytest.mark.slow
 async def test_somebody_who_goes_on_putting_it_there_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +108,7 @@ async def test_somebody_who_goes_on_putting_it_there_is_a_conflict(
         await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
 
 
+@pytest.mark.slow
 async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.shows("healthy")

@@ -72,6 +72,7 @@ def kept(bucket: str) -> tuple[str, str]:
     return STATE_NAMESPACE, f"{STATE_PREFIX}counts-{bucket}"
 
 
+@pytest.mark.slow
 async def test_state_is_kept_and_found_again_before_anything_is_observed(
     root: Path, store: DirectoryStore
 ) -> None:
@@ -105,6 +106,7 @@ async def test_what_changed_last_is_kept_when_told_to_end(
     assert found.data == {KEY: "6"}
 
 
+@pytest.mark.slow
 async def test_a_view_is_written_repaired_and_taken_away(root: Path, store: DirectoryStore) -> None:
     counter, total = Counter(), (SYSTEM, "total")
     async with running(root, counter), watching(store, VIEW) as seen:
@@ -133,6 +135,7 @@ async def test_a_view_is_written_repaired_and_taken_away(root: Path, store: Dire
         await seen.until(lambda seen: total not in seen.documents)
 
 
+@pytest.mark.slow
 async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
     root: Path, store: DirectoryStore
 ) -> None:
@@ -232,6 +235,7 @@ async def test_what_cannot_be_read_is_said_and_begun_anew(
     assert found.data == {KEY: "good"}
 
 
+@pytest.mark.slow
 async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
     store: DirectoryStore,
 ) -> None:
@@ -258,6 +262,7 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
     assert await store.get(STATE_NAMESPACE, name) is None
 
 
+@pytest.mark.slow
 async def test_many_changes_are_few_writes(store: DirectoryStore) -> None:
     keeper = Texts(a="0")
     async with keeping(store, keeper) as one:

@@ -79,6 +79,7 @@ async def write(world: Cluster, beats: Agents, node: str, number: int, *chips: i
     beats.writes[node] = encode_writes({"device-info": number})
 
 
+@pytest.mark.slow
 async def test_a_fault_that_no_watch_shows_is_read_by_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,6 +107,7 @@ async def test_a_fault_that_no_watch_shows_is_read_by_name(
         assert reads(world) == 2
 
 
+@pytest.mark.slow
 async def test_a_recovery_and_faults_of_50_nodes_are_read_by_name_and_of_more_listed(
     tmp_path: Path,
 ) -> None:
@@ -124,6 +126,7 @@ async def test_a_recovery_and_faults_of_50_nodes_are_read_by_name_and_of_more_li
         assert 1 <= reads(world) - 1 <= 4
 
 
+@pytest.mark.slow
 async def test_while_watches_work_nothing_is_read(tmp_path: Path) -> None:
     async with beating(tmp_path, 20) as (world, beats):
         for number in range(1, 60):

@@ -28,6 +28,7 @@ JOB = "11111111-1111-4111-8111-111111111111"
 POISON = {"NodeInfo": EXAMPLES["E33"]["input"]}
 
 
+@pytest.mark.slow
 async def test_a_null_in_one_node_info_touches_no_other_node(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()
@@ -203,6 +204,7 @@ async def test_after_a_restart_without_inputs_nothing_stale_stays(tmp_path: Path
             assert world.outputs[name][name] == "", name
 
 
+@pytest.mark.slow
 async def test_surplus_shards_are_blanked_after_a_restart(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         await many(world, 0, 2100)
@@ -269,6 +271,7 @@ async def test_faults_that_flap_are_gone_when_they_are_gone(tmp_path: Path) -> N
         assert stamps == sorted(stamps)
 
 
+@pytest.mark.slow
 async def test_a_relation_fault_keeps_its_level_after_its_time(tmp_path: Path) -> None:
     """A link is down for longer than 300 s, with the trigger that makes it worse at its end."""
     async with cluster(tmp_path) as world:
@@ -328,6 +331,7 @@ async def job(world: Cluster, **annotations: str) -> None:
     await world.do({"do": "put-pod", "object": pod})
 
 
+@pytest.mark.slow
 async def test_a_chip_hidden_by_a_filter_is_in_a_list(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()
@@ -386,6 +390,7 @@ async def test_steady_changes_of_one_kind_do_not_keep_another_from_repair(
             assert world.outputs[CLUSTER_NODE_NAME] == good
 
 
+@pytest.mark.slow
 async def test_a_change_rewrites_its_own_shard_only(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         await many(world, 0, 2100)

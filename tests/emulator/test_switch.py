@@ -1,4 +1,4 @@
-"""The on-board switches through their library's C ABI (``spec/dcmi.md`` 6)."""
+"""The on-board switches through their library's C ABI (``docs/spec/dcmi.md#6``)."""
 
 from __future__ import annotations
 
@@ -142,6 +142,7 @@ def test_only_the_a3_has_the_library(built_a2: Server, built_a3: Server) -> None
     assert {line.split()[2] for line in listing.splitlines()} == EXPORTED
 
 
+@pytest.mark.slow
 def test_a_driver_that_becomes_an_a2_loses_the_library(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "emulator", "a3", without=["lq_dcmi_get_fault_nums"])
     library = tmp_path / LIBRARY.with_name(SWITCH_LIBRARY.name)
@@ -169,6 +170,7 @@ def test_no_switches_behind_the_library(tmp_path: Path) -> None:
         assert emulator.status()["switch"] is None
 
 
+@pytest.mark.slow
 def test_the_list_follows_after_a_moment(a3: Server, switches: Switches) -> None:
     a3.emulator.switch_occur(PORT_FAILS)
     a3.emulator.switch_occur(CHIP_FAILS, Severity.CRITICAL)
@@ -318,6 +320,7 @@ def test_a_lost_event_and_a_lost_change(
     wait_until(lambda: switches.number() == 2)
 
 
+@pytest.mark.slow
 def test_announced_again(a3: Server, switches: Switches, watch: Callable[..., Watcher]) -> None:
     watcher = watch()
     a3.emulator.switch_occur(PORT_FAILS)

@@ -1,4 +1,4 @@
-"""Worked examples of NodeD's specification that are about a life of the agent (section 9).
+"""Worked examples of NodeD's specification that are about a life of the agent (``noded#9``).
 
 Those about documents alone are in ``tests/policy/test_node_info.py``.
 """
@@ -123,6 +123,7 @@ async def test_n1_the_serial_number(tmp_path: Path) -> None:
     assert player.cluster.objects.node.annotations["a"] == "b"
 
 
+@pytest.mark.slow
 async def test_c1_c2_a_start_with_a_fault_has_one_order(tmp_path: Path) -> None:
     """D-03: C2 deletes the document and writes it a minute later; ours is always C1."""
     steps = [
@@ -138,6 +139,7 @@ async def test_c1_c2_a_start_with_a_fault_has_one_order(tmp_path: Path) -> None:
     assert all(seen.document is not None for seen in player.shown)
 
 
+@pytest.mark.slow
 async def test_c3_the_same_twice_is_written_once(tmp_path: Path) -> None:
     player = await played(life(alarms=[SYSTEM], ends_ms=29 * 60_000), tmp_path)
     assert len(player.shown) == 1

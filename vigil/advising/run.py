@@ -65,7 +65,7 @@ def run(
             raise ConfigurationError(str(state_file), [Problem("now_ms", what)])
         now_ms = snapshot.now_ms
         if read is None or snapshot.first_session:
-            # The scheduler reads its switches when it starts (1.1).
+            # The scheduler reads its switches when it starts (consumers#1.1).
             read = scheduler_options(snapshot.configmaps) or read
         options, problem = read or (Options(), "")
         other = assume(snapshot, assumptions, options) if assumptions else None
