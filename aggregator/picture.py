@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from aggregator.daemon import Aggregator
     from aggregator.explanation import Explanation
     from aggregator.jobs.status import JobStatus
-    from aggregator.moment import Clock
     from aggregator.processors.status import SeparationStatus
+    from service.moment import Clock
 
 
 class Picture:

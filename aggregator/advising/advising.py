@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from advisor.snapshot import Snapshot
     from aggregator.advising.status import AdviceChange
-    from aggregator.moment import Clock
+    from service.moment import Clock
     from stores.cluster import Cluster, NotThere, ObjectKind, Update
     from stores.cluster import Snapshot as Listed
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.identity import Identity
-from aggregator.leading import Always, ByLease, ByLock, leadership
-from aggregator.moment import Moment, system_clock
 from contract.errors import StoreConflict, StoreUnavailable
+from service.identity import Identity
+from service.leading import Always, ByLease, ByLock, leadership
+from service.moment import Moment, system_clock
 from stores.base import Interrupted, Tenure
 from stores.directory import DirectoryStore
 from stores.directory_lock import DirectoryLock
