@@ -288,7 +288,7 @@ async def test_one_leads_on_when_renewals_take_long_again() -> None:
 async def test_no_read_is_made_while_renewals_are_quick(
     duration: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.aggregator.test_leading.DURATION", duration)
+    monkeypatch.setattr("tests.service.test_leading.DURATION", duration)
     server = Server()
     async with candidates(server, "a") as (a,):
         a.link.seconds = 0.1
