@@ -146,7 +146,10 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class VcJob(msgspec.Struct, frozen=True):
-    """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none (2.9)."""
+    """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none (2.9).
+
+    ``template`` is a pod as the first task with chips asks for it, ``version`` the resourceVersion.
+    """
 
     namespace: str
     name: str
@@ -160,6 +163,8 @@ class VcJob(msgspec.Struct, frozen=True):
     phase: str = ""
     retry_count: int = 0
     created_at_ms: int = 0
+    template: Pod | None = None
+    version: str = ""
 
 
 class AscendJob(msgspec.Struct, frozen=True):
