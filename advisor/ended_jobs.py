@@ -87,7 +87,7 @@ def ended_jobs(
 ) -> EndedJobs:
     """Return sizes of ``sized`` vcjobs, and faults under pods of these and of ``judged`` ones.
 
-    Both are namespaces with names. Jobs are served in the order of their creation, after those that
+    Both are namespaces with names. A job with pods that have not ended gets no size. Jobs are served in the order of their creation, after those that
     were started again and whose pods are not all bound.
     """
     cache = ClusterCache(state, options)
@@ -100,7 +100,10 @@ def ended_jobs(
     found = []
     for job in jobs:
         key = (job.namespace, job.name)
-        advice = _advice(job, pool, options) if key in sized else None
+        advice = None
+        if key in sized:
+            left = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
+            advice = _still_there(job, left) if left else _advice(job, pool, options)
         if key in sized or key in judged:
             faults = tuple(_under(job, snapshot, nodes.views, cache))
             found.append(EndedJob(*key, advice, faults))
@@ -174,6 +177,12 @@ def _advice(job: VcJob, pool: Pool, options: Options) -> ElasticAdvice:
         reason=reason,
         why=fit.why,
     )
+
+
+def _still_there(job: VcJob, pods: int) -> ElasticAdvice:
+    """Return no size: what the pods of the job hold is not free yet."""
+    why = f"{pods} of its pods have not ended"
+    return ElasticAdvice(job.namespace, job.name, reason="PODS_LEFT", why=why)
 
 
 def _under(

@@ -20,6 +20,7 @@ from aggregator.fault_statuses import (
 from aggregator.openapi import (
     Advice,
     Documents,
+    EndedJobsPage,
     Faults,
     Jobs,
     Leader,
@@ -48,6 +49,8 @@ from aggregator.status import (
 from aggregator.world_status import world_status
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from aggregator.advising.status import AdviceOfJob
     from aggregator.daemon import Aggregator
     from aggregator.explanation import Explanation
@@ -108,6 +111,15 @@ class Picture:
         """What the scheduler will do with one PodGroup; ``None`` where it is not known."""
         advising = self._of.advising
         return None if advising is None else advising.job(namespace, podgroup)
+
+    async def ended_jobs(
+        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+    ) -> EndedJobsPage:
+        """What is known of vcjobs that have ended, by namespaces and names."""
+        advising = self._of.advising
+        ended = None if advising is None else await advising.ended(sized, judged)
+        alarm = self.liveness().liveness.alarm
+        return EndedJobsPage(self._at_ms, self._of.leadership.leads, alarm, ended)
 
     def liveness(self) -> Liveness:
         """Who fell silent."""

@@ -8,6 +8,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from advisor.ended_jobs import EndedJobs
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, changes_of, of_job
@@ -15,7 +16,7 @@ from contract.errors import StoreRefused
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from advisor.snapshot import Snapshot
     from aggregator.advising.status import AdviceChange
@@ -77,6 +78,15 @@ class Advising:
         """What is advised about one PodGroup; ``None`` where there is none."""
         found = self._objects.podgroup(namespace, group)
         return None if found is None else of_job(*found, self.status())
+
+    async def ended(
+        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+    ) -> EndedJobs:
+        """Return what is known of ended vcjobs; see ``ended_jobs``."""
+        if not self._objects.is_answered:
+            return EndedJobs(not_known=("not everything was listed yet",))
+        snapshot = self._objects.snapshot(self._clock().wall_ms)
+        return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
         def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:

@@ -191,3 +191,10 @@ def test_without_documents_nothing_is_to_be_relied_on() -> None:
     assert found(snapshot(1, ended("a", 2)), "a").not_known == ()
     old = msgspec.structs.replace(snapshot(1, ended("a", 2)), now_ms=NOW_MS + 61_000)
     assert "not touched" in found(old, "a").not_known[0]
+
+
+def test_a_job_with_a_live_pod_gets_no_size() -> None:
+    pod = Pod("ns", "a-0", "p", "n0", "Running", owner=Owner("Job", "a", "u-a"))
+    (one,) = found(snapshot(3, ended("a", 2), pods=(pod,)), "a").jobs
+    assert one.advice is not None
+    assert (one.advice.replicas, one.advice.reason) == (None, "PODS_LEFT")
