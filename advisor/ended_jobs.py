@@ -87,8 +87,9 @@ def ended_jobs(
 ) -> EndedJobs:
     """Return sizes of ``sized`` vcjobs, and faults under pods of these and of ``judged`` ones.
 
-    Both are namespaces with names. A job with pods that have not ended gets no size. Jobs are served in the order of their creation, after those that
-    were started again and whose pods are not all bound.
+    Both are namespaces with names. A job with pods that have not ended gets no size. Jobs are
+    served in the order of their creation, after those that were started again and whose pods are
+    not all bound.
     """
     cache = ClusterCache(state, options)
     cache.read(snapshot.configmaps)

@@ -1,4 +1,4 @@
-"""The Lease by which one of several daemons of a kind leads: read, followed, and written by its version.
+"""The Lease by which one of several daemons leads: read, followed, and written by its version.
 
 What it holds beside the holder is for people (``kubectl get lease``): nobody compares its times.
 """

@@ -100,7 +100,7 @@ class VcJobs(Objects):
 
     async def _patch(self, path: str, body: bytes, headers: Mapping[str, str], job: str) -> str:
         status, answer = await self.connection.request(
-            "PATCH", f"{path}?{wire.FIELD_MANAGER}", body, headers=headers | wire.ONLY_METADATA
+            "PATCH", f"{path}?{wire.FIELD_MANAGER}", body, headers={**headers, **wire.ONLY_METADATA}
         )
         if status != _OK:
             raise wire.refusal(status, answer, f"write Job {job}")

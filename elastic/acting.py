@@ -1,0 +1,293 @@
+"""Follows vcjobs, decides about each, and makes one write at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from contract.elastic import FINISHED
+from contract.errors import StoreConflict, StoreError, StoreRefused
+from contract.scheduling import go_integer
+from elastic.asking import MOST_JOBS, Answer
+from elastic.conditions import kept_of, original_of
+from elastic.deciding import Decision, Facts, State, Write, decide, recent_starts
+from elastic.known import KINDS, Known
+from elastic.writes import size_patch, start_patch
+from stores.base import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.ended_jobs import EndedJob, FaultUnder
+    from elastic.asking import Aggregators
+    from elastic.job import Job
+    from elastic.telling import Telling
+    from service.leading import Leadership
+    from service.moment import Clock
+    from stores.cluster import Cluster
+    from stores.kubernetes_vcjobs import VcJobs
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 1.0
+"""Between two rounds in which something waits."""
+_IDLE_SECONDS = 5.0
+_SETTLE_SECONDS = 0.02
+"""What comes within it is judged together."""
+_AFTER_A_REFUSAL_MS = 30_000
+_JUDGED_FOR_MS = 120_000
+"""For so long after its end a job without a cause is asked about: faults come late."""
+_GROUP_MS = 30_000
+"""By then the controller has made the PodGroup of a job that was started."""
+_FOLLOW_AGAIN_SECONDS = 30.0
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """How it stands with one job."""
+
+    namespace: str
+    name: str
+    state: str
+    why: str
+    original: str = ""
+    size: str = ""
+
+
+class Acting:
+    """The one place that writes vcjobs. Without ``acts`` it only says what it would write."""
+
+    def __init__(
+        self,
+        api: VcJobs,
+        aggregators: Aggregators,
+        leadership: Leadership,
+        telling: Telling,
+        clock: Clock,
+        *,
+        acts: bool,
+    ) -> None:
+        self.acts = acts
+        self.starts = 0
+        self.refusals: Counter[str] = Counter()
+        self.known = Known()
+        self.jobs: tuple[JobStatus, ...] = ()
+        self.standing_still: tuple[str, ...] = ()
+        self._api = api
+        self._aggregators = aggregators
+        self._leadership = leadership
+        self._telling = telling
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._own_starts_ms: tuple[int, ...] = ()
+        self._written = 0
+        """The version of our last write, which the aggregator has to know."""
+        self._refused: dict[str, tuple[str, str, int]] = {}
+        """By uid: the version of a job that a write was refused for, why, and until when."""
+        self._noticed_ms: dict[tuple[str, FaultUnder], int] = {}
+        """When a fault was first seen whose begin no document says (wall)."""
+        self._judged: set[str] = set()
+
+    async def run(self) -> NoReturn:
+        """Follow and act until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for name in KINDS:
+                tasks.create_task(
+                    self._follow(name, self._api.cluster), name=f"read {KINDS[name].name}"
+                )
+            while True:
+                await self._wait(await self.round())
+        raise AssertionError("the tasks never end")
+
+    def look(self) -> None:
+        """Begin the next round at once."""
+        self._changed.set()
+
+    async def _follow(self, name: str, cluster: Cluster) -> NoReturn:
+        while True:
+            try:
+                async for event in cluster.objects(KINDS[name]):
+                    self.known.observe(name, event)
+                    self._changed.set()
+            except StoreRefused as error:
+                self.known.observe(name, Interrupted(str(error)))
+                self._changed.set()
+            await asyncio.sleep(_FOLLOW_AGAIN_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+                await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def round(self) -> float:
+        """Decide about all jobs and make at most one write; seconds until the next round."""
+        self._changed.clear()
+        jobs = self.known.jobs()
+        standing = self._standing(jobs)
+        decisions = {job.uid: decide(job, self._facts(job, jobs, standing)) for job in jobs}
+        asking = [job for job in jobs if decisions[job.uid].asks]
+        if asking and self._leadership.leads:
+            answer = await self._ask(asking, decisions)
+            standing = (*standing, *answer.troubles)
+            by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
+            for job in asking:
+                found = by_name.get((job.namespace, job.name))
+                facts = self._facts(job, jobs, standing, found)
+                decisions[job.uid] = decide(job, facts)
+        self._show(jobs, decisions, standing)
+        if not self._leadership.leads:
+            return _IDLE_SECONDS
+        for job in jobs:
+            if decisions[job.uid].write is not None and not self._is_refused(job):
+                return await self._write(job, decisions[job.uid])
+        return _AGAIN_SECONDS if asking else _IDLE_SECONDS
+
+    def _standing(self, jobs: Sequence[Job]) -> tuple[str, ...]:
+        """Return why nothing is started at all, but for what the aggregator answers."""
+        found = list(self.known.unread)
+        if rival := self.known.rival:
+            found.append(f"a Resilience-Controller runs: {rival}; it would start jobs, too")
+        now_ms = self._clock().wall_ms
+        for job in jobs:
+            kept = kept_of(job)
+            if kept is None or job.phase in FINISHED or job.started != kept.start:
+                continue
+            has_any = self.known.has_group(job) or self.known.pods(job)
+            if not has_any and now_ms - kept.at_ms > _GROUP_MS:
+                seconds = _GROUP_MS // 1000
+                found.append(f"{job.key} was started and has no PodGroup after {seconds} s")
+        return tuple(found)
+
+    def _facts(
+        self,
+        job: Job,
+        jobs: Sequence[Job],
+        standing: tuple[str, ...],
+        found: EndedJob | None = None,
+    ) -> Facts:
+        now_ms = self._clock().wall_ms
+        starts = {at_ms for one in jobs for at_ms in recent_starts(one, now_ms)}
+        return Facts(
+            now_ms,
+            self.known.pods(job),
+            self.known.evictions(job),
+            () if found is None else self._begun(job, found.faults, now_ms),
+            standing,
+            tuple(sorted(starts.union(self._own_starts_ms))),
+            None if found is None else found.advice,
+        )
+
+    def _begun(self, job: Job, faults: Sequence[FaultUnder], now_ms: int) -> tuple[FaultUnder, ...]:
+        """Return the faults, those without a begin since they were first seen."""
+        return tuple(
+            one
+            if one.since_ms
+            else msgspec.structs.replace(
+                one, since_ms=self._noticed_ms.setdefault((job.uid, one), now_ms)
+            )
+            for one in faults
+        )
+
+    async def _ask(self, asking: Sequence[Job], decisions: Mapping[str, Decision]) -> Answer:
+        now_ms = self._clock().wall_ms
+        sized = [job for job in asking if decisions[job.uid].state is State.WAITING_FOR_ROOM]
+        judged = [
+            job
+            for job in asking
+            if decisions[job.uid].state is State.NO_CAUSE
+            and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
+        ]
+        if not sized and not judged:
+            return Answer()
+        # Who has no cause may have one by the answer, and then asks for its size.
+        answer = await self._aggregators.ask(sized, judged)
+        self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
+        if sized and not answer.troubles and answer.ended.version < self._written:
+            return Answer(troubles=("the aggregator has not seen the last start yet",))
+        return answer
+
+    def _is_refused(self, job: Job) -> bool:
+        refused = self._refused.get(job.uid)
+        if refused is None:
+            return False
+        version, _, until_ms = refused
+        return version == job.version and self._clock().steady_ms < until_ms
+
+    async def _write(self, job: Job, decision: Decision) -> float:
+        """Make the write that is due; seconds until the next round."""
+        if not self.acts:
+            self._telling.would(job, decision)
+            return _IDLE_SECONDS
+        now_ms = self._clock().wall_ms
+        before = kept_of(job)
+        try:
+            if decision.write is Write.START:
+                patch = start_patch(job, decision.start, decision.why)
+                version = await self._api.patch_status(job.namespace, job.name, patch)
+            else:
+                changes = size_patch(job, decision, now_ms)
+                version = await self._api.patch(job.namespace, job.name, changes)
+        except StoreConflict:
+            self.refusals["conflict"] += 1
+            return _AGAIN_SECONDS  # The watch shows what it is now.
+        except StoreRefused as error:
+            self.refusals["refused"] += 1
+            until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
+            self._refused[job.uid] = (job.version, str(error), until_ms)
+            return _AGAIN_SECONDS
+        except StoreError as error:
+            self.refusals["unavailable"] += 1
+            _log.warning("%s: %s", job.key, error)
+            return _AGAIN_SECONDS
+        self._refused.pop(job.uid, None)
+        self._written = go_integer(version) or 0
+        if before is None or decision.start > before.start:
+            self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
+        if decision.write is Write.START:
+            self.starts += 1
+        self._telling.wrote(job, decision)
+        return _AGAIN_SECONDS
+
+    def _show(
+        self, jobs: Sequence[Job], decisions: Mapping[str, Decision], standing: tuple[str, ...]
+    ) -> None:
+        self.standing_still = standing
+        shown = []
+        for job in jobs:
+            decision = decisions[job.uid]
+            state, why = decision.state.value, decision.why
+            if decision.write is not None and self._is_refused(job):
+                state, why = "refused", self._refused[job.uid][1]
+            original, size = original_of(job), job.size
+            shown.append(
+                JobStatus(
+                    job.namespace,
+                    job.name,
+                    state,
+                    why,
+                    "" if original is None else f"{original.replicas} × {original.cards}",
+                    "" if size is None else f"{size.replicas} × {size.cards}",
+                )
+            )
+            if self._leadership.leads:
+                self._telling.state(job, state, why)
+        self.jobs = tuple(shown)
+        here = {job.uid for job in jobs}
+        self._judged &= here
+        for uid in self._refused.keys() - here:
+            del self._refused[uid]
+        self._noticed_ms = {key: at_ms for key, at_ms in self._noticed_ms.items() if key[0] in here}
+
+    def status(self) -> dict[str, Any]:
+        """Return what is shown of it."""
+        return {
+            "acts": self.acts,
+            "leads": self._leadership.leads,
+            "standing_still": self.standing_still,
+            "jobs": self.jobs,
+        }
