@@ -88,8 +88,8 @@ class Acting:
         """The version of our last write, which the aggregator has to know."""
         self._refused: dict[str, tuple[str, str, int]] = {}
         """By uid: the version of a job that a write was refused for, why, and until when."""
-        self._noticed_ms: dict[tuple[str, FaultUnder], int] = {}
-        """When a fault was first seen whose begin no document says (wall)."""
+        self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
+        """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
         self._judged: set[str] = set()
 
     async def run(self) -> NoReturn:
@@ -138,7 +138,9 @@ class Acting:
             for job in asking:
                 found = by_name.get((job.namespace, job.name))
                 facts = self._facts(job, jobs, standing, found)
-                decisions[job.uid] = decide(job, facts)
+                before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
+                if before.state is State.NO_CAUSE and decisions[job.uid].cause:
+                    self.look()  # Its size is asked for next.
         self._show(jobs, decisions, standing)
         if not self._leadership.leads:
             return _IDLE_SECONDS
@@ -176,22 +178,29 @@ class Acting:
             now_ms,
             self.known.pods(job),
             self.known.evictions(job),
-            () if found is None else self._begun(job, found.faults, now_ms),
+            self._faults_under(job, found, now_ms),
             standing,
             tuple(sorted(starts.union(self._own_starts_ms))),
             None if found is None else found.advice,
         )
 
-    def _begun(self, job: Job, faults: Sequence[FaultUnder], now_ms: int) -> tuple[FaultUnder, ...]:
-        """Return the faults, those without a begin since they were first seen."""
-        return tuple(
-            one
-            if one.since_ms
-            else msgspec.structs.replace(
-                one, since_ms=self._noticed_ms.setdefault((job.uid, one), now_ms)
+    def _faults_under(
+        self, job: Job, found: EndedJob | None, now_ms: int
+    ) -> tuple[FaultUnder, ...]:
+        """Return the faults that were found under a job that has ended, since when.
+
+        They are kept: the answer with the size comes after the one with the fault.
+        """
+        key = (job.uid, job.ended_at_ms)
+        if found is not None and found.faults:
+            before = self._faults.get(key, ())
+            known = {(one.kind, one.node): one for one in before}
+            self._faults[key] = tuple(
+                known.get((one.kind, one.node))
+                or (one if one.since_ms else msgspec.structs.replace(one, since_ms=now_ms))
+                for one in found.faults
             )
-            for one in faults
-        )
+        return self._faults.get(key, ())
 
     async def _ask(self, asking: Sequence[Job], decisions: Mapping[str, Decision]) -> Answer:
         now_ms = self._clock().wall_ms
@@ -281,7 +290,8 @@ class Acting:
         self._judged &= here
         for uid in self._refused.keys() - here:
             del self._refused[uid]
-        self._noticed_ms = {key: at_ms for key, at_ms in self._noticed_ms.items() if key[0] in here}
+        for key in [key for key in self._faults if key[0] not in here]:
+            del self._faults[key]
 
     def status(self) -> dict[str, Any]:
         """Return what is shown of it."""
