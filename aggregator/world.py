@@ -77,6 +77,8 @@ class World:
         self._pods_of: dict[str, _PodsOfJob] = {}
         self._groups_of: dict[str, tuple[tuple[int, str, Job], ...]] = {}
         """PodGroups by their owner, each with when it was made and its uid, the oldest first."""
+        self._last_node: dict[str, str] = {}
+        """Where the last pod of a job was that has a PodGroup and no pods."""
         self._numbered: dict[str, str] = {}
         self.shared_serial_numbers: dict[str, set[str]] = {}
         """Those that several Nodes have, with the names of these: such a number names none."""
@@ -119,6 +121,8 @@ class World:
                     self._group(key, job, by)
                     if self._settle(job.key):
                         dirty |= self._nodes_of(job.key)
+            if before is not None and before.key not in self._jobs:
+                self._last_node.pop(before.key, None)
         return self._changed(self._groups, source, was_known, dirty)
 
     def _changed(
@@ -143,6 +147,10 @@ class World:
         says_else = found.change(pod, by)
         if not found.pods:
             del self._pods_of[pod.job]
+        if by < 0 and not found.pods and pod.job in self._groups_of:
+            self._last_node[pod.job] = pod.node
+        else:
+            self._last_node.pop(pod.job, None)
         return says_else
 
     def _settle(self, key: str) -> bool:
@@ -158,8 +166,11 @@ class World:
         return True
 
     def _nodes_of(self, job: str) -> set[str]:
+        """Where its pods are; of a job that has none any more, where the last one was."""
         found = self._pods_of.get(job)
-        return set() if found is None else {pod.node for pod in found.pods.values()}
+        if found is not None:
+            return {pod.node for pod in found.pods.values()}
+        return {self._last_node[job]} if job in self._last_node else set()
 
     def _number(self, node: NodeState, by: int) -> None:
         number, sharing = node.serial_number, self.shared_serial_numbers

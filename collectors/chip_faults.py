@@ -2,7 +2,7 @@
 
 Chips without events are found faulty by their lists alone, which are asked more often then.
 
-The rules are those of ``docs/architecture.md`` ("The collector"); what they decide is in
+The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"); what they decide is in
 ``beliefs``, this module only asks the driver and keeps time.
 """
 

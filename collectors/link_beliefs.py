@@ -3,7 +3,7 @@
 A driver event of a network code settles nothing here, but takes away what is believed: a RECOVER
 ends the fault for this source, too. The tool is asked 2 s later, and its answer is reported
 whatever it is, so a link that is still down returns. An answer asked earlier than that may be of
-before the event and is not compared (``docs/architecture.md``, "Two witnesses of one link").
+before the event and is not compared (``docs/rooms/collectors.md``, "Two witnesses of one link").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is believed of codes that a driver tells by events and by lists. Pure: times are passed in.
 
-The rules are those of ``docs/architecture.md`` ("The collector"). Two clocks are used: ``at`` and
+The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"). Two clocks are used: ``at`` and
 ``asked_at`` are seconds of a clock that never jumps and decide what is compared; ``now_ms`` is the
 host's wall clock and is only written into reports.
 

@@ -26,7 +26,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     ``key`` is the uid of the controlling owner of its pods and of its PodGroup (1.8), ``name`` that
     owner's name. ``annotations`` and ``labels`` are the PodGroup's, of which only those that mean
     something here are kept. ``created_at_ms`` is when the PodGroup was made, 0 where that is not
-    known.
+    known. ``size`` is the number of pods that make it complete (``minMember`` of the PodGroup), 0
+    where nobody says it.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     annotations: Texts = {}
     labels: Texts = {}
     created_at_ms: int = 0
+    size: int = 0
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

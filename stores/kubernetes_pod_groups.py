@@ -44,6 +44,7 @@ class _GroupMetadata(Metadata, rename="camel"):
 
 class _PodGroup(Item):
     metadata: _GroupMetadata
+    spec: object = None
 
 
 def _read(item: _PodGroup) -> Job | None:
@@ -75,7 +76,14 @@ def _read(item: _PodGroup) -> Job | None:
         )
         or _NONE,
         created_at_ms=0 if created is None else int(created.timestamp() * 1000),
+        size=_size(item.spec),
     )
+
+
+def _size(spec: object) -> int:
+    """Return how many pods make the job complete; 0 where the PodGroup does not say it."""
+    number = spec.get("minMember") if isinstance(spec, dict) else None
+    return max(0, number) if isinstance(number, int) else 0
 
 
 POD_GROUPS = Kind[_PodGroup, Job](

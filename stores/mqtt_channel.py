@@ -1,4 +1,4 @@
-"""Episodes over an MQTT broker (docs/architecture.md, MQTT and Episodes).
+"""Episodes over an MQTT broker (docs/rooms/stores.md, MQTT and Episodes).
 
 Tellings are at QoS 1 and not retained: a broker that nobody listens to forgets them. What is heard
 is retained, so that a node which comes back finds it.

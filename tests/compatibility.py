@@ -1,4 +1,4 @@
-"""The table that opens ``docs/compatibility.md``: every known difference from the real programs.
+"""The table of ``docs/differences.md``: every known difference from the real programs.
 
 A test that plays a recording or an example of a real program finds its differences with
 ``different`` and gives them to ``check``: each needs a row, and each row a difference.
@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "compatibility.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+DOCUMENT = _DOCS / "compatibility.md"
+"""What differs and why, for people."""
+TABLE = _DOCS / "differences.md"
 HEADER = ["recording or example", "JSON path", "upstream's value", "ours", "defect id"]
 ABSENT = "(absent)"
 PRESENT = "(present)"
@@ -45,7 +48,7 @@ class Row:
 @cache
 def table() -> tuple[Row, ...]:
     """The rows, in their order. The table is the first one of the document."""
-    lines = iter(DOCUMENT.read_text().splitlines())
+    lines = iter(TABLE.read_text().splitlines())
     header = next(line for line in lines if line.startswith("|"))
     assert _cells(header) == HEADER
     assert set(next(lines)) <= set("|-: ")
@@ -70,8 +73,8 @@ def check(recording: str, found: Iterable[Difference]) -> None:
     listed = {row.difference for row in table() if row.recording == recording}
     differences = set(found)
     unlisted, gone = differences - listed, listed - differences
-    assert not unlisted, f"{recording}: not in {DOCUMENT.name}: {sorted(unlisted)}"
-    assert not gone, f"{recording}: in {DOCUMENT.name} but does not differ: {sorted(gone)}"
+    assert not unlisted, f"{recording}: not in {TABLE.name}: {sorted(unlisted)}"
+    assert not gone, f"{recording}: in {TABLE.name} but does not differ: {sorted(gone)}"
 
 
 def unlisted(recording: str, found: Iterable[Difference]) -> list[Difference]:

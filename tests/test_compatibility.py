@@ -8,7 +8,7 @@ import re
 from tests.compatibility import Difference, different, table
 from tests.vectors import VECTORS
 
-DEFECT = re.compile(r"[BKM]\d+|D-\d\d|\d\.\d+")
+DEFECT = re.compile(r"[BKM]\d+|D-\d\d|(?:clusterd|device-plugin|noded)#\d\.\d+")
 
 
 def known_recordings() -> set[str]:

@@ -19,10 +19,13 @@ from vigil.advise import advise
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
+from vigil.explain import explain
+from vigil.faults import faults
 from vigil.forget import forget
 from vigil.lint.verb import lint
 from vigil.replay import replay
 from vigil.scan.verb import scan
+from vigil.status.verb import status
 from vigil.uninstall import uninstall
 from vigil.validate import validate
 
@@ -39,10 +42,13 @@ app.command("advise")(advise)
 app.command("agent")(agent)
 app.command("aggregator")(aggregator)
 app.command("demo")(demo)
+app.command("explain")(explain)
+app.command("faults")(faults)
 app.command("forget")(forget)
 app.command("lint")(lint)
 app.command("replay")(replay)
 app.command("scan")(scan)
+app.command("status")(status)
 app.command("uninstall")(uninstall)
 app.command("validate")(validate)
 app.add_typer(elastic.app, name="elastic")

@@ -1,6 +1,6 @@
 """From reports to faults and levels: a pure function with the time passed in.
 
-The rules are those of ``docs/architecture.md`` ("The policy"): what an observation begins and ends
+The rules are those of ``docs/rooms/agent.md`` ("The policy"): what an observation begins and ends
 is in ``episodes``, what time does in ``deadlines``, the rules that raise levels are in
 ``durations`` and ``frequencies``.
 """

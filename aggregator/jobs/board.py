@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.jobs.found import fault_devices
 from aggregator.jobs.groups import Groups
+from aggregator.jobs.held import Held
 from aggregator.jobs.index import Index
 from aggregator.jobs.labels import PodLabel, wanted_labels
 from aggregator.jobs.messages import message, node_info
@@ -17,16 +19,18 @@ from aggregator.jobs.parts import Part, part
 from aggregator.jobs.ranks import RankRecord, rank_records, seats
 from aggregator.jobs.relation_book import RelationBook
 from aggregator.jobs.relation_tables import SHIPPED
-from aggregator.jobs.relevant import pods_hit, relevant
+from aggregator.jobs.relevant import followed, pods_hit, relevant
 from aggregator.jobs.signals import CLUSTER
 from aggregator.jobs.status import hit_job, job_status, relation_statuses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from aggregator.facts import Pod
+    from aggregator.jobs.found import FaultDevice
     from aggregator.jobs.relation_tables import Tables
     from aggregator.jobs.relations import Place, Relevant
-    from aggregator.jobs.signals import FaultMsgSignal
+    from aggregator.jobs.signals import FaultMsgSignal, NodeFaultInfo
     from aggregator.jobs.sources import Published, World
     from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
     from service.moment import Moment
@@ -55,6 +59,7 @@ class Board:
         self._book = RelationBook(tables)
         self._index = Index()
         self._groups = Groups()
+        self._held = Held()
         self._nodes = Nodes(world, published)
         self._dirty: set[str] = set()
         self._restored: frozenset[str] = frozenset()
@@ -82,13 +87,17 @@ class Board:
             if self._sees_jobs:
                 for job, came in self._look_at_jobs(node, quiet=quiet):
                     touched.setdefault(job, {})[node] = came
+        waiting = {job for node in self._dirty for job in self._held.jobs_on(node)}
         self._dirty.clear()
         if not self._sees_jobs:
             return
+        waiting |= self._release()
         due = self._restored | self._book.take_due(now)
         self._restored = frozenset()
         for job in sorted(touched.keys() | due):
             self._update(job, touched.get(job, {}), now)
+        for job in sorted(waiting - touched.keys() - due):
+            self._say(job)
 
     def step(self, now: Moment) -> frozenset[str]:
         """Do what is due. No node is to be judged again for it: relations change no document."""
@@ -102,19 +111,48 @@ class Board:
     def _look_at_jobs(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
         """The jobs to bring up to date for a node that was looked at, and whether a pod of theirs
         has come there."""
-        moved = self._index.put(node, self._world.pods_on(node))
+        pods = tuple(self._world.pods_on(node))
+        self._hold(node, pods)
+        moved = self._index.put(node, pods)
         here = self._index.jobs_on(node)
         jobs = self._world.jobs()
         for job in here:
             self._note(*self._groups.put(job, jobs.get(job), self._index.pods(job, node)))
         for job in moved.keys() - here:
-            if not self._index.nodes_of(job):
-                self._note(*self._groups.drop(job))
+            self._drop_from_group(job)
         return [
             (job, moved.get(job, False))
             for job in here | moved.keys()
             if not quiet or self._is_hit(job, node)
         ]
+
+    def _hold(self, node: str, pods: Iterable[Pod]) -> None:
+        """Hold the places of pods that were on the node and are not among ``pods``."""
+        stay = {(pod.uid, pod.job) for pod in pods}
+        left: dict[str, list[Pod]] = {}
+        for pod in self._index.on(node):
+            if (pod.uid, pod.job) not in stay:
+                left.setdefault(pod.job, []).append(pod)
+        jobs, about = self._world.jobs(), self._nodes.about(node)
+        for job, gone in left.items():
+            self._held.leave(about, gone, jobs.get(job), self._index.counts(job))
+
+    def _release(self) -> set[str]:
+        """Forget the left places of jobs that have no use for them any more; returns these jobs."""
+        jobs = self._world.jobs()
+        released = {
+            job
+            for job in tuple(self._held.jobs)
+            if self._held.release(jobs.get(job), job, self._index.counts(job))
+        }
+        for job in released:
+            self._drop_from_group(job)
+        return released
+
+    def _drop_from_group(self, job: str) -> None:
+        """Take a job that has no place any more out of its group."""
+        if not self._index.nodes_of(job) and job not in self._held.jobs:
+            self._note(*self._groups.drop(job))
 
     def _is_hit(self, job: str, node: str) -> bool:
         """Whether something on the node hit the job until now."""
@@ -167,7 +205,7 @@ class Board:
             del self._parts[job]
 
     def _say(self, job: str) -> None:
-        infos = [one.info for one in self._parts.get(job, _NO_PARTS).values()]
+        infos = [one for one, _ in self._wrong(job)]
         said = message(job, infos) if infos else None
         if said == self._messages.get(job):
             return
@@ -177,6 +215,19 @@ class Board:
             self._messages[job] = said
         group = self._groups.of(job)
         self._note(job, *(() if group is None else (group,)))
+
+    def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[FaultDevice]]]:
+        """What hits a job by node: its pods, and the places that pods have left."""
+        parts, held = self._parts.get(job, _NO_PARTS), self._held.places(job)
+        for node, one in parts.items():
+            if node not in held:
+                yield one.info, one.faults
+        for node, place in held.items():
+            chips = place.chips | self._chips(job, node)
+            faults = fault_devices(self._nodes.told(node), chips, ready=self._nodes.is_up(node))
+            faults += followed(node, self._book.tracks(job))
+            if faults:
+                yield node_info(node, place.node.ip, place.node.serial_number, faults), faults
 
     def _note(self, *job_ids: str) -> None:
         """These have something else to be told; where nobody asks, the oldest are forgotten."""
@@ -210,22 +261,11 @@ class Board:
 
     def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
         """A node of several of its jobs is told of once."""
-        by_node: dict[str, list[Part]] = {}
+        by_node: dict[tuple[str, str, str], list[FaultDevice]] = {}
         for job in sorted(members):
-            for node, one in self._parts.get(job, _NO_PARTS).items():
-                by_node.setdefault(node, []).append(one)
-        return message(
-            group,
-            [
-                node_info(
-                    node,
-                    ones[0].info.node_ip,
-                    ones[0].info.node_sn,
-                    [fault for one in ones for fault in one.faults],
-                )
-                for node, ones in by_node.items()
-            ],
-        )
+            for one, faults in self._wrong(job):
+                by_node.setdefault((one.node_name, one.node_ip, one.node_sn), []).extend(faults)
+        return message(group, [node_info(*node, faults) for node, faults in by_node.items()])
 
     def faulty(self) -> Collection[str]:
         """Keys of the jobs that are hit now, without MindIE's."""

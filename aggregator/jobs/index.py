@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _NOBODY: tuple[Pod, ...] = ()
 _NOWHERE: frozenset[str] = frozenset()
+_NONE = (0, 0)
 
 
 class Index:
@@ -22,6 +23,7 @@ class Index:
     def __init__(self) -> None:
         self._on: dict[str, tuple[Pod, ...]] = {}
         self._at: dict[str, set[str]] = {}
+        self._counts: dict[str, tuple[int, int]] = {}
 
     def put(self, node: str, pods: Iterable[Pod]) -> Mapping[str, bool]:
         """These, and no others, are the pods of a node now.
@@ -43,6 +45,9 @@ class Index:
                 del self._at[job]
         for pod in now:
             self._at.setdefault(pod.job, set()).add(node)
+        for pods, by in ((before, -1), (now, 1)):
+            for pod in pods:
+                self._count(pod, by)
         known = {pod.uid: pod for pod in before}
         stay = {(pod.uid, pod.job) for pod in now}
         left = (pod.job for pod in before if (pod.uid, pod.job) not in stay)
@@ -53,6 +58,22 @@ class Index:
                 came = old is None or old.chips != pod.chips or old.job != pod.job
                 moved[pod.job] = moved.get(pod.job, False) or came
         return moved
+
+    def _count(self, pod: Pod, by: int) -> None:
+        pods, with_chips = self.counts(pod.job)
+        counts = (pods + by, with_chips + (by if pod.chips else 0))
+        if counts == _NONE:
+            del self._counts[pod.job]
+        else:
+            self._counts[pod.job] = counts
+
+    def counts(self, job: str) -> tuple[int, int]:
+        """How many pods a job has on nodes, and how many of them have chips."""
+        return self._counts.get(job, _NONE)
+
+    def on(self, node: str) -> tuple[Pod, ...]:
+        """The pods of a node that belong to a job, by uid."""
+        return self._on.get(node, _NOBODY)
 
     def jobs_on(self, node: str) -> frozenset[str]:
         """The jobs that have a pod there."""

@@ -9,7 +9,7 @@ made, too, or in that of ``tests/vectors/device-plugin/ours``. The agent is an i
 independent driver, tools and BMC of this room, and publishes to a directory; with ``--api-server``,
 or where a recording has steps that a directory cannot have, to a real API server of its own, and
 Events, or the serial number on the Node, are compared, too. What differs is printed for each: what
-is in the table of ``docs/compatibility.md`` is only counted. Exit status 1: something else differs,
+is in ``docs/differences.md`` is only counted. Exit status 1: something else differs,
 or could not be played.
 
 It takes as long as the recordings did, 8 at a time by default: about ten minutes for ``all``, forty

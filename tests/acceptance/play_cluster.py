@@ -5,7 +5,7 @@
 A NAME is one of ``tests/vectors/clusterd``, ``all`` is all of them; a FILE is any recording in
 their format. Each gets an API server of its own (with Volcano's resources where it has steps about
 them) and a process ``vigil aggregator``, which is asked by gRPC with messages made from upstream's
-numbers. What differs is printed for each: what is in the table of ``docs/compatibility.md`` is
+numbers. What differs is printed for each: what is in ``docs/differences.md`` is
 only counted. Exit status 1: something else differs, or could not be played.
 
 It takes as long as the recordings did: half a minute each.

@@ -70,10 +70,13 @@ async def test_without_rights_it_waits_and_says_why(
 ) -> None:
     daemon = make("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
     daemon.spawn()
-    await asyncio.sleep(1)
+
+    def says_why() -> bool:
+        (store,) = daemon.ask("/api/v1/documents")[1]["stores"]
+        return "forbidden" in (store["interrupted"] or "")
+
+    daemon.process.wait_until(says_why, seconds=20)
     assert daemon.ask("/readyz")[0] == 503
-    stores = daemon.ask("/api/v1/documents")[1]["stores"]
-    assert "forbidden" in stores[0]["interrupted"]
 
 
 async def test_700_nodes_are_three_documents_and_one_change_writes_one_of_them(

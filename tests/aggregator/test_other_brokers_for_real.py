@@ -107,6 +107,7 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
             for node in NODES:
                 await store.put(report(node, faulty()))
             await until("they are ill", lambda: set(reader.ill) == set(NODES))
+            await asyncio.to_thread(daemon.says, "come without the retain flag")
             assert daemon.log.read_text().count("come without the retain flag") == 1
             await asyncio.sleep(WRITTEN_SECONDS)
             daemon.kill()
@@ -116,6 +117,7 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
             await until("it is stale", lambda: bool(daemon.node("n1")["stale"]))
             (stale,) = daemon.node("n1")["stale"]
             assert (stale["document"], stale["age_seconds"] > 600) == ("device-info", True)
-            assert daemon.metric('npu_vigil_stale_documents{document="device-info"}') == 3
+            stale_documents = 'npu_vigil_stale_documents{document="device-info"}'
+            await until("all are stale", lambda: daemon.metric(stale_documents) == 3)
             assert daemon.ask("/readyz")[0] == 200
         await store.close()

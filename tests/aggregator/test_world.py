@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from aggregator.facts import Facts, Job, NodeState, Pod
 from aggregator.world import World
@@ -135,6 +136,21 @@ def test_a_job_may_have_no_pods_yet_and_several_pod_groups() -> None:
     assert world.jobs() == {"j": first}
     world.observe_jobs(0, Update("u1", None))
     assert world.jobs()["j"] == second
+
+
+def test_a_job_whose_pods_are_gone_is_looked_at_where_the_last_one_was() -> None:
+    world = World([True])
+    group = Job("j", "default", "b", created_at_ms=1, size=2)
+    world.observe_jobs(0, Snapshot({"u1": group}))
+    world.observe_pods(0, listed(pod("a", "n1", "x", job="j"), pod("b", "n2", "x", job="j")))
+    world.observe_pods(0, Update("a", None))
+    world.observe_pods(0, Update("b", None))
+    smaller = replace(group, size=1)
+    assert world.observe_jobs(0, Update("u1", smaller)) == frozenset({"n2"})
+    assert world.jobs() == {"j": smaller}
+    assert world.observe_jobs(0, Update("u1", None)) == frozenset({"n2"})
+    assert world.jobs() == {}
+    assert world.observe_jobs(0, Update("u1", group)) == NOTHING
 
 
 def test_two_pods_of_a_job_on_one_node_both_count() -> None:

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 HOST_CHECKS = ("FILE_SYSTEMS", "MEMORY", "KERNEL_LOG", "CLOCK")
 _UP_SECONDS = 30.0
 _PATIENCE_SECONDS = 30.0
+"""For what is to happen, however busy the machine is; a test that judges how soon says so."""
+_FOLLOWS_SECONDS = 5.0
+"""For what follows at once what is seen already, in no order that anybody can rely on."""
 WITHIN_A_SECOND = 1.3
 """What must be repaired within a second, with 0.3 s for the looks of a test and their requests."""
-"""For what is to happen, however busy the machine is; a test that judges how soon says so."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,14 @@ class Node:
     def logged(self) -> str:
         """Everything the agents of this node said."""
         return self.log.read_text()
+
+    def says(self, what: str) -> None:
+        """Wait until the log has ``what``: a thread of its own writes each line a little later."""
+        self.wait(lambda: what in self.logged(), f"the log says {what!r}", _FOLLOWS_SECONDS)
+
+    def ready(self) -> None:
+        """Wait until the agent is ready: the answer to a write comes after what it shows."""
+        self.wait(lambda: self.ask("/readyz")[0] == 200, "it is ready", _FOLLOWS_SECONDS)
 
     def shown(self) -> Shown | None:
         """What the store says about this node; ``None`` for nothing, also where a test left it."""

@@ -250,6 +250,7 @@ def test_what_happens_in_an_outage_is_told_after_it(
     for event in told():
         at = datetime.fromisoformat(event["eventTime"]).timestamp()
         assert began - 1 < at < ended + 1, "their own times"
+    node.says("no Events can be written")
     assert node.logged().count("no Events can be written") == 1
 
 
@@ -319,6 +320,7 @@ def test_without_rights_it_is_said_once_and_the_rest_works(
     refused = 'npu_vigil_events_total{result="refused"} 4.0'
     node.wait(lambda: refused in node.ask("/metrics")[1], "all were refused", 20)
     assert "npu_vigil_events_waiting 0.0" in node.ask("/metrics")[1]
+    node.says("Events are refused")
     assert node.logged().count("Events are refused") == 1
     assert told() == []
 

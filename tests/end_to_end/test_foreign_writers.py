@@ -227,8 +227,8 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
         assert not {DEVICES, "cluster-info-node-cm"} & set(gone)
         lost = [one for one in shown if "UnHealthy" in one.data.get("cluster-info-node-cm", "")]
         assert lost == []
-    assert "somebody made it immutable; it is deleted and created again" in node.logged()
-    assert node.ask("/readyz")[0] == 200
+    node.says("somebody made it immutable; it is deleted and created again")
+    node.ready()
 
 
 def cluster_data(place: Place) -> dict[str, str] | None:

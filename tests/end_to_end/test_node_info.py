@@ -99,7 +99,7 @@ def test_a_blind_bmc_after_a_restart_changes_nothing(node: Node, forgets: bool) 
     assert 'npu_vigil_blind{chip="",source="bmc"} 1.0' in node.ask("/metrics")[1]
     node.emulator.bmc.ok()
     node.wait(lambda: node.node_info() is None, "its word deletes the document")
-    assert node.status()["blind"] == []
+    node.wait(lambda: node.status()["blind"] == [], "the BMC answers", 5)
 
 
 def test_foreign_node_info_is_repaired(node: Node) -> None:

@@ -154,6 +154,7 @@ def test_a_key_that_somebody_else_goes_on_writing_is_a_conflict(
             node.wait(is_ours, f"repaired {turn}", 5)
     node.wait(lambda: "accelerator of the node: conflict" in node.logged(), "the conflict")
     assert 'npu_vigil_node_object_conflict{key="accelerator"} 1.0' in node.ask("/metrics")[1]
+    node.says("label accelerator of the node: conflict")
     assert node.logged().count("label accelerator of the node: conflict") == 1
     node.wait(is_ours, "it is tried again", 10)
     watched.edit(annotations={"serverIndex": "7"})
@@ -161,9 +162,8 @@ def test_a_key_that_somebody_else_goes_on_writing_is_a_conflict(
 
 
 def test_the_kubelets_traffic_costs_no_write(cluster_node: Node, watched: Watched) -> None:
-    time.sleep(0.5)
     writes = "npu_vigil_node_object_writes_total 1.0"
-    assert writes in cluster_node.ask("/metrics")[1]
+    cluster_node.wait(lambda: writes in cluster_node.ask("/metrics")[1], "the write is counted", 5)
     for turn in range(20):
         status = {"status": {"phase": f"turn-{turn}"}}
         watched.plane.request("PATCH", f"{watched.path}/status", status)

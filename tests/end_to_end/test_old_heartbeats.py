@@ -105,6 +105,7 @@ def test_generation_c_from_the_bmc_to_the_cluster(
     node.wait(lambda: as_consumer_c(node.node_info()) != first, "the next beat", 3)
     missing = "label nodeDEnable=on of node node-1: it is not there"
     node.wait(lambda: missing in str(node.status()["heartbeat"]["old"]["label"]), "it is said")
+    node.says(missing)
     assert node.logged().count(missing) == 1
     assert "npu_vigil_old_heartbeat_unread 1.0" in node.ask("/metrics")[1]
     patch(cluster, NODE, {"labels": {"nodeDEnable": "on"}})

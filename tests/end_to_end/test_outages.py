@@ -77,8 +77,9 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < 5
     ready = (200, {"ready": True, "reasons": []})
     node.wait(lambda: node.ask("/readyz") == ready, "both documents are settled", 3)
-    assert node.logged().count(f"{node.document}: cannot be published") == 1
-    assert node.logged().count(f"{node.document}: the store answers again") == 1
+    for what in ("cannot be published", "the store answers again"):
+        node.says(f"{node.document}: {what}")
+        assert node.logged().count(f"{node.document}: {what}") == 1
     assert node.process.poll() is None
 
 
@@ -106,7 +107,8 @@ def test_sigterm_while_the_api_server_is_frozen(cluster_node: Node, cluster: Clu
     node.healthy()
     cluster.plane.pause_apiserver()
     node.emulator.occur(2, FAULT)
-    time.sleep(0.5)
+    node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
+    time.sleep(0.1)  # and its write is on its way
     status, seconds = node.stop()
     assert (status, seconds < 5) == (0, True), node.logged()
     assert node.assertions(FAULT) == ["occur"]
@@ -169,12 +171,9 @@ def test_a_driver_that_cannot_be_initialised_is_waited_for(folder_node: Node) ->
     node.emulator.fail("dcmi_init", -8005)
     node.start()
     node.up()
-    time.sleep(1)
-    status, answer = node.ask("/readyz")
-    assert status == 503
-    assert answer["reasons"][0].startswith(
-        "the driver has not answered yet: dcmi_init answered -80"
-    )
+    why = "the driver has not answered yet: dcmi_init answered -80"
+    node.wait(lambda: node.ask("/readyz")[1]["reasons"][0].startswith(why), "it is said why", 20)
+    assert node.ask("/readyz")[0] == 503
     assert node.shown() is None, "a chip that was never read is in no list"
     node.emulator.clear("dcmi_init")
     node.healthy()
@@ -247,7 +246,7 @@ def test_a_broken_journal_is_moved_aside(folder_node: Node) -> None:
     node.emulator.occur(2, FAULT)
     node.start()
     node.until(lambda now: bool(now.codes(1) and now.codes(2)), "both faults are shown")
-    assert "moved to journal.sqlite.broken-" in node.logged()
+    node.says("moved to journal.sqlite.broken-")
 
 
 def test_without_a_journal_the_store_is_the_memory(node: Node) -> None:
@@ -265,7 +264,7 @@ def test_without_a_journal_the_store_is_the_memory(node: Node) -> None:
     node.until(lambda now: not now.codes(2), "the recovery is shown")
     node.until(lambda now: now.unhealthy == {"Ascend910-1"}, "the fault is shown")
     assert node.status()["faults"][0]["since_ms"] == since[FAULT]
-    assert node.status()["chips"][1]["blind"]
+    node.wait(lambda: bool(node.status()["chips"][1]["blind"]), "its call hangs", 10)
 
 
 def test_two_thousand_events_at_once(folder_node: Node) -> None:

@@ -83,7 +83,7 @@ def test_a_chip_that_drops_while_nobody_runs_keeps_its_fault(
         node.emulator.restore(3)
         node.emulator.recover(3, FAULT)
         document.until(lambda now: now.free == names(profile, 2), "its recovery counts")
-    assert f"--chip {name}" in node.logged()
+    node.says(f"--chip {name}")
     assert node.logged().count("does not list it: what is known") == 1
 
 
@@ -303,7 +303,7 @@ def test_a_state_directory_of_another_machine_is_set_aside(node: Node, hardware:
     with following(node) as document:
         document.until(lambda now: now.free == {"Ascend910-0", "Ascend910-1"}, "its own chips")
         assert document.last.named == {"Ascend910-0", "Ascend910-1"}
-    assert "another machine" in node.logged()
+    node.says("another machine")
 
 
 def test_a_new_machine_with_fewer_chips_names_them_and_the_verb(
@@ -317,7 +317,7 @@ def test_a_new_machine_with_fewer_chips_names_them_and_the_verb(
         document.until(lambda now: now.free == {"Ascend910-0", "Ascend910-1"}, "its own chips")
         assert has("Ascend910-2", FAULT)(document.last)
         for name in ("Ascend910-2", "Ascend910-3"):
-            assert f"vigil forget --chip {name} --state-dir {node.state_dir}" in node.logged()
+            node.says(f"vigil forget --chip {name} --state-dir {node.state_dir}")
 
 
 def entry(name: str, code: str) -> str:

@@ -85,7 +85,7 @@ def test_a_replaced_driver_is_found_again(own_node: Node, built: Path) -> None:
     node.emulator.occur(2, FAULT)
     node.until(lambda now: FAULT in now.codes(2), "the fault is shown")
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
-    assert beat(node)["blind"] is False
+    node.wait(lambda: beat(node)["blind"] is False, "its heartbeat says that it sees", 5)
 
     shutil.rmtree(host)
     kill_children(node)

@@ -228,7 +228,7 @@ def test_answers_other_than_yes(
     folder_node.wait(lambda: folder_node.status()["fault_service"]["refused"] == 1, "and counted")
     time.sleep(1.5)
     assert len(server.peers) == 4
-    assert "invalid: 127.0.0.1" in folder_node.logged()
+    folder_node.says("invalid: 127.0.0.1")
     assert folder_node.status()["fault_service"]["waiting"] == 0
 
 

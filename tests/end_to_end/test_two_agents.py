@@ -81,6 +81,7 @@ def test_the_newcomer_publishes_nothing_until_the_other_falls_silent(
     shown = first.shown()
     assert shown is not None
     assert set(shown.faults) == {"Ascend910-3"}, "the second one published"
+    second.says("conflict: another agent")
     assert second.logged().count("conflict: another agent") == 1
     assert first.ask("/readyz")[0] == 200
     first.kill()

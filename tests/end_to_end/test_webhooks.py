@@ -164,7 +164,7 @@ def test_a_webhook_that_changes_what_is_ours_is_a_conflict_that_says_so(
             "the answer to our own write of mindx-dl-deviceinfo-node-1 differs from what was "
             f"written: {what}; an admission webhook or policy changes it"
         )
-        assert f"conflict: {expected}" in node.logged()
+        node.says(f"conflict: {expected}")
         node.wait(lambda: expected in json.dumps(node.ask("/readyz")[1]), "it says so there, too")
         assert (
             'npu_vigil_foreign_writer{document="device-info",writer="admission"}'

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 _STEP_SECONDS = 0.02
 _LOG_TAIL_BYTES = 3000
 # Below those that the kernel gives to outgoing connections. Each process of the suite begins
-# somewhere else, and none gives out a port twice before it has been round.
+# somewhere else, and none gives out a port twice before it has been round. Processes that start
+# together have ids beside each other: so far apart none comes to what another one has given out
+# to a program that is to start, or is restarted.
 _PORTS = range(10_000, 32_000)
-_START = os.getpid() * 97 % len(_PORTS)
+_START = os.getpid() * 1_999 % len(_PORTS)
 _ports = itertools.cycle([*_PORTS[_START:], *_PORTS[:_START]])
 
 

@@ -79,7 +79,7 @@ class NodedPlay:
     _begin: float = 0.0
 
     async def run(self) -> list[Difference]:
-        """What differs and is not in the table of ``docs/compatibility.md``."""
+        """What differs and is not in ``docs/differences.md``."""
         steps, name = self.recording["steps"], self.recording["name"]
         moments = [step["at_ms"] for step in steps] + [self.recording["end_ms"]]
         node = next(step["node_name"] for step in steps if step["do"] == "start-agent")

@@ -1,6 +1,6 @@
 """Where the real NodeD was seen to be wrong: what ours does is right.
 
-That it differs is in the table of ``docs/compatibility.md``; here stands what must be seen. The
+That it differs is in ``docs/differences.md``; here stands what must be seen. The
 recordings are played as they are, some with a change that makes it worse.
 """
 

@@ -1,6 +1,6 @@
 """Recordings in which the real device plugin was seen to be wrong: what ours does is right.
 
-That it differs is in the table of ``docs/compatibility.md``; here stands what must be seen.
+That it differs is in ``docs/differences.md``; here stands what must be seen.
 """
 
 from __future__ import annotations

@@ -31,6 +31,14 @@ def _document(text: str) -> Document:
     return Document(_SPACE, "one", {"text": text}, {"part": "test"})
 
 
+async def until_stored(plane: ControlPlane, text: str) -> None:
+    """Wait until the API server has this text."""
+    path = f"/api/v1/namespaces/{_SPACE}/configmaps/one"
+    async with asyncio.timeout(10):
+        while plane.request("GET", path)["data"] != {"text": text}:  # noqa: ASYNC110  (of a server)
+            await asyncio.sleep(0.02)
+
+
 async def test_it_reads_requests(proxy: ApiProxy, store: Store) -> None:
     await store.put(_document("1"))
     await store.list(Selection(_SPACE))
@@ -56,17 +64,14 @@ async def test_what_is_sent_over_a_frozen_connection_arrives_when_it_thaws(
     path = f"/api/v1/namespaces/{_SPACE}/configmaps/one"
     assert control_plane.request("GET", path)["data"] == {"text": "1"}
     proxy.thaw()
-    await asyncio.sleep(0.5)
-    assert control_plane.request("GET", path)["data"] == {"text": "2"}
+    await until_stored(control_plane, "2")
 
 
 async def test_one_direction(proxy: ApiProxy, store: Store, control_plane: ControlPlane) -> None:
     await store.put(_document("1"))
     proxy.freeze_all(Direction.TO_CLIENT)
     written = asyncio.create_task(store.put(_document("2")))
-    await asyncio.sleep(0.5)
-    path = f"/api/v1/namespaces/{_SPACE}/configmaps/one"
-    assert control_plane.request("GET", path)["data"] == {"text": "2"}
+    await until_stored(control_plane, "2")
     assert not written.done()
     proxy.thaw()
     await written

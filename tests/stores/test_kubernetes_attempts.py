@@ -120,8 +120,11 @@ async def test_what_arrives_late_undoes_nothing_newer(
     await other.objects.set_node("node-1", {"a": "2"}, {})
     await other.close()
     proxy.thaw()
-    await asyncio.sleep(0.5)
-    assert {one.verb for one in proxy.requests(Rule(name="one"))} >= {"update", "patch"}
+    late_ones = Rule(name="one")
+    async with asyncio.timeout(10):
+        while not {one.verb for one in proxy.requests(late_ones)} >= {"update", "patch"}:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.5)  # until they are refused
     assert control_plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["labels"]["a"] == "2"
     assert "annotations" not in control_plane.request("GET", _PATH)["metadata"]
     assert control_plane.request("GET", _PATH)["data"] == {"text": "2"}

@@ -265,6 +265,7 @@ async def test_pod_groups_come_when_volcano_is_installed(
             name="train",
             annotations={key: text for key, text in annotations.items() if key != "sp-block"},
             labels={"framework": "pytorch", "subHealthyStrategy": "ignore"},
+            size=1,
         )
         pod_groups.make(volcano, "nobodys", {**JOB, "controller": False})
         pod_groups.annotate(volcano, "pg", {"recover-strategy": "dump"})

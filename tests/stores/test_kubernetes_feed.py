@@ -147,9 +147,14 @@ async def test_nodes_and_pod_groups_that_are_odd() -> None:
         {"metadata": {"uid": "2", "ownerReferences": OWNERS, created: "2026-01-01T00:00:00Z"}},
         {"metadata": {"uid": "3", "ownerReferences": OWNERS, created: None}, "spec": 5},
         {"metadata": {"uid": "4"}},
+        {"metadata": {"uid": "5", "ownerReferences": OWNERS}, "spec": {"minMember": 4}},
+        {"metadata": {"uid": "6", "ownerReferences": OWNERS}, "spec": {"minMember": -1}},
+        {"metadata": {"uid": "7", "ownerReferences": OWNERS}, "spec": {"minMember": "4"}},
     ]
     answers = Answers(listed(*groups).encode(), b"")
     (jobs,) = await events_of(KubernetesCluster(answers.connection).jobs())
     two = Job("job-1", name="train", created_at_ms=1_767_225_600_000)
     three = Job("job-1", name="train")
-    assert jobs == Snapshot({"2": two, "3": three}, frozenset({"1"}))
+    five = Job("job-1", name="train", size=4)
+    known = {"2": two, "3": three, "5": five, "6": three, "7": three}
+    assert jobs == Snapshot(known, frozenset({"1"}))

@@ -1,0 +1,80 @@
+"""Makes ``docs/codes.md`` of the tables of fault codes.
+
+::
+
+    python -m tests.contract.codes_document
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contract.code_reference import CodeKind, CodeReference, all_codes, level_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "codes.md"
+_TITLES = {
+    CodeKind.CHIP: "Codes of chips",
+    CodeKind.SWITCH: "Codes of on-board switches",
+    CodeKind.NODE: "Codes of the server",
+    CodeKind.PUBLIC: "Public fault codes",
+}
+_HEAD = """\
+# Fault codes
+
+Made from `contract/data`; `vigil explain CODE` shows one code. The levels are those that
+MindCluster ships; the fault configuration of a cluster may change them. Names are the vendor's. A
+name in *italics* is not known: what stands there follows from the bits of the code or its kind.
+
+"""
+
+
+def document() -> str:
+    """Return the whole document."""
+    found = list(all_codes())
+    return _HEAD + "\n".join(
+        [*_counts(found), *(line for kind in CodeKind for line in _of_kind(kind, found))]
+    )
+
+
+def _counts(found: Sequence[CodeReference]) -> Iterator[str]:
+    yield "| kind | codes | with a name | with a Chinese name | name follows |"
+    yield "|---|---|---|---|---|"
+    for kind in CodeKind:
+        of_kind = [one for one in found if one.kind is kind]
+        named = sum(bool(one.name_en) for one in of_kind)
+        chinese = sum(bool(one.name_zh) for one in of_kind)
+        derived = sum("summary" in one.follows for one in of_kind)
+        yield f"| {kind} | {len(of_kind)} | {named} | {chinese} | {derived} |"
+    yield ""
+
+
+def _of_kind(kind: CodeKind, found: Sequence[CodeReference]) -> Iterator[str]:
+    yield f"## {_TITLES[kind]}"
+    yield ""
+    levels = dict.fromkeys(one.level for one in found if one.kind is kind)
+    texts = level_texts(kind)
+    for level in sorted(levels, key=list(texts).index):
+        text = texts[level]
+        yield f"### {level} ({kind})"
+        yield ""
+        yield f"Jobs: {text.effect}"
+        yield ""
+        yield f"To do: {text.remedy}"
+        yield ""
+        yield "| code | name | Chinese name | part | severity |"
+        yield "|---|---|---|---|---|"
+        rows = (one for one in found if one.kind is kind and one.level == level)
+        for one in sorted(rows, key=lambda row: row.code):
+            name = one.summary if "summary" in one.known else f"*{one.summary}*"
+            part = " ".join(filter(None, (one.component, one.module)))
+            cells = (f"`{one.code}`", name, one.name_zh, part, one.severity)
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        yield ""
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document(), encoding="utf-8")

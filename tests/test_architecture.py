@@ -1,0 +1,90 @@
+"""``docs/architecture.md`` and the documents of the rooms agree with the tree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "architecture.md"
+ROOMS = sorted((ROOT / "docs" / "rooms").glob("*.md"))
+_SCREENS = 120
+"""Lines, which are a few screens."""
+
+_ROW = re.compile(r"^\| `([\w.]+)/` \| .* \| (\d?) ?\|$", re.MULTILINE)
+_NAMED = re.compile(
+    r"(?<![\w./*-])(?:[\w.][\w./*-]*(?:\.(?:py|c|h)\b|/(?![\w/]))|[\w./*-]+/[\w.*-]+\.(?:json|toml)\b)"
+)
+
+
+def _rows() -> dict[str, str]:
+    section = DOCUMENT.read_text(encoding="utf-8").partition("## Folders")[2].partition("\n## ")[0]
+    return dict(_ROW.findall(section))
+
+
+def test_it_begins_with_a_picture_and_fits_on_a_few_screens() -> None:
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("# ")
+    assert lines[2] == "```"
+    assert len(lines) <= _SCREENS
+
+
+def test_every_top_level_folder_is_named() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert _rows().keys() == {name.partition("/")[0] for name in listed if "/" in name}
+
+
+def test_layers_are_those_that_are_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    rooms = next(
+        one["layers"]
+        for one in settings["tool"]["importlinter"]["contracts"]
+        if one["type"] == "layers" and "vigil" in one["layers"]
+    )
+    expected = {
+        room.strip(): str(number)
+        for number, layer in enumerate(rooms, 1)
+        for room in layer.split("|")
+    }
+    assert {room: number for room, number in _rows().items() if number} == expected
+
+
+def test_every_room_has_its_document() -> None:
+    rooms = {room for room, number in _rows().items() if number}
+    assert {path.stem for path in ROOMS} == rooms
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert all(f"(rooms/{room}.md)" in text for room in rooms)
+
+
+def _paths(text: str) -> Iterator[str]:
+    """Yield the files and folders that a document names: between backticks, and in diagrams."""
+    for quoted in re.findall(r"`([^`\n]+)`", text):
+        yield from _NAMED.findall(quoted)
+
+
+def _is_there(name: str, room: Path) -> bool:
+    pattern = name.rstrip("/")
+    return any(ROOT.glob(pattern)) or any(room.rglob(pattern))
+
+
+@pytest.mark.parametrize("document", [DOCUMENT, *ROOMS], ids=lambda path: path.stem)
+def test_files_and_folders_that_are_named_exist(document: Path) -> None:
+    names = list(_paths(document.read_text(encoding="utf-8")))
+    assert names
+    room = ROOT / document.stem if document != DOCUMENT else ROOT / "docs"
+    assert [name for name in names if not _is_there(name, room)] == []
+
+
+def test_a_file_that_is_not_there_is_found() -> None:
+    (name,) = _paths("in `agent/policy/nowhere.py`")
+    assert not _is_there(name, ROOT / "agent")

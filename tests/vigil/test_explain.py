@@ -1,0 +1,95 @@
+"""``vigil explain CODE`` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def explain(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "LC_", "LANG"))}
+    return subprocess.run(
+        [sys.executable, "-m", "vigil", "explain", *arguments],
+        capture_output=True,
+        timeout=60,
+        env=clean | {"LC_ALL": "C.UTF-8"} | environment,
+        check=False,
+    )
+
+
+def test_a_code_is_explained_without_a_daemon() -> None:
+    done = explain("0x80e01801")
+    assert done.returncode == 0
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == "80E01801  Multi-bit ECC errors when accessing the HBM"
+    assert "  level     RestartBusiness" in lines
+    assert any(line.startswith("  to do ") for line in lines)
+    assert lines[-1] == "  derived   jobs, to do: follow from the code and its level"
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        ([], {"LC_ALL": "zh_CN.UTF-8"}),
+        ([], {"LC_ALL": "", "LANG": "zh_CN.UTF-8", "PYTHONUTF8": "1"}),
+        (["--lang", "zh"], {}),
+        ([], {"VIGIL_LANG": "zh"}),
+    ],
+)
+def test_the_vendors_chinese_name_is_shown(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    lines = explain("80E01801", *arguments, **environment).stdout.decode().splitlines()
+    assert lines[0] == "80E01801  HBM用户内存空间内存颗粒访问多bit ECC错误"
+    assert lines[1] == "  english   Multi-bit ECC errors when accessing the HBM"
+
+
+def test_a_missing_chinese_name_is_not_made_up() -> None:
+    lines = explain("814F8008", "--lang", "zh").stdout.decode().splitlines()
+    assert lines[0] == "814F8008  ISP: multi-bit ECC error, raised by the chip"
+    assert (
+        lines[-1]
+        == "  derived   jobs, name, part, severity, to do: follow from the code and its level"
+    )
+
+
+def test_a_terminal_without_utf_8_gets_what_it_can_show() -> None:
+    done = explain("80E01801", "--lang", "zh", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].startswith(b"80E01801  HBM???")
+
+
+def test_json_carries_both_names() -> None:
+    found = json.loads(explain("80E01801", "--json").stdout)
+    assert found["code"] == "80E01801"
+    assert found["name_en"]
+    assert found["name_zh"]
+    assert found["known"]["severity"] == "contract/data/codes.json"
+    assert found["follows"]["effect"] == "spec/consumers.md 1.10"
+
+
+def test_an_unknown_code_is_wrong_use_and_no_escape_reaches_the_terminal() -> None:
+    done = explain("\x1b[31m80E01801")
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert b"\x1b" not in done.stderr
+    assert b"is in no table of fault codes" in done.stderr
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "vigil", "explain", "80E01801"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert done.stderr == b""

@@ -1,0 +1,159 @@
+"""What ``vigil status`` does with answers that are odd, and on odd terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vigil.status.times import ago, since
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AT_MS = 1_795_469_669_290
+AGENT: dict[str, Any] = {
+    "node": "node-1",
+    "at_ms": AT_MS,
+    "version": "9.9",
+    "chips": [{"chip": 3, "device": "Ascend910-3", "level": "SeparateNPU", "blind": []}],
+    "faults": [
+        {
+            "subject": "chip 3",
+            "device": "Ascend910-3",
+            "code": "80E18402",
+            "level": "SeparateNPU",
+            "since_ms": AT_MS - 200_000,
+        }
+    ],
+    "driver": {},
+    "publications": [],
+    "heartbeat": {"interval_seconds": 5.0},
+    "a_field_of_a_later_release": {"x": 1},
+}
+
+
+class Stand:
+    """A server that gives one answer to everything."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 200, b"{}"
+        self.length: int | None = None
+        stand = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(stand.status)
+                self.send_header("Content-Length", str(stand.length or len(stand.body)))
+                self.end_headers()
+                self.wfile.write(stand.body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def stand() -> Iterator[Stand]:
+    stand = Stand()
+    thread = threading.Thread(target=stand.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield stand
+    stand.server.shutdown()
+    thread.join()
+    stand.server.server_close()
+
+
+def vigil(stand: Stand, *arguments: str, **environment: str) -> tuple[int, bytes, str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "LC_", "LANG"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "vigil", *arguments, "--server", stand.url],
+        capture_output=True,
+        timeout=60,
+        env=clean | {"LC_ALL": "C.UTF-8"} | environment,
+        check=False,
+    )
+    assert b"Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def test_an_agent_of_another_release_is_read(stand: Stand) -> None:
+    stand.body = json.dumps(AGENT).encode()
+    status, output, _ = vigil(stand, "status")
+    assert status == 1
+    assert b"agent of node-1, version 9.9" in output
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "length", "message"),
+    [
+        (200, b"<html>", None, "is not that of a daemon of this version"),
+        (200, b'{"node": 5}', None, "is not that of a daemon of this version"),
+        (200, b"[" * 100_000, None, "is not that of a daemon of this version"),
+        (200, b'{"node"', 100, "gives no answer"),
+        (500, b"\x1b[31mred", None, "answered 500: [31mred"),
+        (404, b"none", None, "/api/v1/nodes answered 404"),
+    ],
+)
+def test_an_answer_that_is_none_is_named(
+    stand: Stand, status: int, body: bytes, length: int | None, message: str
+) -> None:
+    stand.status, stand.body, stand.length = status, body, length
+    code, output, errors = vigil(stand, "status")
+    assert (code, output) == (3, b"")
+    assert message in errors
+
+
+def test_no_escape_of_a_daemon_reaches_the_terminal(stand: Stand) -> None:
+    bad = "\x1b]0;x\x07\u202enode"
+    driver = {"trouble": bad}
+    stand.body = json.dumps(AGENT | {"driver": driver, "node": bad}).encode()
+    _, output, _ = vigil(stand, "status")
+    assert not any(letter in output.decode() for letter in "\x1b\x07\u202e")
+
+
+@pytest.mark.parametrize("columns", [1, 40, 80, 300])
+def test_lines_are_no_wider_than_the_terminal(stand: Stand, columns: int) -> None:
+    stand.body = json.dumps(AGENT).encode()
+    _, output, _ = vigil(stand, "status", COLUMNS=str(columns), TERM="dumb")
+    assert max(map(len, output.decode().splitlines())) <= max(columns, 20)
+
+
+def test_a_terminal_without_utf_8_gets_what_it_can_show(stand: Stand) -> None:
+    stand.body = json.dumps(AGENT).encode()
+    status, output, _ = vigil(
+        stand, "faults", "--lang", "zh", PYTHONUTF8="0", PYTHONIOENCODING="ascii"
+    )
+    assert status == 1
+    assert b"HBM???" in output
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "text"),
+    [
+        (0, "0 s ago"),
+        (59_999, "59 s ago"),
+        (60_000, "1 min ago"),
+        (7_200_000, "2 h ago"),
+        (200_000_000, "2 d ago"),
+        (-3_600_000, "in 1 h"),
+    ],
+)
+def test_ages_are_in_one_unit(age_ms: int, text: str) -> None:
+    assert ago(AT_MS - age_ms, AT_MS) == text
+
+
+def test_the_date_is_given_where_it_is_another() -> None:
+    assert since(AT_MS - 60_000, AT_MS, utc=True) == "1 min ago (21:33:29 UTC)"
+    day = datetime.fromtimestamp(AT_MS / 1000 - 86_400, UTC)
+    assert since(AT_MS - 86_400_000, AT_MS, utc=True) == f"1 d ago ({day:%Y-%m-%d} 21:34:29 UTC)"
+    assert since(10**18, AT_MS, utc=True) == "at an unknown time"

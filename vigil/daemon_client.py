@@ -1,0 +1,107 @@
+"""Asks a daemon over HTTP, at ``--server URL|unix:PATH``."""
+
+from __future__ import annotations
+
+import http.client
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
+from vigil.socket_connection import SocketConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OK, NOT_FOUND = 200, 404
+_LARGEST_BYTES = 256 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class DaemonClient:
+    """Asks the agent or the aggregator at ``server``, which may take ``seconds`` to answer.
+
+    Each method raises ``ConfigurationError`` for an address that is none and ``StoreUnavailable``
+    where no daemon of this project answers.
+    """
+
+    def __init__(self, server: str, seconds: float) -> None:
+        self.server = server
+        self._seconds = seconds
+
+    def get(self, path: str, model: type[T]) -> T:
+        """Return the answer at ``path``."""
+        status, body = self.ask("GET", path)
+        if status != OK:
+            raise self.refused(path, status, body)
+        return self.decoded(body, model)
+
+    def find(self, path: str, model: type[T]) -> T | None:
+        """Return the answer at ``path``; ``None`` where there is no such thing."""
+        status, body = self.ask("GET", path)
+        if status == NOT_FOUND:
+            return None
+        if status != OK:
+            raise self.refused(path, status, body)
+        return self.decoded(body, model)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, bytes]:
+        """Return status and body of the answer, whatever the status is."""
+        connection = self._connection()
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            content = answer.read(_LARGEST_BYTES + 1)
+            if answer.length and len(content) <= _LARGEST_BYTES:
+                raise http.client.IncompleteRead(content, answer.length)
+        except FileNotFoundError:
+            what = "no daemon listens there; start the agent, or name another daemon by --server"
+            raise StoreUnavailable(f"{self.server}: {what}") from None
+        except (OSError, http.client.HTTPException) as error:
+            why = str(error) or type(error).__name__
+            raise StoreUnavailable(f"{self.server} gives no answer: {quoted(why)}") from None
+        finally:
+            connection.close()
+        if len(content) > _LARGEST_BYTES:
+            raise StoreUnavailable(
+                f"{self.server}: the answer at {path} has more than {_LARGEST_BYTES} bytes"
+            )
+        return answer.status, content
+
+    def decoded(self, body: bytes, model: type[T]) -> T:
+        """Return the value in ``body``."""
+        try:
+            return msgspec.json.decode(body, type=model)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise StoreUnavailable(
+                f"{self.server}: its answer is not that of a daemon of this version: {error}"
+            ) from None
+
+    def refused(self, path: str, status: int, body: bytes) -> StoreUnavailable:
+        """Return the error for an answer with another status than 200."""
+        text = quoted(body.decode(errors="replace"))
+        return StoreUnavailable(f"{self.server}: {path} answered {status}: {text}")
+
+    def _connection(self) -> http.client.HTTPConnection:
+        server = self.server
+        if server.startswith("unix:"):
+            return SocketConnection(server.removeprefix("unix:"), self._seconds)
+        try:
+            parts = urlsplit(server)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if host is None or parts.scheme not in ("http", "https") or parts.path not in ("", "/"):
+            what = f"{server!r} is neither http://HOST:PORT, https://HOST:PORT nor unix:PATH"
+            raise ConfigurationError("command line", [Problem("--server", what)])
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=self._seconds)
+        return http.client.HTTPConnection(host, port, timeout=self._seconds)

@@ -1,0 +1,1 @@
+"""What ``vigil status`` and ``vigil faults`` are made of."""

@@ -1,0 +1,196 @@
+"""What a daemon answers, as far as ``vigil status`` and ``vigil faults`` show it.
+
+Only these fields are read, and those that another release may lack have a default. Times are epoch
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Blind(msgspec.Struct, frozen=True):
+    """A source without an answer; an aggregator names its reason ``why``."""
+
+    source: str
+    since_ms: int
+    reason: str = ""
+    why: str = ""
+    chip: str | int | None = None
+
+
+class AgentChip(msgspec.Struct, frozen=True):
+    """A chip as its agent knows it."""
+
+    chip: int
+    device: str
+    level: str
+    link_up: bool | None = None
+    blind: tuple[Blind, ...] = ()
+    listed: bool = True
+    answers: bool = True
+
+
+class AgentFault(msgspec.Struct, frozen=True):
+    """A fault as its agent knows it."""
+
+    subject: str
+    code: str
+    level: str
+    since_ms: int
+    device: str | None = None
+    part: str = ""
+    severity: str | None = None
+
+
+class AgentDriver(msgspec.Struct, frozen=True):
+    """The driver."""
+
+    family: str | None = None
+    chip_name: str | None = None
+    version: str | None = None
+    trouble: str | None = None
+
+
+class AgentPublication(msgspec.Struct, frozen=True):
+    """A document of an agent."""
+
+    kind: str
+    store: str
+    acknowledged_at_ms: int | None = None
+    trouble: str | None = None
+    trouble_since_ms: int | None = None
+    conflict: str | None = None
+    conflict_since_ms: int | None = None
+    left_to: str | None = None
+
+
+class AgentHeartbeat(msgspec.Struct, frozen=True):
+    """The heartbeat of an agent."""
+
+    interval_seconds: float
+    beaten_at_ms: int | None = None
+    trouble: str | None = None
+    withheld: str | None = None
+    conflict: str | None = None
+
+
+class AgentAnswer(msgspec.Struct, frozen=True):
+    """``/api/v1/status`` of an agent."""
+
+    node: str
+    at_ms: int
+    version: str
+    chips: tuple[AgentChip, ...]
+    faults: tuple[AgentFault, ...]
+    driver: AgentDriver
+    publications: tuple[AgentPublication, ...]
+    heartbeat: AgentHeartbeat
+    not_ready: tuple[str, ...] = ()
+    stalled: dict[str, float] = {}
+    blind: tuple[Blind, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node as an aggregator knows it."""
+
+    node: str
+    state: str
+    heartbeat: str
+    faults: int = 0
+    heartbeat_age_seconds: float | None = None
+    report_age_seconds: float | None = None
+    switch_status: str | None = None
+    node_status: str | None = None
+    blind: tuple[Blind, ...] | None = None
+    heartbeat_problem: str | None = None
+    faults_problem: str | None = None
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """``/api/v1/nodes`` of an aggregator."""
+
+    at_ms: int
+    nodes: tuple[Node, ...]
+
+
+class ChipFault(msgspec.Struct, frozen=True):
+    """A fault of a chip as an aggregator knows it."""
+
+    node: str
+    chip: str
+    code: str
+    level: str
+    name: str | None = None
+    severity: str | None = None
+    raised_at_ms: int | None = None
+    received_at_ms: int | None = None
+    fault_type: str = ""
+    hidden: str | None = None
+
+
+class SwitchFault(msgspec.Struct, frozen=True):
+    """A fault of a switch as an aggregator knows it."""
+
+    node: str
+    code: str
+    level: str
+    switch: int | None = None
+    port: int | None = None
+    raised_at_ms: int | None = None
+    received_at_ms: int | None = None
+    hidden: str | None = None
+
+
+class ServerFault(msgspec.Struct, frozen=True):
+    """A fault of a server as an aggregator knows it."""
+
+    node: str
+    code: str
+    level: str
+    part: str = ""
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """``/api/v1/faults`` of an aggregator."""
+
+    at_ms: int
+    faults: tuple[ChipFault, ...]
+    switch_faults: tuple[SwitchFault, ...] = ()
+    server_faults: tuple[ServerFault, ...] = ()
+
+
+class Liveness(msgspec.Struct, frozen=True):
+    """The heartbeats as an aggregator knows them."""
+
+    alarm: bool
+    lost: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    problems: dict[str, str] = {}
+
+
+class LivenessAnswer(msgspec.Struct, frozen=True):
+    """``/api/v1/liveness`` of an aggregator."""
+
+    liveness: Liveness
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Who leads."""
+
+    role: str
+    leads: bool
+    holder: str
+
+
+class LeaderAnswer(msgspec.Struct, frozen=True):
+    """``/api/v1/leader`` of an aggregator."""
+
+    leader: Leader
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """``/readyz`` of a daemon."""
+
+    ready: bool
+    reasons: tuple[str, ...] = ()

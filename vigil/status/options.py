@@ -1,0 +1,69 @@
+"""Options and exit statuses that ``vigil status`` and ``vigil faults`` share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from vigil.daemon_client import DaemonClient
+
+NOT_WELL = 1
+_ANSWER_SECONDS = 10.0
+
+
+class Language(StrEnum):
+    """Language of the names of faults. Codes, levels and keys are never translated."""
+
+    ENGLISH = "en"
+    CHINESE = "zh"
+
+
+Server: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="VIGIL_SERVER",
+        help="Ask this agent or aggregator: http://HOST:PORT, https://HOST:PORT or unix:PATH.",
+        show_default="the agent on this host",
+    ),
+]
+StateDir: TypeAlias = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR", envvar="VIGIL_STATE_DIR", help="Of the agent on this host; has its socket."
+    ),
+]
+Lang: TypeAlias = Annotated[
+    Language | None,
+    typer.Option(
+        "--lang", envvar="VIGIL_LANG", help="Of the names of faults.", show_default="from LANG"
+    ),
+]
+Utc: TypeAlias = Annotated[bool, typer.Option("--utc", help="Show times in UTC.")]
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
+]
+STATE_DIR = Path("/var/lib/npu-vigil")
+
+
+def client_of(server: str | None, state_dir: Path) -> DaemonClient:
+    """Return who is asked: ``server``, else the agent with ``state_dir``."""
+    from vigil.daemon_client import DaemonClient
+
+    return DaemonClient(server or f"unix:{state_dir / 'agent.sock'}", _ANSWER_SECONDS)
+
+
+def language_of(chosen: Language | None) -> Language:
+    """Return the language that was chosen, else that of the environment."""
+    import os
+
+    if chosen is not None:
+        return chosen
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        if os.environ.get(name):
+            return Language.CHINESE if os.environ[name].startswith("zh") else Language.ENGLISH
+    return Language.ENGLISH

@@ -1,0 +1,362 @@
+"""What is wrong, in rows and sentences, from the answers of an agent or an aggregator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from contract.code_reference import CodeKind, describe_code, text_of_level
+from contract.codes import parse_code
+from contract.errors import ConfigurationError, Problem
+from contract.levels import ChipLevel, NodeLevel, SwitchLevel
+from vigil.status.answers import (
+    AgentAnswer,
+    AgentPublication,
+    Blind,
+    Faults,
+    LeaderAnswer,
+    LivenessAnswer,
+    Node,
+    Nodes,
+    Readiness,
+)
+from vigil.status.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vigil.daemon_client import DaemonClient
+
+_STATUS = "/api/v1/status"
+_ALIVE = "alive"
+_REPORTED = "reported"
+_HARMLESS = frozenset(
+    {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
+)
+_RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
+_NAMED = 5
+_ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
+
+
+class FaultRow(msgspec.Struct, frozen=True):
+    """A fault that holds. ``kind`` is that of its code; ``part`` is what it is of.
+
+    ``since_ms`` is when it began (epoch milliseconds), ``None`` where nobody knows. ``jobs`` says
+    in few words what happens to jobs. ``withheld``: the aggregator does not publish it now.
+    """
+
+    node: str
+    part: str
+    kind: CodeKind
+    code: str
+    name_en: str
+    name_zh: str
+    severity: str
+    level: str
+    since_ms: int | None
+    jobs: str
+    withheld: bool = False
+
+    def name(self, language: str) -> str:
+        """Return the name of the fault, in ``language`` where that is known."""
+        return (self.name_zh if language == "zh" else "") or self.name_en
+
+
+class BlindRow(msgspec.Struct, frozen=True):
+    """A source that gives no answer; ``part`` is empty where it is about the node."""
+
+    node: str
+    part: str
+    source: str
+    since_ms: int
+    reason: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a daemon knows. ``about`` is a node or "the cluster".
+
+    ``reasons`` say why it is not well, in sentences without a dot, worst first; none: it is well.
+    ``not_known`` names what this daemon cannot say. ``counts`` are by heading and word, ``facts``
+    are other lines by heading.
+    """
+
+    source: str
+    server: str
+    about: str
+    at_ms: int
+    well: bool
+    reasons: tuple[str, ...]
+    not_known: tuple[str, ...]
+    counts: dict[str, dict[str, int]]
+    facts: dict[str, tuple[str, ...]]
+    faults: tuple[FaultRow, ...]
+    blind: tuple[BlindRow, ...]
+
+
+def report_of(client: DaemonClient, node: str | None) -> Report:
+    """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
+
+    Raises ``ConfigurationError`` for a node that it does not know, ``StoreUnavailable`` where it
+    does not answer.
+    """
+    answer = client.find(_STATUS, AgentAnswer)
+    if answer is not None:
+        return _of_agent(client.server, answer, node)
+    return _of_aggregator(client, node)
+
+
+def same_code(given: str, code: str) -> bool:
+    """Return whether a person who writes ``given`` means ``code``."""
+    try:
+        return parse_code(given) == code
+    except ValueError:
+        return given.strip() == code
+
+
+def _of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
+    if node not in (None, answer.node):
+        what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
+        raise ConfigurationError("command line", [Problem(f"node {node}", what)])
+    faults = tuple(
+        _row(
+            answer.node,
+            fault.device or f"{fault.subject} {fault.part}".strip(),
+            _kind_of(fault.subject),
+            fault.code,
+            fault.level,
+            fault.severity,
+            fault.since_ms,
+        )
+        for fault in answer.faults
+    )
+    blind = (
+        *_blind(answer.node, "", answer.blind),
+        *(row for chip in answer.chips for row in _blind(answer.node, chip.device, chip.blind)),
+    )
+    down = [chip.device for chip in answer.chips if chip.link_up is False]
+    beat = answer.heartbeat
+    reasons = [
+        *(f"the agent is not ready: {one}" for one in answer.not_ready),
+        *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
+        *_of_faults(faults),
+        *([f"the link is down at {_some(down)}"] if down else []),
+        *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
+        *(
+            f"{one.kind} is not published: {one.trouble}"
+            for one in answer.publications
+            if one.trouble
+        ),
+        *(f"{one.kind}: {one.conflict}" for one in answer.publications if one.conflict),
+        *(f"the heartbeat: {why}" for why in (beat.trouble, beat.withheld, beat.conflict) if why),
+        *_of_blind(blind),
+    ]
+    driver = answer.driver
+    named = filter(None, (driver.family, driver.chip_name, driver.version))
+    beaten = (
+        "not sent yet"
+        if beat.beaten_at_ms is None
+        else f"sent {ago(beat.beaten_at_ms, answer.at_ms)}"
+    )
+    return Report(
+        source=f"agent of {answer.node}, version {answer.version}",
+        server=server,
+        about=answer.node,
+        at_ms=answer.at_ms,
+        well=not reasons,
+        reasons=tuple(reasons),
+        not_known=("what the cluster publishes about this node, which jobs are hit",),
+        counts={"chips": _counted(chip.level for chip in answer.chips)},
+        facts={
+            "driver": (" ".join(named) or "has not answered yet",),
+            "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
+            "documents": tuple(_publication(one, answer.at_ms) for one in answer.publications),
+        },
+        faults=faults,
+        blind=blind,
+    )
+
+
+def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
+    nodes = client.get("/api/v1/nodes", Nodes)
+    found = client.get("/api/v1/faults", Faults)
+    liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
+    leader = client.get("/api/v1/leader", LeaderAnswer).leader
+    ready = client.decoded(client.ask("GET", "/readyz")[1], Readiness)
+    chosen = [one for one in nodes.nodes if name in (None, one.node)]
+    if name is not None and not chosen:
+        what = f"the aggregator at {client.server} knows no node of this name"
+        raise ConfigurationError("command line", [Problem(f"node {name}", what)])
+    faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
+    blind = tuple(
+        row
+        for one in chosen
+        for blind in one.blind or ()
+        for row in _blind(one.node, "" if blind.chip is None else str(blind.chip), [blind])
+    )
+    unsaid = [one.node for one in chosen if one.blind is None]
+    reasons = [
+        *([_ALARM] if liveness.alarm else []),
+        *(f"the aggregator is not ready: {one}" for one in ready.reasons),
+        *(f"{place}: heartbeats are not read: {why}" for place, why in liveness.problems.items()),
+        *_of_nodes(chosen),
+        *_of_faults(faults),
+        *_of_blind(blind),
+    ]
+    return Report(
+        source="aggregator, "
+        + ("which leads" if leader.leads else f"a follower of {leader.holder or 'nobody'}"),
+        server=client.server,
+        about=name or "the cluster",
+        at_ms=nodes.at_ms,
+        well=not reasons,
+        reasons=tuple(reasons),
+        not_known=(f"which sources are blind on {_some(unsaid)}",) if unsaid else (),
+        counts={
+            "nodes": _counted(f"{one.state}, {one.heartbeat}" for one in chosen),
+            "faulty chips": _levels_of_chips(faults),
+        },
+        facts={"leader": (leader.holder or "nobody",)}
+        if name is None
+        else _of_node(client, chosen[0]),
+        faults=faults,
+        blind=blind,
+    )
+
+
+class _Because(msgspec.Struct, frozen=True):
+    because: tuple[str, ...]
+
+
+def _of_node(client: DaemonClient, node: Node) -> dict[str, tuple[str, ...]]:
+    explained = client.get(f"/api/v1/nodes/{quote(node.node, safe='')}", _Because)
+    return {"because": explained.because}
+
+
+def _of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
+    by_word: dict[str, list[str]] = {}
+    for one in nodes:
+        if one.heartbeat != _ALIVE:
+            by_word.setdefault(f"the heartbeat is {one.heartbeat}", []).append(one.node)
+        if one.state != _REPORTED:
+            by_word.setdefault(f"device-info is {one.state}", []).append(one.node)
+        for what, word in (("the switches", one.switch_status), ("the server", one.node_status)):
+            if word not in (None, "", "Healthy"):
+                by_word.setdefault(f"{what}: {word}", []).append(one.node)
+    for word, names in by_word.items():
+        yield f"{word}: {_some(names)}"
+
+
+def _of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
+    """Say which parts are hit at which level, worst level first."""
+    parts: dict[str, dict[str, None]] = {}
+    for row in faults:
+        if row.level not in _HARMLESS:
+            parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
+    for level in sorted(parts, key=rank):
+        names = list(parts[level])
+        yield f"{counted(len(names), 'part')} at {level}: {_some(names)}"
+
+
+def _of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
+    found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
+    if found:
+        yield f"no answer from {_some(found)}"
+
+
+def _of_publications(publications: Iterable[AgentPublication]) -> Iterator[str]:
+    for one in publications:
+        if one.trouble:
+            yield f"{one.kind} is not written: {one.trouble}"
+        if one.conflict:
+            yield f"{one.kind}: {one.conflict}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``number`` with the regular noun in its form: ``1 part``, ``2 parts``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _some(names: list[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _cluster_rows(found: Faults) -> Iterator[FaultRow]:
+    for chip in found.faults:
+        public = chip.fault_type == "PublicFault"
+        kind = CodeKind.PUBLIC if public else CodeKind.CHIP
+        since = chip.raised_at_ms or chip.received_at_ms
+        row = _row(chip.node, chip.chip, kind, chip.code, chip.level, chip.severity, since)
+        yield msgspec.structs.replace(row, withheld=chip.hidden is not None)
+    for switch in found.switch_faults:
+        part = f"switch {switch.switch} port {switch.port}"
+        since = switch.raised_at_ms or switch.received_at_ms
+        row = _row(switch.node, part, CodeKind.SWITCH, switch.code, switch.level, None, since)
+        yield msgspec.structs.replace(row, withheld=switch.hidden is not None)
+    for server in found.server_faults:
+        yield _row(server.node, server.part, CodeKind.NODE, server.code, server.level, None, None)
+
+
+def _row(
+    node: str,
+    part: str,
+    kind: CodeKind,
+    code: str,
+    level: str,
+    severity: str | None,
+    since_ms: int | None,
+) -> FaultRow:
+    known = describe_code(code)
+    text = text_of_level(kind, code, level)
+    return FaultRow(
+        node=node,
+        part=part,
+        kind=kind,
+        code=code,
+        name_en=known.summary if known else "",
+        name_zh=known.name_zh if known else "",
+        severity=severity or "",
+        level=level,
+        since_ms=since_ms,
+        jobs=text.short if text else "",
+    )
+
+
+def _kind_of(subject: str) -> CodeKind:
+    return {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}.get(
+        subject.partition(" ")[0], CodeKind.CHIP
+    )
+
+
+def _blind(node: str, part: str, found: Iterable[Blind]) -> Iterator[BlindRow]:
+    for one in found:
+        yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    found = Counter(words)
+    return {word: found[word] for word in sorted(found, key=rank)}
+
+
+def _levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+    worst: dict[tuple[str, str], str] = {}
+    for row in faults:
+        if row.kind in {CodeKind.CHIP, CodeKind.PUBLIC}:
+            key = (row.node, row.part)
+            worst[key] = min(row.level, worst.get(key, row.level), key=rank)
+    return _counted(worst.values())
+
+
+def rank(level: str) -> tuple[int, str]:
+    return _RANK.get(level, len(_RANK)), level
+
+
+def _publication(one: AgentPublication, now_ms: int) -> str:
+    if one.left_to is not None:
+        return f"{one.kind} is left to {one.left_to}"
+    if one.acknowledged_at_ms is None:
+        return f"{one.kind} has nothing to report"
+    return f"{one.kind} was written {ago(one.acknowledged_at_ms, now_ms)}"
