@@ -11,6 +11,7 @@ import pytest
 from contract.elastic import KEPT, SWITCH
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
+from tests.parts.exposition import ELASTIC, listed, scraped
 from tests.parts.volcano import GROUPS, JOBS
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ def test_a_job_goes_on_with_the_pods_that_there_is_room_for(bed: Bed, elastic: E
     assert (kept["original"]["replicas"], kept["cause"]) == (3, "CardUnhealthy on n0")
     bed.sees(lambda: any(reason == "ElasticStart" for reason, _ in bed.events("multi")), "an Event")
     bed.sees(lambda: elastic.state("multi")[0] == "running", "it runs")
-    assert "npu_vigil_elastic_starts_total 1.0" in elastic.ask("/metrics")
+    metrics = elastic.ask("/metrics")
+    assert "npu_vigil_elastic_starts_total 1.0" in metrics
+    own = {key: one for key, one in scraped(metrics).items() if "_elastic_" in key}
+    assert own == listed(ELASTIC)
 
 
 def test_a_single_host_goes_on_with_fewer_chips(bed: Bed, elastic: Elastic) -> None:

@@ -147,12 +147,12 @@ class Account:
             connection.close()
 
 
-def made(name: str, phase: str, replicas: int = 4, **labels: str) -> dict[str, Any]:
+def made(name: str, phase: str, replicas: int = 4, scheduling: str = "grace") -> dict[str, Any]:
     """Return a job as the API server takes it."""
     item = vcjob(name, replicas, phase=phase)
     for field in ("uid", "resourceVersion", "creationTimestamp"):
         del item["metadata"][field]
-    item["metadata"]["labels"] |= labels
+    item["metadata"]["labels"]["fault-scheduling"] = scheduling
     return item
 
 
@@ -173,7 +173,7 @@ def account(
             made("running", "Running"),
             made("completed", "Completed"),
             made("empty", "Running", 0),
-            made("forced", "Failed", **{"fault-scheduling": "force"}),
+            made("forced", "Failed", scheduling="force"),
             foreign,
         ]
         for job in jobs:
