@@ -14,6 +14,7 @@ from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
 from tests.contract.test_cluster_device import config
 from tests.elastic.jobs import vcjob
+from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
 from tests.parts.volcano import JOBS, Volcano, install
 
@@ -92,6 +93,11 @@ class Bed:
             # The API server taints what is new, and no controller here takes that back.
             plane.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": []}})
             self.report(name)
+        for item in build_with(directory, "base", "elastic"):
+            if item["metadata"]["name"].startswith("npu-vigil-elastic"):
+                plane.apply(item)
+        self.account = plane.service_account("mindx-dl", "npu-vigil-elastic")
+        """The kubeconfig of the account of the manifests."""
         self.aggregator = Daemon(
             directory / "aggregator",
             "--store",
@@ -119,10 +125,9 @@ class Bed:
         if self.plane.ask("POST", place, body)[0] == 409:
             self.plane.request("PUT", f"{place}/{document.name}", body)
 
-    def elastic(self, name: str, *options: str, kubeconfig: Path | None = None) -> Elastic:
-        """Return a daemon that is not started."""
-        where = kubeconfig or self.plane.kubeconfig
-        return Elastic(self.directory / name, where, self.aggregator.url, *options)
+    def elastic(self, name: str, *options: str) -> Elastic:
+        """Return a daemon with the account of the manifests, which is not started."""
+        return Elastic(self.directory / name, self.account, self.aggregator.url, *options)
 
     def fresh(self, name: str, replicas: int, cards: int = 8, **options: Any) -> dict[str, Any]:
         """Return a job as its owner writes it."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.elastic import KEPT, SWITCH
+from contract.elastic import KEPT, LEASE, RESTORE, SWITCH
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped
@@ -25,7 +27,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(120)]
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     directory = tmp_path_factory.mktemp("elastic")
-    with ControlPlane(tmp_path_factory.mktemp("plane")) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("plane"), audited=True) as plane:
         made = Bed(directory, plane, 3)
         try:
             with made.volcano:
@@ -36,7 +38,9 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.fixture
 def elastic(bed: Bed, request: pytest.FixtureRequest) -> Iterator[Elastic]:
-    daemon = bed.elastic(request.node.name, "--act")
+    """A daemon that acts, unless ``dry`` is in the name of the test."""
+    is_dry = "dry" in request.node.name
+    daemon = bed.elastic(request.node.name, *(() if is_dry else ("--act",)))
     daemon.start()
     yield daemon
     daemon.stop()
@@ -192,3 +196,70 @@ def test_off_and_conditions(bed: Bed, elastic: Elastic) -> None:
     bed.sees(lambda: "elastic on" in elastic.state("off")[1], "it is off")
     time.sleep(1)
     assert bed.volcano.phase("off") == "Terminated"
+
+
+def test_a_dry_run_writes_its_lease_only(bed: Bed, elastic: Elastic) -> None:
+    """By the API server's own audit log."""
+    before = len(bed.plane.audit())
+    bed.train("dry", 2)
+    bed.volcano.evict("dry")
+    bed.sees(lambda: elastic.state("dry")[0] == "ready", "it would write")
+    time.sleep(1)
+    assert KEPT not in bed.volcano.job("dry")["metadata"]["annotations"]
+    assert bed.volcano.phase("dry") == "Terminated"
+    requests = bed.plane.audit()[before:]
+    mine = [one for one in requests if one["user"]["username"].endswith(":npu-vigil-elastic")]
+    written = {
+        (one["objectRef"]["resource"], one["objectRef"]["name"])
+        for one in mine
+        if one["verb"] not in ("get", "list", "watch")
+    }
+    assert mine
+    assert written <= {("leases", LEASE)}
+
+
+def test_what_people_ask(bed: Bed, elastic: Elastic) -> None:
+    """``list``, ``show``, ``off``, ``on`` and ``restore``, with the administrator's rights."""
+    bed.train("asked", 2)
+    shown = _vigil(bed, "show", "default/asked", "--json")
+    one = json.loads(shown)
+    assert (one["state"], one["size"], one["original"]) == ("running", "2 × 8 chips", "2 × 8 chips")
+    assert one["conditions"] == {}
+    _vigil(bed, "off", "default/asked")
+    text = _vigil(bed, "show", "default/asked")
+    assert "not met   switch: annotation npu-vigil/elastic is off" in text
+    assert "default/asked  conditions" in _vigil(bed, "list")
+    _vigil(bed, "on", "default/asked")
+    assert SWITCH not in bed.volcano.job("asked")["metadata"]["annotations"]
+    uid = bed.volcano.job("asked")["metadata"]["uid"]
+    _vigil(bed, "restore", "default/asked", "--now", "--yes")
+    bed.sees(lambda: KEPT in bed.volcano.job("asked")["metadata"]["annotations"], "it starts")
+    bed.volcano.until("asked", "Running")
+    job = bed.volcano.job("asked")
+    assert job["metadata"]["uid"] == uid
+    assert RESTORE not in job["metadata"]["annotations"]
+    assert elastic.state("asked")[0] in ("running", "starting")
+
+
+def test_a_job_that_is_none(bed: Bed) -> None:
+    assert _status(bed, "show", "asked")[0] == 2
+    status, text = _status(bed, "show", "default/nobody")
+    assert status == 3
+    assert "not found" in text
+
+
+def _status(bed: Bed, *arguments: str) -> tuple[int, str]:
+    where = ("--kubeconfig", str(bed.plane.kubeconfig))
+    done = subprocess.run(
+        [sys.executable, "-m", "vigil", "elastic", *arguments, *where],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def _vigil(bed: Bed, *arguments: str) -> str:
+    status, text = _status(bed, *arguments)
+    assert status == 0, text
+    return text
