@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from contract.elastic import FINISHED
-from contract.errors import StoreConflict, StoreError, StoreRefused
+from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
 from elastic.asking import MOST_JOBS, Answer
 from elastic.conditions import kept_of, original_of
 from elastic.deciding import Decision, Facts, State, Write, decide, recent_starts
+from elastic.job import read_job, read_pod
 from elastic.known import KINDS, Known
 from elastic.writes import size_patch, start_patch
 from stores.base import Interrupted
@@ -39,6 +40,8 @@ _AGAIN_SECONDS = 1.0
 _IDLE_SECONDS = 5.0
 _SETTLE_SECONDS = 0.02
 """What comes within it is judged together."""
+_BEHIND_SECONDS = 0.1
+"""Until watches show what a read has shown."""
 _AFTER_A_REFUSAL_MS = 30_000
 _JUDGED_FOR_MS = 120_000
 """For so long after its end a job without a cause is asked about: faults come late."""
@@ -131,12 +134,15 @@ class Acting:
         standing = self._standing(jobs)
         decisions = {job.uid: decide(job, self._facts(job, jobs, standing)) for job in jobs}
         asking = [job for job in jobs if decisions[job.uid].asks]
+        advised: dict[str, EndedJob] = {}
         if asking and self._leadership.leads:
             answer = await self._ask(asking, decisions)
             standing = (*standing, *answer.troubles)
             by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
             for job in asking:
                 found = by_name.get((job.namespace, job.name))
+                if found is not None:
+                    advised[job.uid] = found
                 facts = self._facts(job, jobs, standing, found)
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
                 if before.state is State.NO_CAUSE and decisions[job.uid].cause:
@@ -146,7 +152,8 @@ class Acting:
             return _IDLE_SECONDS
         for job in jobs:
             if decisions[job.uid].write is not None and not self._is_refused(job):
-                return await self._write(job, decisions[job.uid])
+                advice = advised.get(job.uid)
+                return await self._write(job, decisions[job.uid], jobs, standing, advice)
         return _AGAIN_SECONDS if asking else _IDLE_SECONDS
 
     def _standing(self, jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -227,7 +234,14 @@ class Acting:
         version, _, until_ms = refused
         return version == job.version and self._clock().steady_ms < until_ms
 
-    async def _write(self, job: Job, decision: Decision) -> float:
+    async def _write(
+        self,
+        job: Job,
+        decision: Decision,
+        jobs: Sequence[Job],
+        standing: tuple[str, ...],
+        advised: EndedJob | None,
+    ) -> float:
         """Make the write that is due; seconds until the next round."""
         if not self.acts:
             self._telling.would(job, decision)
@@ -235,6 +249,13 @@ class Acting:
         now_ms = self._clock().wall_ms
         before = kept_of(job)
         try:
+            # Watches may be behind, and not all by the same time.
+            live = read_job(await self._api.read(job.namespace, job.name))
+            pods = [read_pod(one) for one in await self._api.pods(job.namespace, job.name)]
+            mine = tuple(pod for pod in pods if pod.job == job.uid)
+            facts = msgspec.structs.replace(self._facts(job, jobs, standing, advised), pods=mine)
+            if live != job or decide(live, facts) != decision or not self._leadership.leads:
+                return _BEHIND_SECONDS
             if decision.write is Write.START:
                 patch = start_patch(job, decision.start, decision.why)
                 version = await self._api.patch_status(job.namespace, job.name, patch)
@@ -244,12 +265,14 @@ class Acting:
         except StoreConflict:
             self.refusals["conflict"] += 1
             return _AGAIN_SECONDS  # The watch shows what it is now.
+        except StoreNotFound:
+            return _AGAIN_SECONDS  # It was deleted, which the watch shows.
         except StoreRefused as error:
             self.refusals["refused"] += 1
             until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
             self._refused[job.uid] = (job.version, str(error), until_ms)
             return _AGAIN_SECONDS
-        except StoreError as error:
+        except (StoreError, msgspec.DecodeError) as error:
             self.refusals["unavailable"] += 1
             _log.warning("%s: %s", job.key, error)
             return _AGAIN_SECONDS

@@ -35,6 +35,11 @@ class _Answer(msgspec.Struct):
     metadata: _Versioned
 
 
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+_lists = msgspec.json.Decoder(_List)
 _answers = msgspec.json.Decoder(_Answer)
 
 
@@ -49,6 +54,21 @@ class VcJobs(Objects):
     def leader_lease(self, name: str) -> KubernetesLeaderLease:
         """Return the Lease of this name."""
         return KubernetesLeaderLease(self.connection, name)
+
+    async def read(self, namespace: str, name: str) -> bytes:
+        """Return a job as it is now."""
+        return await self.get(_path(namespace, name))
+
+    async def pods(self, namespace: str, name: str) -> list[msgspec.Raw]:
+        """Return the pods that the controller made for a job, as they are now."""
+        check_names(namespace, name)
+        selector = quote(f"volcano.sh/job-name={name}", safe="")
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?labelSelector={selector}"
+        body = await self.get(path)
+        try:
+            return _lists.decode(body).items
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the list of pods makes no sense: {error}") from error
 
     async def patch(self, namespace: str, name: str, patch: Sequence[Mapping[str, Any]]) -> str:
         """Change a job by a JSON patch; returns its new version."""

@@ -145,7 +145,7 @@ def _asked(kubeconfig: Path | None, ask: Callable[[VcJobs], Awaitable[T]]) -> T:
 
 
 async def _read(api: VcJobs, namespace: str, name: str) -> Job:
-    return read_job(await api.get(PATH.replace("/jobs", f"/namespaces/{namespace}/jobs/{name}")))
+    return read_job(await api.read(namespace, name))
 
 
 async def _all(api: VcJobs) -> list[Shown]:

@@ -263,6 +263,7 @@ class Volcano:
         template = job["spec"]["tasks"][0]["template"]
         metadata = {
             "name": name,
+            "labels": {"volcano.sh/job-name": job["metadata"]["name"]},
             "ownerReferences": [_owner(job)],
             "annotations": {"scheduling.k8s.io/group-name": _group(job)},
         }
