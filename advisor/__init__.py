@@ -1,5 +1,5 @@
 """What Volcano, its Ascend plugin and the controllers of workloads will do about faults.
 
 Pure: a snapshot of a cluster, the state of the scheduler and options go in, a report comes out.
-Imports ``contract`` only. Source: ``spec/consumers.md`` sections 1 to 3 and 7.
+Imports ``contract`` only. Source: ``docs/spec/consumers.md#1`` to 3 and 7.
 """

@@ -1,4 +1,4 @@
-"""The advisor: what happens in one session of the scheduler (``spec/consumers.md`` 7.2)."""
+"""The advisor: what happens in one session of the scheduler (``docs/spec/consumers.md#7.2``)."""
 
 from __future__ import annotations
 
@@ -6,119 +6,247 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.cluster_cache import ClusterCache
-from advisor.cluster_findings import by_object, cluster_findings, not_known, stale_nodes
+from advisor.cluster_cache import ClusterCache, Documents
+from advisor.cluster_findings import (
+    Ghosts,
+    by_object,
+    cluster_findings,
+    not_known,
+    stale_nodes,
+)
 from advisor.elastic import elastic_advice
-from advisor.gangs import gangs
+from advisor.fault_pods import StaleNodes
+from advisor.index import Index
 from advisor.job_findings import job_findings
-from advisor.jobs import jobs_of
 from advisor.motor import creation_advice, creation_divergences
 from advisor.motor_checks import service_findings
-from advisor.node_view import view_nodes
+from advisor.node_reports import NodeReports
+from advisor.node_view import Nodes, Since
 from advisor.options import Profile
-from advisor.placement import Placer, link_down_cards, placements
+from advisor.placement import Placer, link_down_cards
 from advisor.pool import Pool
 from advisor.replacement import with_replacements
-from advisor.report import Finding, Report, Severity
-from advisor.rescheduling import Rescheduling
+from advisor.report import Report
+from advisor.rescheduling import Rescheduling, RestingJobs
 from advisor.state import State
-from advisor.verdicts import verdict
+from advisor.waiting import WaitingJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from advisor.node_view import Nodes, NodeView
     from advisor.options import Options
+    from advisor.report import Finding
     from advisor.snapshot import ConfigMap, Snapshot
     from advisor.state import NodeMemory
 
 
+def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
+    """Return what happens in the session of ``snapshot``, and the state after it."""
+    return Advisor().advise(snapshot, state, options)
+
+
+class Advisor:
+    """Computes session after session from what changed; each is what ``advise`` returns.
+
+    Nothing that it remembers decides anything: what it cannot use it computes anew.
+    """
+
+    def __init__(self) -> None:
+        self._index = Index()
+        self._documents = Documents()
+        self._courses: dict[Profile, _Course] = {}
+
+    def advise(self, snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
+        """Return what happens in the session of ``snapshot``, and the state after it."""
+        self._index.move(snapshot)
+        course = self._courses.get(options.profile)
+        if course is None or not course.goes_on(self._index, snapshot, state, options):
+            course = self._courses[options.profile] = _Course(self._index, options)
+        found = course.session(snapshot, state, self._documents)
+        self._documents.keep(snapshot.configmaps)
+        return found
+
+
+class _Course:
+    """The sessions of one profile, as far as the next one can be computed from them."""
+
+    def __init__(self, index: Index, options: Options) -> None:
+        self._index = index
+        self._options = options
+        self._nodes = Nodes()
+        self._reports = NodeReports()
+        self._ghosts = Ghosts()
+        self._resting = RestingJobs()
+        self._job_findings: dict[str, tuple[Finding, ...]] = {}
+        self._placer = Placer(options)
+        self._waiting = WaitingJobs()
+        self._serial = 0
+        self._now = 0
+        self._before = State()
+        self._after: State | None = None
+        self._was_first = False
+        """Pods of nodes that are away are judged otherwise after that (consumers#2.4)."""
+        self._stale = StaleNodes()
+        self._named: set[str] = set()
+        """Nodes of which a link was named in the last session."""
+
+    def goes_on(self, index: Index, snapshot: Snapshot, state: State, options: Options) -> bool:
+        """Whether a session can be computed from the last one."""
+        return (
+            options == self._options
+            and self._after is not None
+            and self._serial in (index.serial - 1, index.serial)
+            and (state is self._after or state is self._before)
+            and not snapshot.first_session
+            and not self._was_first
+            and snapshot.now_ms // 1000 >= self._now
+        )
+
+    def session(
+        self, snapshot: Snapshot, state: State, documents: Documents
+    ) -> tuple[Report, State]:
+        """Return what happens, and the state after it."""
+        index, options, now = self._index, self._options, snapshot.now_ms // 1000
+        given = state
+        if snapshot.first_session:
+            state = _started(state, options)
+        cache = ClusterCache(state, options, documents)
+        cache.read(_in_order(snapshot))
+        since = Since.UNKNOWN
+        if self._after is not None:
+            since = Since.LAST if given is self._after else Since.ASIDE
+        is_new = self._serial != index.serial
+        nodes = self._nodes
+        changed = nodes.move(index, snapshot, cache, state, options, since=since, is_new=is_new)
+        keys = self._changed_jobs(changed, is_new=is_new)
+        stale = stale_nodes(snapshot, cache, options)
+        suspects = keys | self._stale_jobs(stale)
+        rescheduling = Rescheduling(
+            snapshot, index, nodes.views, state, options, stale, self._resting
+        )
+        rescheduling.look(suspects)
+        if not cache.crashed_by:
+            rescheduling.run()
+        memories, named = _with_links(nodes, rescheduling.link_down, now, options)
+        decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
+        leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
+        self._placer.move(
+            index.names,
+            nodes.views,
+            memories,
+            changed,
+            nodes.looked_at | named | self._named,
+            snapshot.now_ms,
+        )
+        self._waiting.move(index.jobs, keys, nodes.views, changed, self._placer)
+        self._reports.move(index.names, nodes.views, nodes.looked_at, cache, now)
+        self._ghosts.move(cache)
+        if leaving:
+            pool = Pool(nodes.views, self._placer)
+            decisions = with_replacements(decisions, index.jobs, pool)
+        for key in keys:
+            self._job_findings.pop(key, None)
+            if key in index.jobs and (found := tuple(job_findings(index.jobs[key], options))):
+                self._job_findings[key] = found
+        report = Report(
+            options.profile,
+            snapshot.now_ms,
+            node_verdicts=self._reports.verdicts,
+            decisions=decisions,
+            create_advice=creation_advice(snapshot, options, leaving),
+            elastic_advice=elastic_advice(index, nodes.views, self._placer, state, options),
+            findings=by_object(
+                [
+                    *cluster_findings(snapshot, cache, options),
+                    *self._ghosts.findings,
+                    *(one for found in self._reports.findings.values() for one in found),
+                    *(one for found in self._job_findings.values() for one in found),
+                    *rescheduling.findings,
+                    *service_findings(snapshot, options),
+                    *creation_divergences(snapshot, options, leaving),
+                    *self._reports.diverging(self._waiting.divergences),
+                ]
+            ),
+            placement=self._waiting.placements,
+            gangs=self._waiting.gangs,
+            not_known=not_known(snapshot, is_known=state.is_known),
+        )
+        after = State(
+            is_known=state.is_known,
+            configmaps=cache.seen,
+            devices=cache.devices,
+            switches=cache.switches,
+            nodes=cache.nodes,
+            memories=memories,
+            jobs=rescheduling.cached,
+            retries=rescheduling.retries,
+            judged=rescheduling.judged,
+            session_at=now,
+        )
+        self._serial, self._now, self._named = index.serial, now, named
+        self._before, self._after, self._stale = given, after, stale
+        self._was_first = snapshot.first_session
+        return report, after
+
+    def _changed_jobs(self, changed: Iterable[str], *, is_new: bool) -> set[str]:
+        """Return the jobs that may be others, and those with pods on nodes that are."""
+        index = self._index
+        if self._after is None:
+            return set(index.jobs)
+        keys = set(index.changes.jobs) if is_new else set()
+        for name in changed:
+            keys.update(_jobs_on(index, name))
+        return keys
+
+    def _stale_jobs(self, stale: StaleNodes) -> set[str]:
+        """Return the jobs on nodes of which a document has become too old, or is so no more."""
+        if stale == self._stale:
+            return set()
+        nodes = {
+            name for one, other in zip(stale, self._stale, strict=True) for name in one ^ other
+        }
+        return {key for name in nodes for key in _jobs_on(self._index, name)}
+
+
+def _jobs_on(index: Index, node: str) -> Iterable[str]:
+    for pod in index.pods.get(node, ()):
+        if pod.group and (key := f"{pod.namespace}/{pod.group}") in index.jobs:
+            yield key
+
+
 def _with_links(
     nodes: Nodes, named: Iterable[str], now: int, options: Options
-) -> dict[str, NodeMemory]:
-    """Return what is kept of nodes, with the time at which relation faults named a link (1.9)."""
+) -> tuple[dict[str, NodeMemory], set[str]]:
+    """Return what is kept of nodes, and those of which relation faults named a link now.
+
+    Source: docs/spec/consumers.md#1.9.
+    """
     corrected = options.profile is Profile.CORRECTED
-    memories = dict(nodes.memories)
-    for name in named:
-        if name in memories and link_down_cards(nodes.views[name], corrected=corrected):
+    memories = nodes.memories
+    found = {
+        name
+        for name in named
+        if name in memories and link_down_cards(nodes.views[name], corrected=corrected)
+    }
+    if found:
+        memories = dict(memories)
+        for name in found:
             memories[name] = msgspec.structs.replace(memories[name], link_down_at=now)
-    return memories
+    return memories, found
 
 
 def _in_order(snapshot: Snapshot) -> Sequence[ConfigMap]:
-    """Return the ConfigMaps as the informer gets them: a start lists them by name (1.4)."""
+    """Return the ConfigMaps as the informer gets them: a start lists them by name.
+
+    Source: docs/spec/consumers.md#1.4.
+    """
     if not snapshot.first_session:
         return snapshot.configmaps
     return sorted(snapshot.configmaps, key=lambda one: (one.namespace, one.name))
 
 
 def _started(before: State, options: Options) -> State:
-    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (section 8, 9)."""
+    """Return the state of a scheduler that starts; ``corrected`` keeps budgets (consumers#8-9)."""
     if options.profile is Profile.CORRECTED:
         return State(is_known=True, retries=before.retries, judged=before.judged)
     return State(is_known=True)
-
-
-def _divergences(views: Mapping[str, NodeView], placer: Placer) -> Iterator[Finding]:
-    """Return what is done otherwise than the real programs do, about nodes (section 8)."""
-    found = {
-        (section, view.name, text) for view in views.values() for section, text in view.divergences
-    }
-    for section, node, text in sorted(found | placer.divergences):
-        yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section)
-
-
-def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
-    """Return what happens in the session of ``snapshot``, and the state after it."""
-    if snapshot.first_session:
-        state = _started(state, options)
-    cache = ClusterCache(state, options)
-    cache.read(_in_order(snapshot))
-    nodes = view_nodes(snapshot, cache, state.memories, options)
-    jobs = jobs_of(snapshot)
-    rescheduling = Rescheduling(
-        snapshot, jobs, nodes.views, state, options, stale_nodes(snapshot, cache, options)
-    )
-    if not cache.crashed_by:
-        rescheduling.run()
-    memories = _with_links(nodes, rescheduling.link_down, snapshot.now_ms // 1000, options)
-    decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
-    leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
-    placer = Placer(nodes.views, memories, snapshot.now_ms, options)
-    placed = placements(jobs, placer)
-    # What is asked of the placer from here on is no placement of this session.
-    divergences = tuple(_divergences(nodes.views, placer))
-    if leaving:
-        decisions = with_replacements(decisions, jobs, Pool(nodes.views, placer))
-    report = Report(
-        options.profile,
-        snapshot.now_ms,
-        node_verdicts=tuple(verdict(nodes.views[name]) for name in sorted(nodes.views)),
-        decisions=decisions,
-        create_advice=creation_advice(snapshot, options, leaving),
-        elastic_advice=elastic_advice(snapshot, jobs, nodes.views, placer, state, options),
-        findings=by_object(
-            [
-                *cluster_findings(snapshot, cache, nodes.views, options),
-                *job_findings(jobs, options),
-                *rescheduling.findings,
-                *service_findings(snapshot, options),
-                *creation_divergences(snapshot, options, leaving),
-                *divergences,
-            ]
-        ),
-        placement=placed,
-        gangs=gangs(jobs, placer, nodes.views),
-        not_known=not_known(snapshot, is_known=state.is_known),
-    )
-    return report, State(
-        is_known=state.is_known,
-        configmaps=cache.seen,
-        devices=cache.devices,
-        switches=cache.switches,
-        nodes=cache.nodes,
-        memories=memories,
-        jobs=rescheduling.cached,
-        retries=rescheduling.retries,
-        judged=rescheduling.judged,
-    )

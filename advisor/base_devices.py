@@ -1,4 +1,4 @@
-"""The Node annotation ``baseDeviceInfos``: which cards a node has (``spec/consumers.md`` 1.6)."""
+"""The Node annotation ``baseDeviceInfos``: which cards a node has (``consumers#1.6``)."""
 
 from __future__ import annotations
 

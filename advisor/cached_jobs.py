@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.jobs import Job
 
 MAX_WAIT_SECONDS = 300
-"""A job leaves the cache this long after ``grace-over-time`` (2.3-2)."""
+"""A job leaves the cache this long after ``grace-over-time`` (consumers#2.3, item 2)."""
 
 
 def remembered(job: Job, value: str, judged: Sequence[JudgedPod], first_seen: int) -> CachedJob:
@@ -72,12 +72,21 @@ def judged_again(cached: CachedJob, job: Job) -> tuple[JudgedPod, ...]:
 
 
 def is_expired(cached: CachedJob, now: int, grace_over_time: int) -> bool:
-    """Whether a job has been cached for longer than the scheduler keeps one (2.3-2)."""
+    """Whether a job has been cached for longer than the scheduler keeps one.
+
+    Source: docs/spec/consumers.md#2.3, item 2.
+    """
     return now - cached.first_seen > MAX_WAIT_SECONDS + grace_over_time
 
 
+def deadlines(cached: CachedJob, grace_over_time: int) -> tuple[int, int]:
+    """Return the last seconds before what is left goes by force, and before it expires."""
+    graceful = cached.first_seen + grace_over_time
+    return graceful, graceful + MAX_WAIT_SECONDS
+
+
 def is_completed(cached: CachedJob, job: Job, *, corrected: bool) -> bool:
-    """Whether the pods that had to go are gone or made anew (2.8).
+    """Whether the pods that had to go are gone or made anew (consumers#2.8).
 
     ``corrected`` needs the pods at fault only where the scope is limited to them (R41).
     """
@@ -95,7 +104,7 @@ def is_completed(cached: CachedJob, job: Job, *, corrected: bool) -> bool:
 
 
 def is_allocated(job: Job) -> bool:
-    """Whether enough pods are placed for the job to leave the cache (2.8)."""
+    """Whether enough pods are placed for the job to leave the cache (consumers#2.8)."""
     placed = sum(
         1 for pod in job.pods if pod.node and not pod.is_terminating and pod.phase != "Failed"
     )
@@ -103,7 +112,10 @@ def is_allocated(job: Job) -> bool:
 
 
 def widened(cached: CachedJob, job: Job) -> CachedJob:
-    """Return ``cached`` one pending session later; at a stage the job is acted on again (2.8)."""
+    """Return ``cached`` one pending session later; at a stage the job is acted on again.
+
+    Source: docs/spec/consumers.md#2.8.
+    """
     if not job.is_pod_rescheduling or job.is_pod_limited or job.is_process_recovering:
         return cached
     pending = cached.pending + 1
@@ -119,7 +131,7 @@ def widened(cached: CachedJob, job: Job) -> CachedJob:
 
 
 def with_failed_pods(cached: CachedJob, job: Job, failed: Sequence[Pod]) -> CachedJob:
-    """Return ``cached`` with pods that failed by themselves since it was cached (2.8).
+    """Return ``cached`` with pods that failed by themselves since it was cached (consumers#2.8).
 
     Healthy pods that are labelled as software faults become faults then.
     """

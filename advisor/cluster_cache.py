@@ -1,4 +1,4 @@
-"""What the scheduler's informers make of ConfigMaps (``spec/consumers.md`` 1.2 and 1.4).
+"""What the scheduler's informers make of ConfigMaps (``docs/spec/consumers.md#1.2`` and 1.4).
 
 A ConfigMap without the label is invisible, one that cannot be read changes nothing, entries of
 devices and switches are merged, and those of hosts replaced.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor import entries
 from advisor.options import Profile
@@ -20,21 +20,59 @@ from contract.errors import DocumentError
 from contract.node_info import DATA_KEY as NODE_INFO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from advisor.entries import DeviceEntry, NodeEntry, SwitchEntry
     from advisor.options import Options
     from advisor.snapshot import ConfigMap
     from advisor.state import State
 
+E = TypeVar("E")
 TOUCHED = "npu-vigil/touched"
 """When a document of ours was touched last."""
+
+
+class Documents:
+    """The entries of documents by node, decoded once for each text."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def read(
+        self, decode: Callable[[str, str], dict[str, E]], text: str, name: str, prefix: str
+    ) -> dict[str, E]:
+        """Return what ``decode`` makes of a document; the key is without ``prefix``.
+
+        An entry that did not change is the same object as before. Raises ``DocumentError``.
+
+        Source: docs/spec/consumers.md#1.2.
+        """
+        known = self._found.get(name)
+        if known is not None and known[0] == text:
+            return known[1]
+        before: dict[str, E] = {} if known is None else known[1]
+        found = {}
+        for key, one in decode(text, name).items():
+            node = key.removeprefix(prefix)
+            old = before.get(node)
+            found[node] = one if old is None or old != one else old
+        self._found[name] = (text, found)
+        return found
+
+    def keep(self, configmaps: Iterable[ConfigMap]) -> None:
+        """Forget the documents that are not there any more."""
+        there = {one.name for one in configmaps}
+        for name in [name for name in self._found if name not in there]:
+            del self._found[name]
 
 
 class ClusterCache:
     """The caches of the scheduler, moved by the ConfigMaps of one session."""
 
-    def __init__(self, state: State, options: Options) -> None:
+    def __init__(self, state: State, options: Options, documents: Documents) -> None:
+        self.changed: set[str] = set()
+        """Nodes of which an entry is another than in ``state``."""
+        self._documents = documents
         self.devices: dict[str, DeviceEntry] = dict(state.devices)
         self.switches: dict[str, SwitchEntry] = dict(state.switches)
         self.nodes: dict[str, NodeEntry] = dict(state.nodes)
@@ -64,7 +102,7 @@ class ClusterCache:
         self.findings += [self._problems[key] for key in sorted(self._problems)]
 
     def _is_visible(self, one: ConfigMap) -> bool:
-        """Whether the informer has it: namespace, name and label (1.2)."""
+        """Whether the informer has it: namespace, name and label (consumers#1.2)."""
         if self._cluster:
             label, value = names.CLUSTER_LABEL
             return (
@@ -105,34 +143,42 @@ class ClusterCache:
                 f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
             )
             return
+        known = self.seen.get(key)
+        if known is not None and known.nodes == found:
+            found = known.nodes
         self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
 
     def _take(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if one.name == names.CLUSTER_NODE_NAME:
-            hosts = _by_node(
-                entries.read_nodes(_value(one, one.name), one.name), names.NODE_INFO_PREFIX
+            hosts = self._documents.read(
+                entries.read_nodes, _value(one, one.name), one.name, names.NODE_INFO_PREFIX
             )
+            self._note(self.nodes, hosts)
+            self._note(hosts, self.nodes)
             self.nodes = hosts
             return tuple(hosts), _touched_ms(one)
         if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
-            devices = _by_node(
-                entries.read_devices(_value(one, one.name), one.name), names.DEVICE_INFO_PREFIX
+            devices = self._documents.read(
+                entries.read_devices, _value(one, one.name), one.name, names.DEVICE_INFO_PREFIX
             )
             self._forget_omitted(self.devices, one, devices)
+            self._note(devices, self.devices)
             self.devices.update(devices)
             newest = max((entry.UpdateTime for entry in devices.values()), default=0)
             return tuple(devices), _touched_ms(one) or newest * 1000
         if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
-            switches = _by_node(
-                entries.read_switches(_value(one, one.name), one.name), names.SWITCH_INFO_PREFIX
+            switches = self._documents.read(
+                entries.read_switches, _value(one, one.name), one.name, names.SWITCH_INFO_PREFIX
             )
             self._forget_omitted(self.switches, one, switches)
+            self._note(switches, self.switches)
             self.switches.update(switches)
             newest = max((entry.UpdateTime for entry in switches.values()), default=0)
             return tuple(switches), _touched_ms(one) or newest * 1000
         if one.name.startswith(names.NODE_INFO_PREFIX):
             node = one.name.removeprefix(names.NODE_INFO_PREFIX)
+            self.changed.add(node)
             self.nodes[node] = entries.read_node_info(_value(one, NODE_INFO_KEY), one.name)
             return (node,), _touched_ms(one)
         return self._take_device_info(one)
@@ -152,21 +198,30 @@ class ClusterCache:
         switch = one.data.get(SWITCH_INFO_KEY)
         if switch:
             self.switches[node] = entries.read_switch_info(switch, one.name)
+        self.changed.add(node)
         self.devices[node] = device
         return (node,), _touched_ms(one) or device.UpdateTime * 1000
 
     def _forget_omitted(
         self, cache: dict[str, DeviceEntry] | dict[str, SwitchEntry], one: ConfigMap, now: object
     ) -> None:
-        """Drop entries that left their document; upstream keeps them (section 8, 1)."""
+        """Drop entries that left their document; upstream keeps them (consumers#8-1)."""
         before = self.seen.get(_key(one))
         if not self._corrected or before is None or not isinstance(now, dict):
             return
         for node in before.nodes:
             if node not in now and not self._is_elsewhere(node, _key(one)):
                 cache.pop(node, None)
+                self.changed.add(node)
                 text = f"its entry has left {one.name}: it does not count any more"
                 self.findings.append(_divergence(1, f"Node {node}", text))
+
+    def _note(self, new: Mapping[str, object], old: Mapping[str, object]) -> None:
+        """Note the nodes of which an entry is another, or was not there."""
+        for node, entry in new.items():
+            before = old.get(node)
+            if before is not entry and before != entry:
+                self.changed.add(node)
 
     def _is_elsewhere(self, node: str, key: str) -> bool:
         kind = key.rpartition("-")[0]
@@ -181,10 +236,12 @@ class ClusterCache:
         self._problems.pop(key, None)
         name = key.partition("/")[2]
         if name == names.CLUSTER_NODE_NAME:
+            self.changed.update(self.nodes)
             self.nodes = {}
             return
         if not seen.is_readable:
             return
+        self.changed.update(seen.nodes)
         for node in seen.nodes:
             if name.startswith((names.CLUSTER_DEVICE_PREFIX, names.DEVICE_INFO_PREFIX)):
                 self.devices.pop(node, None)
@@ -233,11 +290,6 @@ def _value(one: ConfigMap, key: str) -> str:
     if text is None:
         raise DocumentError(one.name, key, "is missing")
     return text
-
-
-def _by_node(found: dict[str, entries.E], prefix: str) -> dict[str, entries.E]:
-    """Return entries by node: the key without its prefix, or as it is where it has none (1.2)."""
-    return {key.removeprefix(prefix): one for key, one in found.items()}
 
 
 def _touched_ms(one: ConfigMap) -> int:

@@ -1,6 +1,6 @@
 """Where the scheduler's view differs from what is published, and what is wrong in documents.
 
-Sources: ``spec/consumers.md`` 1.2 to 1.9 and 7.1, rule R4.
+Sources: ``docs/spec/consumers.md#1.2`` to 1.9 and 7.1, rule R4.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS = frozenset({"", HEALTHY_WORD, SUB_HEALTHY_WORD, UNHEALTHY_WORD, PRE_SEPA
 _ISOLATING = frozenset(
     {"RestartRequest", "RestartBusiness", "RestartNPU", "SeparateNPU", "ManuallySeparateNPU"}
 )
-"""Levels that put a card into a list of unhealthy ones, in use or not (1.10)."""
+"""Levels that put a card into a list of unhealthy ones, in use or not (consumers#1.10)."""
 DIRECT_STALE_SECONDS = 600
 """The reader's own constant for documents of agents (1.5-3, ``deviceInfoRefreshTime``)."""
 _AHEAD_SECONDS = 5
@@ -38,12 +38,9 @@ _AHEAD_SECONDS = 5
 
 
 def cluster_findings(
-    snapshot: Snapshot,
-    cache: ClusterCache,
-    views: Mapping[str, NodeView],
-    options: Options,
+    snapshot: Snapshot, cache: ClusterCache, options: Options
 ) -> Iterator[Finding]:
-    """Return the findings about documents and nodes."""
+    """Return the findings about documents."""
     yield from cache.findings
     if cache.crashed_by:
         yield Finding(
@@ -53,10 +50,6 @@ def cluster_findings(
             "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
         )
     yield from _stale(snapshot, cache, options)
-    yield from _ghosts(cache)
-    now = snapshot.now_ms // 1000
-    for name in sorted(views):
-        yield from _node(views[name], cache, now)
 
 
 def not_known(snapshot: Snapshot, *, is_known: bool) -> tuple[str, ...]:
@@ -102,8 +95,27 @@ def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterato
         )
 
 
+class Ghosts:
+    """Entries that the scheduler has and no document has, looked for when documents change
+    their nodes.
+
+    Source: docs/spec/consumers.md#1.4.
+    """
+
+    def __init__(self) -> None:
+        self.findings: tuple[Finding, ...] = ()
+        self._seen: object = None
+
+    def move(self, cache: ClusterCache) -> None:
+        """Go to a session."""
+        seen = [(key, one.nodes) for key, one in cache.seen.items()]
+        listed = (seen, len(cache.devices), len(cache.switches))
+        if listed != self._seen:
+            self._seen = listed
+            self.findings = tuple(_ghosts(cache))
+
+
 def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
-    """Return entries that the scheduler has and no document has (1.4)."""
     for kind, entries in (("device", cache.devices), ("switch", cache.switches)):
         listed = {node for key, seen in cache.seen.items() if has(key, kind) for node in seen.nodes}
         for node in sorted(entries.keys() - listed):
@@ -116,7 +128,14 @@ def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
             )
 
 
-def _node(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
+def is_ahead(name: str, cache: ClusterCache, now: int) -> bool:
+    """Whether the stamp of the entry of a node is ahead of the clock."""
+    entry = cache.devices.get(name)
+    return entry is not None and entry.UpdateTime > now + _AHEAD_SECONDS
+
+
+def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
+    """Return the findings about a node."""
     called = f"Node {view.name}"
     for code, text in view.problems:
         yield Finding(Severity.WARNING, code, called, text)
@@ -131,7 +150,7 @@ def _node(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, "ACCELERATOR_MISSING", called, text)
         return
     entry = cache.devices.get(view.name)
-    if entry is not None and entry.UpdateTime > now + _AHEAD_SECONDS:
+    if entry is not None and is_ahead(view.name, cache, now):
         text = f"UpdateTime of its entry is {entry.UpdateTime - now} s ahead of the clock"
         yield Finding(Severity.WARNING, "STAMP_AHEAD", called, text)
     if not view.is_in_map:

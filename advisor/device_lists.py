@@ -1,4 +1,4 @@
-"""What the plugin keeps of the lists of a node (``spec/consumers.md`` 1.5 and 1.6).
+"""What the plugin keeps of the lists of a node (``docs/spec/consumers.md#1.5`` and 1.6).
 
 An entry passes a gate, a quick one is merged, keys that it lacks keep their values, and the list of
 free cards is made from Kubernetes' own view where the scheduler maintains it.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.snapshot import Amounts, Node, Pod
 
 FORCE_UPDATE_SECONDS = 10
-"""At most this old, the list before limits the new one (1.5-2)."""
+"""At most this old, the list before limits the new one (consumers#1.5, item 2)."""
 MAX_CARDS_OF_POD = 100
 _WITH_NETWORK = ("Ascend910", "npu")
 
@@ -30,8 +30,8 @@ _WITH_NETWORK = ("Ascend910", "npu")
 class DeviceLists:
     """The lists of one node in one session.
 
-    ``problems`` are codes and texts of findings, ``divergences`` numbers of section 8 with what is
-    done otherwise.
+    ``problems`` are codes and texts of findings, ``divergences`` numbers of consumers#8 with what
+    is done otherwise.
     """
 
     def __init__(
@@ -40,12 +40,17 @@ class DeviceLists:
         pods: Sequence[Pod],
         idle: Amounts,
         memory: NodeMemory | None,
+        stamp: int,
         options: Options,
     ) -> None:
+        """``stamp``: the time of ``memory``, in Unix seconds."""
         self.node = node
         self.pods = pods
         self.idle = idle
         self.before = memory
+        self.stamp = stamp
+        self.is_steady = True
+        """Whether the lists would be the same in a later session, whenever that is."""
         self.options = options
         self.corrected = options.profile is Profile.CORRECTED
         self.problems: list[tuple[str, str]] = []
@@ -59,12 +64,14 @@ class DeviceLists:
         before = self.before or NodeMemory()
         uids = tuple(pod.uid for pod in self.pods)
         kept = before.kept
-        if self.before is not None and uids != before.pods:
+        if uids == before.pods:
+            uids = before.pods
+        elif self.before is not None:
             kept = self._without_new_pods(kept, frozenset(before.pods))
         if self.corrected and entry is None:
             kept = {}
         listed = self._maintained(entry, now)
-        stamp = before.stamp
+        stamp = self.stamp
         if listed is not None and listed.DeviceList is not None:
             self._report_omitted(listed.DeviceList, kept)
             if listed.UpdateTime > stamp:
@@ -78,7 +85,14 @@ class DeviceLists:
                         " applied: the scheduler does not see this entry",
                     )
                 )
-        return NodeMemory(stamp, kept, uids, before.link_down_at)
+            # What is applied already is not limited by the time since then (consumers#1.5, item 2).
+            self.is_steady = all(kept.get(key) == text for key, text in listed.DeviceList.items())
+        if listed is not None and listed is not entry:
+            self.is_steady = self.is_steady and stamp == now
+            found = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
+        else:
+            found = NodeMemory(stamp, kept, uids, before.link_down_at)
+        return before if found == self.before else found
 
     def _merged(
         self, listed: DeviceEntry, found: Mapping[str, str], kept: dict[str, str], stamp: int
@@ -106,7 +120,10 @@ class DeviceLists:
                 self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {what}"))
 
     def _without_new_pods(self, kept: dict[str, str], known: frozenset[str]) -> dict[str, str]:
-        """Return ``kept`` without the cards of pods placed since the session before (1.6)."""
+        """Return ``kept`` without the cards of pods placed since the session before.
+
+        Source: docs/spec/consumers.md#1.6.
+        """
         found = dict(kept)
         for pod in self.pods:
             if pod.uid in known:
@@ -120,7 +137,7 @@ class DeviceLists:
         return found
 
     def _maintained(self, entry: DeviceEntry | None, now: int) -> DeviceEntry | None:
-        """Return ``entry`` with the free list that the scheduler makes itself (1.6)."""
+        """Return ``entry`` with the free list that the scheduler makes itself (consumers#1.6)."""
         if entry is None or entry.DeviceList is None:
             return entry
         base = base_devices(self.node.annotations.get(scheduling.BASE_DEVICE_INFOS))
@@ -160,7 +177,7 @@ class DeviceLists:
                 yield from cards.split(",")
 
     def _limited(self, key: str, kept: Mapping[str, str], text: str) -> str:
-        """Return the free list as the ten-second merge leaves it (1.5-2)."""
+        """Return the free list as the ten-second merge leaves it (consumers#1.5, item 2)."""
         new = entries.names(text)
         old = entries.names(kept.get(key))
         idle = self.idle.get(key)

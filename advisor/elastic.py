@@ -1,7 +1,7 @@
 """With how many replicas an elastic vcjob goes on after a fault (R60).
 
 The Resilience-Controller decides that once the scheduler has deleted the pods. Sources:
-``spec/consumers.md`` 5.3 and 7.5.
+``docs/spec/consumers.md#5.3`` and 7.5.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from advisor.index import Index
     from advisor.jobs import Job
     from advisor.node_view import NodeView
     from advisor.options import Options
     from advisor.placement import Placer
-    from advisor.snapshot import Pod, Snapshot, VcJob
+    from advisor.snapshot import Pod, VcJob
     from advisor.state import State
 
 _SMALLER_CARDS = (8, 4, 2, 1)
@@ -43,8 +44,7 @@ class _Affected:
 
 
 def elastic_advice(
-    snapshot: Snapshot,
-    jobs: Mapping[str, Job],
+    index: Index,
     views: Mapping[str, NodeView],
     placer: Placer,
     state: State,
@@ -53,7 +53,7 @@ def elastic_advice(
     """Return the size of each elastic vcjob that has a fault, by namespace and name."""
     advice: list[ElasticAdvice] = []
     candidates: list[_Affected] = []
-    for one in _affected(snapshot, jobs, views):
+    for one in _affected(index, views):
         refused = _refused(one, state)
         if refused is None:
             candidates.append(one)
@@ -69,17 +69,11 @@ def elastic_advice(
     return tuple(sorted(advice, key=lambda one: (one.namespace, one.name)))
 
 
-def _affected(
-    snapshot: Snapshot, jobs: Mapping[str, Job], views: Mapping[str, NodeView]
-) -> Iterable[_Affected]:
-    elastic = {
-        (one.namespace, one.name): one
-        for one in snapshot.vcjobs
-        if scheduling.ELASTIC_SCHEDULING in one.labels
-    }
+def _affected(index: Index, views: Mapping[str, NodeView]) -> Iterable[_Affected]:
+    elastic = index.elastic
     if not elastic:
         return
-    for job in jobs.values():
+    for job in index.jobs.values():
         owner = job.group.owner
         vcjob = elastic.get((job.group.namespace, owner.name)) if owner is not None else None
         trigger = "" if vcjob is None else _trigger(job, views)
@@ -105,7 +99,7 @@ def _trigger(job: Job, views: Mapping[str, NodeView]) -> str:
 
 
 def _flags(vcjob: VcJob, job: Job) -> tuple[str, ...]:
-    """Return what is against the conditions of elastic training (5.3)."""
+    """Return what is against the conditions of elastic training (consumers#5.3)."""
     flags = []
     if vcjob.labels.get(scheduling.FAULT_SCHEDULING) == scheduling.FAULT_SCHEDULING_FORCE:
         flags.append("FORCE")

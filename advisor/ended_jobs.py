@@ -1,7 +1,7 @@
 """With which size an elastic vcjob that has ended can start again, and what stood under it (R60).
 
-Its pods and its PodGroup are gone, so it is known by its own object. Sources: ``spec/consumers.md``
-2.9, 5.3 and 7.5.
+Its pods and its PodGroup are gone, so it is known by its own object. Source:
+``docs/spec/consumers.md#2.9``, 5.3 and 7.5.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.cluster_cache import ClusterCache
+from advisor.cluster_cache import ClusterCache, Documents
 from advisor.cluster_findings import stale_configmaps
 from advisor.elastic import take_fit
+from advisor.index import Index
 from advisor.jobs import Job, npu_request, npu_resource, used_cards
-from advisor.node_view import NodeState, view_nodes
+from advisor.node_view import Nodes, NodeState, Since
 from advisor.placement import Placer
 from advisor.pool import Pool
 from advisor.report import ElasticAdvice
@@ -91,10 +92,14 @@ def ended_jobs(
     served in the order of their creation, after those that were started again and whose pods are
     not all bound.
     """
-    cache = ClusterCache(state, options)
+    index, nodes, placer = Index(), Nodes(), Placer(options)
+    index.move(snapshot)
+    cache = ClusterCache(state, options, Documents())
     cache.read(snapshot.configmaps)
-    nodes = view_nodes(snapshot, cache, state.memories, options)
-    pool = Pool(nodes.views, Placer(nodes.views, nodes.memories, snapshot.now_ms, options))
+    changed = nodes.move(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
+    seen = nodes.looked_at | changed
+    placer.move(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
+    pool = Pool(nodes.views, placer)
     jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
     for job in jobs:
         _take_started(job, snapshot, pool)
@@ -154,7 +159,7 @@ def _as_job(job: VcJob, pod: Pod, replicas: int) -> Job:
         owner=Owner("Job", job.name, job.uid),
         created_at_ms=job.created_at_ms,
     )
-    return Job(group, [pod] * replicas, None)
+    return Job(group, (pod,) * replicas, None)
 
 
 def _advice(job: VcJob, pool: Pool, options: Options) -> ElasticAdvice:

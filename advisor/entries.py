@@ -1,4 +1,4 @@
-"""The entries of documents as the scheduler reads them (``spec/consumers.md`` 1.2 and 1.3).
+"""The entries of documents as the scheduler reads them (``docs/spec/consumers.md#1.2`` and 1.3).
 
 One wrong type rejects the whole ConfigMap. Members that the scheduler does not have may be of any
 type.
@@ -22,7 +22,7 @@ UNHEALTHY = "-Unhealthy"
 NETWORK_UNHEALTHY = "-NetworkUnhealthy"
 RECOVERING = "-Recovering"
 FAULT = "-Fault"
-"""What follows the resource in the keys of a ``DeviceList`` (1.3)."""
+"""What follows the resource in the keys of a ``DeviceList`` (consumers#1.3)."""
 
 
 class DeviceEntry(GoStruct, frozen=True):
@@ -148,7 +148,10 @@ def read_nodes(text: str, document: str) -> dict[str, NodeEntry]:
 
 
 def read_device_info(text: str, document: str) -> DeviceEntry:
-    """Return the chips of a device-info document. Its check code is not verified (1.13)."""
+    """Return the chips of a device-info document. Its check code is not verified.
+
+    Source: docs/spec/consumers.md#1.13.
+    """
     outer = decode(text, _DeviceInfoCfg, document)
     inner = outer.DeviceInfo
     return DeviceEntry(inner.DeviceList, inner.UpdateTime, outer.SuperPodID, outer.RackID)
@@ -166,7 +169,10 @@ def read_node_info(text: str, document: str) -> NodeEntry:
 
 @lru_cache(maxsize=4096)
 def read_faults(text: str) -> tuple[CardFault, ...] | None:
-    """Return the elements of a ``-Fault`` text; ``None`` where it cannot be read (1.8)."""
+    """Return the elements of a ``-Fault`` text; ``None`` where it cannot be read.
+
+    Source: docs/spec/consumers.md#1.8.
+    """
     try:
         elements = decode(text, list[_AnyFault], "-Fault")
     except DocumentError:
@@ -204,7 +210,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def device_type(keys: Mapping[str, Any]) -> str:
-    """Return the chip type that the keys of a ``DeviceList`` show (1.3)."""
+    """Return the chip type that the keys of a ``DeviceList`` show (consumers#1.3)."""
     return _device_type(tuple(keys))
 
 

@@ -1,4 +1,4 @@
-"""Which pods of a job are at fault, and why (``spec/consumers.md`` 1.11, 1.12 and 2.4)."""
+"""Which pods of a job are at fault, and why (``docs/spec/consumers.md#1.11``, 1.12 and 2.4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRE_SEPARATE = "PreSeparateNPU"
 
 
 class FaultType(StrEnum):
-    """Why a pod is at fault, in the order in which a job's reason is chosen (2.5)."""
+    """Why a pod is at fault, in the order in which a job's reason is chosen (consumers#2.5)."""
 
     NODE = "NodeUnhealthy"
     CARD = "CardUnhealthy"
@@ -48,7 +48,7 @@ class JudgedPod(msgspec.Struct, frozen=True):
     """A pod with its verdict. ``type`` is ``None`` for a healthy one.
 
     ``cards`` are the cards that make it faulty, ``reasons`` the elements of ``-Fault`` about the
-    cards that it uses and that are to be handled (1.12).
+    cards that it uses and that are to be handled (consumers#1.12).
     """
 
     pod: Pod
@@ -89,7 +89,7 @@ class Judge:
         self._judged = judged
         self._stale = stale if corrected and stale is not None else StaleNodes()
         self.divergences: set[tuple[int, str, str]] = set()
-        """Numbers of section 8, jobs, and what is done otherwise."""
+        """Numbers of consumers#8, jobs, and what is done otherwise."""
 
     def job(self, job: Job) -> tuple[JudgedPod, ...]:
         """Return the verdicts about all pods of a job."""
@@ -113,7 +113,7 @@ class Judge:
         )
 
     def pod(self, job: Job, pod: Pod) -> JudgedPod:
-        """Return the verdict about a pod; the first test that matches wins (2.4)."""
+        """Return the verdict about a pod; the first test that matches wins (consumers#2.4)."""
         rank = job.ranks[pod.uid]
         view = self._views.get(pod.node)
         used = used_cards(pod)
@@ -173,11 +173,13 @@ class Judge:
         self.divergences.add((section, job.key, text))
 
     def has_failed(self, job: Job, pod: Pod) -> bool:
-        """Whether a pod has failed by itself; the last state of a container counts (2.4 row 4).
+        """Whether a pod has failed by itself; the last state of a container counts.
 
         Without ``fault-retry-times`` none has. ``corrected`` judges a restart of a container once,
         leaves one that the kubelet has made for OME alone, and sees a container that ended in a pod
         that does not restart it (R22).
+
+        Source: docs/spec/consumers.md#2.4, row 4.
         """
         if job.retry_times == 0:
             return False
@@ -226,7 +228,10 @@ def judged_key(pod: Pod, container: str) -> str:
 
 
 def reason_of(judged: tuple[JudgedPod, ...]) -> FaultType | None:
-    """Return the reason of a job: the first hardware type, else ``pod-failed`` (2.5, R27)."""
+    """Return the reason of a job: the first hardware type, else ``pod-failed``.
+
+    Source: docs/spec/consumers.md#2.5, R27.
+    """
     types = [one.type for one in judged if one.type is not None]
     hardware = (FaultType.NODE, FaultType.CARD, FaultType.SUB_HEALTH, FaultType.SEPARATE)
     for found in types:

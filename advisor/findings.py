@@ -1,7 +1,7 @@
 """Everything that the lint can find: its code, how serious it is, what will happen, what to write.
 
 ``docs/findings.md`` is this table. Words in braces are filled in for each finding. Sources are
-sections of ``spec/consumers.md``.
+sections of ``docs/spec/consumers.md``.
 """
 
 from __future__ import annotations

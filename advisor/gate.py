@@ -1,4 +1,4 @@
-"""Whether a job with faults is acted on, and how (``spec/consumers.md`` 2.5)."""
+"""Whether a job with faults is acted on, and how (``docs/spec/consumers.md#2.5``)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Gate(NamedTuple):
 
 
 def has_platform_marker(judged: Sequence[JudgedPod]) -> bool:
-    """Whether a platform has to restart something: software, or a pre-separated card (2.5)."""
+    """Whether a platform has to restart something: software, or a pre-separated card.
+
+    Source: docs/spec/consumers.md#2.5.
+    """
     return any(
         one.pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SOFTWARE
         or any(reason.fault_handling == PRE_SEPARATE for reason in one.reasons)
@@ -44,7 +47,7 @@ def has_platform_marker(judged: Sequence[JudgedPod]) -> bool:
 
 
 class Budget(NamedTuple):
-    """``fault-retry-times`` of a job, and how many are left (2.5)."""
+    """``fault-retry-times`` of a job, and how many are left (consumers#2.5)."""
 
     times: int
     remaining: int

@@ -1,6 +1,6 @@
 """What is wrong with jobs that run, as far as decisions about faults depend on it.
 
-Sources: ``spec/consumers.md`` 2.1, 2.2, 2.8 and 7.5 (R10, R12, R23, R36).
+Sources: ``docs/spec/consumers.md#2.1``, 2.2, 2.8 and 7.5 (R10, R12, R23, R36).
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from advisor.workloads import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from advisor.jobs import Job
     from advisor.options import Options
 
 
-def job_findings(jobs: Mapping[str, Job], options: Options) -> Iterator[Finding]:
-    """Return the findings about jobs."""
-    for job in jobs.values():
-        yield from _labels(job)
-        if not job.is_off:
-            yield from _participant(job, options)
+def job_findings(job: Job, options: Options) -> Iterator[Finding]:
+    """Return the findings about a job."""
+    yield from _labels(job)
+    if not job.is_off:
+        yield from _participant(job, options)
 
 
 def _labels(job: Job) -> Iterator[Finding]:

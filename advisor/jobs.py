@@ -1,4 +1,4 @@
-"""Jobs as the plugin sees them: PodGroups with their pods (``spec/consumers.md`` 2.1)."""
+"""Jobs as the plugin sees them: PodGroups with their pods (``docs/spec/consumers.md#2.1``)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contract import scheduling
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.snapshot import Pod, PodGroup, ReplicaSet, Snapshot, Texts
+    from advisor.snapshot import Pod, PodGroup, ReplicaSet, Texts
 
 _MERGED_LABELS = (
     scheduling.FAULT_SCHEDULING,
@@ -29,10 +29,14 @@ JOINT = "|"
 class Job:
     """A PodGroup and its pods, in the order of their names."""
 
-    def __init__(self, group: PodGroup, pods: list[Pod], replicas: int | None) -> None:
+    def __init__(self, group: PodGroup, pods: tuple[Pod, ...], replicas: int | None) -> None:
         self.group = group
-        self.pods = sorted(pods, key=lambda pod: pod.name)
+        self.pods = pods
         self._replicas = replicas
+
+    def is_of(self, group: PodGroup, pods: tuple[Pod, ...], replicas: int | None) -> bool:
+        """Whether it is what these make."""
+        return self.group == group and self.pods == pods and self._replicas == replicas
 
     @property
     def key(self) -> str:
@@ -42,13 +46,14 @@ class Job:
     def uid(self) -> str:
         """What tells this job from another one of its name: its owner's uid, empty without one.
 
-        As in ``remain-retry-times`` (1.14): a PodGroup without an owner is known by its name alone.
+        As in ``remain-retry-times`` (consumers#1.14): a PodGroup without an owner is known by its
+        name alone.
         """
         return self.group.owner.uid if self.group.owner else ""
 
     @cached_property
     def labels(self) -> Texts:
-        """Labels of the PodGroup and all pods; those that differ are joined (2.1)."""
+        """Labels of the PodGroup and all pods; those that differ are joined (consumers#2.1)."""
         found = {}
         for key in _MERGED_LABELS:
             value = merged_label(self.group.labels.get(key), (p.labels.get(key) for p in self.pods))
@@ -58,7 +63,7 @@ class Job:
 
     @cached_property
     def annotations(self) -> Texts:
-        """Annotations of the PodGroup, and of the first pod those that it lacks (2.1)."""
+        """Annotations of the PodGroup, and of the first pod those that it lacks (consumers#2.1)."""
         found = dict(self.group.annotations)
         if self.pods:
             for key in scheduling.POD_TO_JOB_ANNOTATIONS:
@@ -101,19 +106,19 @@ class Job:
 
     @property
     def retry_times(self) -> int:
-        """``fault-retry-times``; 0 where it is absent or no integer (2.2)."""
+        """``fault-retry-times``; 0 where it is absent or no integer (consumers#2.2)."""
         return go_integer(self.labels.get(scheduling.FAULT_RETRY_TIMES, "")) or 0
 
     @property
     def strategy(self) -> str:
-        """The sub-health strategy; an unknown one is ``ignore`` (1.11)."""
+        """The sub-health strategy; an unknown one is ``ignore`` (consumers#1.11)."""
         value = self.labels.get(scheduling.SUB_HEALTH_STRATEGY, "")
         known = value in scheduling.SUB_HEALTH_STRATEGIES
         return value if known else scheduling.SUB_HEALTH_IGNORE
 
     @property
     def is_pod_limited(self) -> bool:
-        """Whether only pods at fault are ever deleted (2.6 rule 1)."""
+        """Whether only pods at fault are ever deleted (consumers#2.6, rule 1)."""
         return (
             scheduling.OME_SERVICE in self.labels
             or self.labels.get(scheduling.APP) in scheduling.MINDIE_CONTROL_APPS
@@ -122,7 +127,7 @@ class Job:
 
     @cached_property
     def is_npu(self) -> bool:
-        """Whether its ``minResources`` name chips (2.1)."""
+        """Whether its ``minResources`` name chips (consumers#2.1)."""
         return any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources)
 
     @cached_property
@@ -136,7 +141,7 @@ class Job:
 
     @cached_property
     def min_available(self) -> int:
-        """How many pods have to be placed together (2.1)."""
+        """How many pods have to be placed together (consumers#2.1)."""
         text = self.annotations.get(scheduling.SCHEDULE_MIN_AVAILABLE)
         if text is None:
             return self.group.min_member if self._replicas is None else self._replicas
@@ -147,7 +152,10 @@ class Job:
 
     @property
     def has_bad_min_available(self) -> bool:
-        """Whether ``schedule_minAvailable`` is no integer, which makes the job invalid (2.2)."""
+        """Whether ``schedule_minAvailable`` is no integer, which makes the job invalid.
+
+        Source: docs/spec/consumers.md#2.2.
+        """
         text = self.annotations.get(scheduling.SCHEDULE_MIN_AVAILABLE)
         return text is not None and go_integer(text) is None
 
@@ -157,7 +165,7 @@ class Job:
 
     @cached_property
     def is_super_pod(self) -> bool:
-        """Whether it is placed by logical super pods (2.1)."""
+        """Whether it is placed by logical super pods (consumers#2.1)."""
         if self.policy in scheduling.SUPER_POD_POLICIES:
             return True
         if scheduling.SUPER_POD_BLOCK in self.annotations:
@@ -170,7 +178,10 @@ class Job:
 
     @cached_property
     def ranks(self) -> dict[str, str]:
-        """The rank of each pod by uid; one that nothing says is handed out by name (2.1)."""
+        """The rank of each pod by uid; one that nothing says is handed out by name.
+
+        Source: docs/spec/consumers.md#2.1.
+        """
         found = {pod.uid: known_rank(pod) for pod in self.pods}
         taken = set(found.values())
         free = (str(n) for n in range(len(self.pods) + len(taken)) if str(n) not in taken)
@@ -178,7 +189,10 @@ class Job:
 
 
 def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
-    """Return the values of one label joined; one that is contained already adds nothing (2.1)."""
+    """Return the values of one label joined; one that is contained already adds nothing.
+
+    Source: docs/spec/consumers.md#2.1.
+    """
     joined = own
     for value in others:
         if value is None or value == joined:
@@ -191,7 +205,7 @@ def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
 
 
 def known_rank(pod: Pod) -> str:
-    """Return the rank that the pod itself says; empty where it says none (2.1)."""
+    """Return the rank that the pod itself says; empty where it says none (consumers#2.1)."""
     rank = pod.annotations.get(scheduling.RANK_INDEX, "")
     if rank:
         return rank
@@ -217,7 +231,10 @@ def npu_resource(pod: Pod) -> str:
 
 
 def used_cards(pod: Pod) -> tuple[str, ...]:
-    """Return the cards of a pod by ``huawei.com/AscendReal``, virtual ones folded (2.1)."""
+    """Return the cards of a pod by ``huawei.com/AscendReal``, virtual ones folded.
+
+    Source: docs/spec/consumers.md#2.1.
+    """
     text = pod.annotations.get(scheduling.ASCEND_REAL, "")
     return tuple(_physical(name) for name in text.split(",")) if text else ()
 
@@ -228,26 +245,10 @@ def _physical(name: str) -> str:
     return f"{parts[0]}-{parts[-1]}" if len(parts) > 2 else name
 
 
-def jobs_of(snapshot: Snapshot) -> dict[str, Job]:
-    """Return the jobs of a snapshot by ``<namespace>/<PodGroup>``, in that order."""
-    pods: dict[tuple[str, str], list[Pod]] = {}
-    for pod in snapshot.pods:
-        name = pod.group
-        if name:
-            pods.setdefault((pod.namespace, name), []).append(pod)
-    sizes: Mapping[tuple[str, str], ReplicaSet] = {
-        (one.namespace, one.name): one for one in snapshot.replica_sets
-    }
-    found = {}
-    for group in sorted(snapshot.podgroups, key=lambda one: (one.namespace, one.name)):
-        members = pods.get((group.namespace, group.name), [])
-        found[group.key] = Job(group, members, _replicas(group, members, sizes))
-    return found
-
-
-def _replicas(
-    group: PodGroup, members: list[Pod], sizes: Mapping[tuple[str, str], ReplicaSet]
+def replicas_of(
+    group: PodGroup, members: Sequence[Pod], sizes: Mapping[tuple[str, str], ReplicaSet]
 ) -> int | None:
+    """Return the size of the ReplicaSet that owns a job; ``None`` where none is known to."""
     for owner in (group.owner, *(pod.owner for pod in members[:1])):
         if owner is not None and owner.kind == "ReplicaSet":
             one = sizes.get((group.namespace, owner.name))

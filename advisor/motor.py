@@ -1,6 +1,6 @@
 """Whether the Ascend Operator makes the missing pods of a MindIE Motor instance.
 
-Rules R50 to R52. Sources: ``spec/consumers.md`` 3.2 to 3.6, 7.5; defects 8-25 to 8-28, 8-30.
+Rules R50 to R52. Sources: ``docs/spec/consumers.md#3.2`` to 3.6, 7.5, 8-25 to 8-28, 8-30.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALLOW, HOLD, CRASH = "ALLOW", "HOLD", "CRASH"
 
 @dataclass(frozen=True)
 class _Service:
-    """Instances by group that belong to one rule and one ``jobID`` (3.3).
+    """Instances by group that belong to one rule and one ``jobID`` (consumers#3.3).
 
     ``starting`` are PodGroups that hold pods and do not run yet. ``nameless`` is a PodGroup
     without a group name, which makes the operator give up.
@@ -47,6 +47,8 @@ def creation_advice(
 
     ``leaving``: UIDs of pods that are deleted in this session. They count as gone.
     """
+    if not snapshot.ascend_jobs:
+        return ()
     strict = options.profile is Profile.CORRECTED
     jobs = motor_jobs(snapshot, frozenset(leaving))
     maps = {(one.namespace, one.name): one for one in snapshot.configmaps}
@@ -64,7 +66,7 @@ def creation_advice(
 
 _PARTIAL_LOSS = 28
 _SECTIONS = {"RULE_INVALID": 26, "GROUP_SATISFIED": 27}
-"""By the corrected reason: which defect of section 8 makes the operator answer otherwise."""
+"""By the corrected reason: which defect of consumers#8 makes the operator answer otherwise."""
 
 
 def creation_divergences(
@@ -98,7 +100,7 @@ def _services(
     """Count the PodGroups of each service.
 
     ``strict``: an instance that misses pods does not run, and one that starts has its place
-    (R51, 8-28).
+    (R51, consumers#8-28).
     """
     by_group = {job.podgroup.key: job for job in jobs if job.podgroup is not None}
     found: dict[tuple[str, str, str], _Service] = defaultdict(

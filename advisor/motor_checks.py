@@ -1,6 +1,6 @@
 """Flaws of the jobs of a MindIE Motor service that hold before anything fails (R53, 3.6).
 
-Sources: ``spec/consumers.md`` 3.1, 3.2, 3.6, 4.1.
+Sources: ``docs/spec/consumers.md#3.1``, 3.2, 3.6, 4.1.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _NEAR = 2
 
 def service_findings(snapshot: Snapshot, options: Options) -> tuple[Finding, ...]:
     """Return what is wrong with AscendJobs and their scaling rules, by object and code."""
+    if not snapshot.ascend_jobs:
+        return ()
     maps = {(one.namespace, one.name): one for one in snapshot.configmaps}
     homes: dict[str, list[str]] = defaultdict(list)
     for one in snapshot.configmaps:

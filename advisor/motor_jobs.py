@@ -1,6 +1,6 @@
 """AscendJobs as the elastic scaling of MindIE Motor sees them: pods that are there, and waves.
 
-Sources: ``spec/consumers.md`` 3.3, 3.5, 3.6 and R52.
+Sources: ``docs/spec/consumers.md#3.3``, 3.5, 3.6 and R52.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Budget:
 
 
 def budget_of(job: AscendJob) -> Budget:
-    """Return ``backoffLimit``, else the label ``fault-retry-times`` (3.6)."""
+    """Return ``backoffLimit``, else the label ``fault-retry-times`` (consumers#3.6)."""
     if job.backoff_limit is not None:
         return Budget(job.backoff_limit if job.backoff_limit > 0 else None)
     text = job.labels.get(scheduling.FAULT_RETRY_TIMES)
@@ -49,7 +49,7 @@ def budget_of(job: AscendJob) -> Budget:
 def counted_waves(job: AscendJob, pods: Iterable[Pod]) -> int | None:
     """Return how many waves the operator has counted, ``None`` where nothing shows it.
 
-    It keeps the number in memory and writes it on each pod that it makes (3.6).
+    It keeps the number in memory and writes it on each pod that it makes (consumers#3.6).
     """
     if job.version_counter is not None:
         return job.version_counter
@@ -139,7 +139,10 @@ class PodGroupsOfJobs:
                 self._grouped[f"{pod.namespace}/{pod.group}"].append(pod)
 
     def podgroup(self, job: AscendJob) -> PodGroup | None:
-        """Return the PodGroup that ``job`` owns, or that has the operator's name for it (3.6)."""
+        """Return the PodGroup that ``job`` owns, or that has the operator's name for it.
+
+        Source: docs/spec/consumers.md#3.6.
+        """
         if job.uid in self._by_owner:
             return self._by_owner[job.uid]
         return self._by_key.get(f"{job.namespace}/{job.name}-{job.uid}")

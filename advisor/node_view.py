@@ -1,7 +1,8 @@
-"""What the plugin knows of each node in a session (``spec/consumers.md`` 1.5 to 1.8)."""
+"""What the plugin knows of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.cluster_cache import ClusterCache
+    from advisor.index import Index
     from advisor.options import Options
     from advisor.snapshot import Heartbeat, Snapshot
-    from advisor.state import NodeMemory
+    from advisor.state import NodeMemory, State
 
 HEALTHY_WORD = "Healthy"
 UNHEALTHY_WORD = "UnHealthy"
@@ -33,12 +35,20 @@ HEARTBEAT_RANGE = (1, 300)
 
 
 class NodeState:
-    """The words of ``NodeHealthState`` (1.8)."""
+    """The words of ``NodeHealthState`` (consumers#1.8)."""
 
     HEALTHY = "Healthy"
     NODE = "NodeUnhealthy"
     CARD = "CardUnhealthy"
     NETWORK = "CardNetworkUnhealthy"
+
+
+class Since(Enum):
+    """How the session before is related to the state with which the next one begins."""
+
+    LAST = "it is the state after it"
+    ASIDE = "it began with the same state, and came to nothing"
+    UNKNOWN = "there is none"
 
 
 class NodeView(msgspec.Struct, frozen=True):
@@ -47,14 +57,13 @@ class NodeView(msgspec.Struct, frozen=True):
     ``is_in_map`` is whether the plugin has it, ``resource`` the chips' resource, empty where the
     node has none or no label ``accelerator`` names it. ``free`` and ``network_unhealthy`` are
     ``None`` without their key. ``idle`` is Kubernetes' own count. ``problems`` are the codes and
-    texts of findings, ``divergences`` numbers of section 8 with what is done otherwise.
+    texts of findings, ``divergences`` numbers of consumers#8 with what is done otherwise.
     """
 
     node: Node
     is_in_map: bool
     is_npu: bool
     resource: str
-    pods: tuple[Pod, ...]
     idle: Amounts
     free: tuple[str, ...] | None
     unhealthy: tuple[str, ...]
@@ -76,47 +85,95 @@ class NodeView(msgspec.Struct, frozen=True):
 
     @property
     def is_in_table(self) -> bool:
-        """Whether the fault table has it: nodes with chips need the label (1.7)."""
+        """Whether the fault table has it: nodes with chips need the label (consumers#1.7)."""
         return bool(self.resource) or not self.is_npu
 
 
 class Nodes:
-    """All nodes in a session, and what the plugin keeps of them."""
+    """The views of all nodes, moved from session to session of one profile.
 
-    def __init__(self, views: dict[str, NodeView], memories: dict[str, NodeMemory]) -> None:
-        self.views = views
+    Of a node of which nothing is another only what time alone may change is looked at again.
+    """
+
+    def __init__(self) -> None:
+        self.views: dict[str, NodeView] = {}
+        self.memories: dict[str, NodeMemory] = {}
+        self._unsteady: frozenset[str] = frozenset()
+        self.looked_at: frozenset[str] = frozenset()
+
+    def move(
+        self,
+        index: Index,
+        snapshot: Snapshot,
+        cache: ClusterCache,
+        state: State,
+        options: Options,
+        *,
+        since: Since,
+        is_new: bool,
+    ) -> frozenset[str]:
+        """Go to a session; returns the nodes of which something is another since the last one.
+
+        ``since`` says which session that was, seen from ``state``; ``is_new`` whether ``index``
+        has moved since.
+        """
+        if since is Since.UNKNOWN:
+            self.views = {}
+            names = frozenset(index.nodes) | state.memories.keys()
+        else:
+            names = self._unsteady | cache.changed
+            if is_new:
+                names |= index.changes.nodes
+            if since is Since.ASIDE:
+                names |= self.looked_at
+        memories = dict(state.memories) if names else state.memories
+        unsteady, changed = set(), set()
+        for name in sorted(names):
+            before, view, memory = state.memories.get(name), None, None
+            node = index.nodes.get(name)
+            if node is not None:
+                pods = [pod for pod in index.pods.get(name, ()) if pod.is_live]
+                stamp = 0 if before is None else before.stamp
+                builder = _Builder(
+                    node, pods, before, state.session_at if stamp is None else stamp, options
+                )
+                view, memory = builder.view(cache, snapshot)
+                if not builder.is_steady(snapshot):
+                    unsteady.add(name)
+            if memory is not None:
+                memories[name] = memory
+            else:
+                memories.pop(name, None)
+            if view != self.views.get(name):
+                changed.add(name)
+            if view is not None:
+                self.views[name] = view
+            else:
+                self.views.pop(name, None)
         self.memories = memories
-
-
-def view_nodes(
-    snapshot: Snapshot, cache: ClusterCache, before: Mapping[str, NodeMemory], options: Options
-) -> Nodes:
-    """Return the nodes of a session."""
-    by_node: dict[str, list[Pod]] = {}
-    for pod in snapshot.pods:
-        if pod.node and pod.is_live:
-            by_node.setdefault(pod.node, []).append(pod)
-    views: dict[str, NodeView] = {}
-    memories: dict[str, NodeMemory] = {}
-    for node in snapshot.nodes:
-        builder = _Builder(node, by_node.get(node.name, ()), before.get(node.name), options)
-        view, memory = builder.view(cache, snapshot)
-        views[node.name] = view
-        if memory is not None:
-            memories[node.name] = memory
-    return Nodes(views, memories)
+        self._unsteady, self.looked_at = frozenset(unsteady), names
+        return frozenset(changed)
 
 
 class _Builder:
     def __init__(
-        self, node: Node, pods: Sequence[Pod], memory: NodeMemory | None, options: Options
+        self,
+        node: Node,
+        pods: Sequence[Pod],
+        memory: NodeMemory | None,
+        stamp: int,
+        options: Options,
     ) -> None:
         self.node = node
-        self.pods = pods
         self.options = options
         self.corrected = options.profile is Profile.CORRECTED
         self.idle = _idle(node, pods)
-        self.lists = DeviceLists(node, pods, self.idle, memory, options)
+        self.lists = DeviceLists(node, pods, self.idle, memory, stamp, options)
+
+    def is_steady(self, snapshot: Snapshot) -> bool:
+        """Whether the view would be the same in a later session, whenever that is."""
+        beats = self.corrected and self.options.heartbeat_check
+        return self.lists.is_steady and not (beats and self.node.name in snapshot.heartbeats)
 
     def view(self, cache: ClusterCache, snapshot: Snapshot) -> tuple[NodeView, NodeMemory | None]:
         node = self.node
@@ -152,7 +209,6 @@ class _Builder:
             is_in_map=is_in_map,
             is_npu=is_npu,
             resource=resource,
-            pods=tuple(self.pods),
             idle=self.idle,
             free=free,
             unhealthy=unhealthy,
@@ -171,14 +227,20 @@ class _Builder:
         return view, memory
 
     def _is_bad_950(self) -> bool:
-        """Whether an Ascend 950 node lacks a ``DeviceID``: the plugin drops it then (1.6)."""
+        """Whether an Ascend 950 node lacks a ``DeviceID``: the plugin drops it then.
+
+        Source: docs/spec/consumers.md#1.6.
+        """
         if not self.node.labels.get(scheduling.CHIP_NAME, "").startswith(scheduling.CHIP_NAME_950):
             return False
         base = base_devices(self.node.annotations.get(scheduling.BASE_DEVICE_INFOS))
         return base is None or not base.has_ids
 
     def _host_status(self, cache: ClusterCache) -> str:
-        """Return ``NodeHealthyStatus``: the Node's own ``UnHealthy`` beats the document (1.7)."""
+        """Return ``NodeHealthyStatus``: the Node's own ``UnHealthy`` beats the document.
+
+        Source: docs/spec/consumers.md#1.7.
+        """
         own = self.node.annotations.get(scheduling.NODE_HEALTHY_STATUS, "")
         if own == UNHEALTHY_WORD:
             return own
@@ -186,7 +248,10 @@ class _Builder:
         return (host.NodeStatus if host else "") or HEALTHY_WORD
 
     def _node_fault(self, host_status: str, switch_status: str, snapshot: Snapshot) -> str:
-        """Return what makes the whole node unhealthy (1.8, R2); empty where nothing does."""
+        """Return what makes the whole node unhealthy; empty where nothing does.
+
+        Source: docs/spec/consumers.md#1.8, R2.
+        """
         if host_status == UNHEALTHY_WORD:
             return "host"
         if switch_status == UNHEALTHY_WORD:
@@ -224,7 +289,7 @@ def _idle(node: Node, pods: Sequence[Pod]) -> Amounts:
 
 
 def is_silent(beat: Heartbeat, now_ms: int) -> bool:
-    """Whether a heartbeat is older than three intervals (5.2)."""
+    """Whether a heartbeat is older than three intervals (consumers#5.2)."""
     low, high = HEARTBEAT_RANGE
     interval = beat.interval_seconds
     if not low <= interval <= high:
@@ -235,7 +300,7 @@ def is_silent(beat: Heartbeat, now_ms: int) -> bool:
 def _by_cards(
     free: Sequence[str], unhealthy: Sequence[str], network: Sequence[str]
 ) -> tuple[str, bool]:
-    """Return the state that the cards give; of several the last card's (1.8)."""
+    """Return the state that the cards give; of several the last card's (consumers#1.8)."""
     state, is_fault = NodeState.HEALTHY, False
     for card in (*free, *unhealthy, *network):
         if card in unhealthy:

@@ -38,6 +38,7 @@ class _Metadata(msgspec.Struct):
     annotations: _Texts = None
     creation: str | None = msgspec.field(default=None, name="creationTimestamp")
     deletion: str | None = msgspec.field(default=None, name="deletionTimestamp")
+    deletion_grace: int | None = msgspec.field(default=None, name="deletionGracePeriodSeconds")
     version: str = msgspec.field(default="", name="resourceVersion")
     owners: list[_OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
 
@@ -324,6 +325,7 @@ def pod(raw: Raw) -> snapshot.Pod:
         owner=_owner(metadata),
         created_at_ms=_created_at_ms(metadata, called),
         is_terminating=metadata.deletion is not None,
+        deletion_grace_seconds=metadata.deletion_grace,
         restart_policy=spec.restart_policy or "Always",
         termination_grace_seconds=30 if grace is None else grace,
         requests=_requests(spec, called),

@@ -1,6 +1,6 @@
 """How the advisor decides: the switches of the scheduler, and the profile.
 
-Sources: ``spec/consumers.md`` 1.1, 7.2 and 7.3.
+Sources: ``docs/spec/consumers.md#1.1``, 7.2 and 7.3.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def with_init_params(options: Options, arguments: Mapping[str, str]) -> Options:
-    """Return ``options`` with the switches that the scheduler's ``init-params`` set (1.1)."""
+    """Return ``options`` with the switches that the scheduler's ``init-params`` set.
+
+    Source: docs/spec/consumers.md#1.1.
+    """
     grace = go_integer(arguments.get(scheduling.GRACE_OVER_TIME, ""))
     low, high = GRACE_OVER_TIME_RANGE
     return msgspec.structs.replace(

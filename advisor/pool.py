@@ -85,8 +85,7 @@ class Pool:
 
     def _look(self, name: str, room: _Room) -> None:
         """Correct what a node takes of a demand."""
-        placer = self._placer.of_node(self._views[name])
-        count = placer.result(room.job, room.pod).accepts.get(name, 0)
+        count = self._placer.room(room.job, room.pod, self._views[name])
         room.total += count - room.accepts.get(name, 0)
         room.accepts[name] = count
 

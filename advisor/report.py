@@ -1,4 +1,4 @@
-"""What the advisor reports of one session (``spec/consumers.md`` 7.4).
+"""What the advisor reports of one session (``docs/spec/consumers.md#7.4``).
 
 Everything is ordered by namespace and name, so that the same input gives the same bytes.
 """
@@ -70,7 +70,10 @@ class Deletion(msgspec.Struct, frozen=True, gc=False):
 
 
 class FaultPod(msgspec.Struct, frozen=True):
-    """A pod at fault: the type (2.4), and of a card fault its cards with codes and levels."""
+    """A pod at fault: the type, and of a card fault its cards with codes and levels.
+
+    Source: docs/spec/consumers.md#2.4.
+    """
 
     namespace: str
     name: str
@@ -90,7 +93,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What happens to one job, by which row of 2.10 and which rules of 7.5, and why.
+    """What happens to one job, by which row of consumers#2.10, which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
     ``follow_up`` says who recreates the pods and what else goes, ``replacement`` whether they would
@@ -117,7 +120,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Acceptance(StrEnum):
-    """Which new pods a node accepts (1.9)."""
+    """Which new pods a node accepts (consumers#1.9)."""
 
     ALL = "all"
     ONLY_IGNORE_STRATEGY = "only-ignore-strategy"
@@ -125,7 +128,7 @@ class Acceptance(StrEnum):
 
 
 class NodeVerdict(msgspec.Struct, frozen=True):
-    """The verdict about one node (1.8). ``reasons`` are sentences."""
+    """The verdict about one node (consumers#1.8). ``reasons`` are sentences."""
 
     node: str
     state: str
@@ -173,7 +176,7 @@ class ElasticAdvice(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """Something that the reader should know. ``object`` is ``<Kind> [<namespace>/]<name>``.
 
-    ``section`` is the number of section 8 for ``UPSTREAM_DIVERGES``, else 0.
+    ``section`` is the number of consumers#8 for ``UPSTREAM_DIVERGES``, else 0.
     """
 
     severity: Severity

@@ -1,4 +1,4 @@
-"""One session of rescheduling, in the scheduler's order (``spec/consumers.md`` 2.3 and 2.7)."""
+"""One session of rescheduling, in the scheduler's order (``consumers#2.3`` and 2.7)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
+    from advisor.index import Index
     from advisor.jobs import Job
     from advisor.node_view import NodeView
     from advisor.options import Options
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from advisor.state import CachedJob, State
 
 _RUNNING = ("Running", "Unknown")
-"""Phases of a PodGroup whose job is evaluated (2.3-5)."""
+"""Phases of a PodGroup whose job is evaluated (consumers#2.3, item 5)."""
 _NO_MASTER = (
     Workload.AIBRIX,
     Workload.OME_DEPLOYMENT,
@@ -44,24 +46,71 @@ _NO_MASTER = (
 """Workloads without a training master (R31)."""
 
 
+class RestingJobs:
+    """What is known of jobs from the sessions of one profile before.
+
+    A job rests when a session has left its memory as it was: the next one decides the same, as
+    long as the job, the nodes of its pods and what is too old stay, and no deadline passes.
+    """
+
+    def __init__(self) -> None:
+        self.suspects: set[str] = set()
+        """Jobs with a pod that something may be wrong with."""
+        self.eligible: set[str] = set()
+        """Jobs that run and are evaluated."""
+        self.decisions: dict[str, Decision] = {}
+        self.findings: dict[str, tuple[Finding, ...]] = {}
+        self._resting: set[str] = set()
+        self._until: dict[str, int] = {}
+        """By cached job the last second in which nothing is due."""
+
+    def wake(self, keys: Iterable[str], now: int) -> None:
+        """Have jobs decided about again: those of ``keys``, and those of which a time has come."""
+        due = [key for key, until in self._until.items() if now > until]
+        for key in (*keys, *due):
+            self._resting.discard(key)
+            self._until.pop(key, None)
+            self.decisions.pop(key, None)
+            self.findings.pop(key, None)
+
+    def awake(self, cached: AbstractSet[str]) -> set[str]:
+        """Return the jobs to decide about: cached ones, and those that are suspect."""
+        return (self.suspects | cached) - self._resting
+
+    def rest(
+        self, key: str, decision: Decision | None, findings: Iterable[Finding], until: int | None
+    ) -> None:
+        """Note that a job rests, until a time in Unix seconds where something is due then."""
+        self._resting.add(key)
+        if decision is not None:
+            self.decisions[key] = decision
+        if found := tuple(findings):
+            self.findings[key] = found
+        if until is not None:
+            self._until[key] = until
+
+
 class Rescheduling:
     """Decides about all jobs of one session."""
 
     def __init__(
         self,
         snapshot: Snapshot,
-        jobs: Mapping[str, Job],
+        index: Index,
         views: Mapping[str, NodeView],
         state: State,
         options: Options,
         stale: StaleNodes,
+        resting: RestingJobs,
     ) -> None:
-        self._jobs = jobs
+        self._jobs = index.jobs
         self._views = views
         self._options = options
+        self._before = state
+        self._resting = resting
         self._now = snapshot.now_ms // 1000
         self._corrected = options.profile is Profile.CORRECTED
-        self._vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
+        self._vcjobs = index.vcjobs
         self._judge = Judge(
             views,
             first_session=snapshot.first_session,
@@ -70,27 +119,48 @@ class Rescheduling:
             stale=stale,
         )
         self.cached: dict[str, CachedJob] = dict(state.jobs)
-        self.retries: dict[str, int] = {
-            key: left for key, left in state.retries.items() if key in jobs
-        }
+        self.retries: dict[str, int] = dict(state.retries)
+        for key in self.retries.keys() - index.jobs.keys():
+            del self.retries[key]
         self.judged: dict[str, int] = dict(state.judged)
         self.link_down: set[str] = set()
         self.decisions: dict[str, Decision] = {}
         self.findings: list[Finding] = []
+        """Where jobs are decided about otherwise than by the real programs (section 8)."""
+        self._findings: dict[str, list[Finding]] = {}
         self._deleted = 0
 
+    def look(self, keys: Iterable[str]) -> None:
+        """Note what jobs are now that may have changed."""
+        resting = self._resting
+        resting.wake(keys, self._now)
+        for key in keys:
+            job = self._jobs.get(key)
+            is_suspect = job is not None and any(self._judge.is_suspect(pod) for pod in job.pods)
+            is_eligible = job is not None and job.group.phase in _RUNNING and not self._is_off(job)
+            for book, is_in in ((resting.suspects, is_suspect), (resting.eligible, is_eligible)):
+                if is_in:
+                    book.add(key)
+                else:
+                    book.discard(key)
+
     def run(self) -> None:
-        """Decide about all jobs: cached ones first, then those that run, then act (2.3)."""
-        for key in sorted(self.cached):
+        """Decide about all jobs: cached ones first, then those that run, then act.
+
+        Source: docs/spec/consumers.md#2.3.
+        """
+        awake = self._resting.awake(self.cached.keys())
+        for key in sorted(self.cached.keys() & awake):
             self._sync(key)
-        for key in sorted(self.cached):
+        for key in sorted(self.cached.keys() & awake):
             self._force(key)
+        self._count_retries()
         verdicts: dict[str, tuple[JudgedPod, ...]] = {}
-        for key, job in self._jobs.items():
-            found = self._evaluate(key, job)
+        for key in sorted(self._resting.suspects & awake):
+            found = self._evaluate(key, self._jobs[key])
             if found is not None:
                 verdicts[key] = found
-        for key in sorted(self.cached):
+        for key in sorted(self.cached.keys() & awake):
             cached = self.cached[key]
             if not cached.is_executed:
                 judged = verdicts.get(key) or cached_jobs.judged_again(cached, self._jobs[key])
@@ -99,6 +169,32 @@ class Rescheduling:
                 self._wait(key)
         for section, name, text in sorted(self._judge.divergences):
             self._diverges(section, self._jobs[name], text)
+        for key in awake:
+            self._rest(key)
+        self.decisions = self._resting.decisions | self.decisions
+        for found in (*self._resting.findings.values(), *self._findings.values()):
+            self.findings += found
+
+    def _count_retries(self) -> None:
+        """Begin to count the retries of jobs that are new (consumers#2.5)."""
+        for key in sorted(self._resting.eligible - self.retries.keys() - self.cached.keys()):
+            self.retries[key] = self._jobs[key].retry_times
+
+    def _rest(self, key: str) -> None:
+        """Let a job rest of which the session has changed nothing."""
+        cached = self.cached.get(key)
+        if cached is not self._before.jobs.get(key):
+            return
+        if self.retries.get(key) != self._before.retries.get(key):
+            return
+        until = None
+        if cached is not None:
+            if self._options.max_delete_per_tick is not None and not cached.is_executed:
+                return  # It depends on how many pods of others are deleted.
+            limits = cached_jobs.deadlines(cached, self._options.grace_over_time)
+            until = min((limit for limit in limits if limit >= self._now), default=None)
+        decision, findings = self.decisions.pop(key, None), self._findings.pop(key, ())
+        self._resting.rest(key, decision, findings, until)
 
     def _value(self, job: Job) -> str:
         """Return the ``fault-scheduling`` that counts (R10, R23)."""
@@ -108,7 +204,10 @@ class Rescheduling:
         return self._value(job) in ("", scheduling.FAULT_SCHEDULING_OFF)
 
     def _sync(self, key: str) -> None:
-        """Bring a cached job up to the session: expired, gone, completed, widened (2.8)."""
+        """Bring a cached job up to the session: expired, gone, completed, widened.
+
+        Source: docs/spec/consumers.md#2.8.
+        """
         cached, job = self.cached[key], self._jobs.get(key)
         if cached_jobs.is_expired(cached, self._now, self._options.grace_over_time):
             self._release(key, job, "it has been cached for longer than the scheduler keeps a job")
@@ -132,7 +231,7 @@ class Rescheduling:
             self._decide(key, job, Action.RELEASED, "D3", ("R40",), why)
 
     def _force(self, key: str) -> None:
-        """Delete by force what a graceful deletion has left after its time (2.7, R34)."""
+        """Delete by force what a graceful deletion has left after its time (consumers#2.7, R34)."""
         cached, job = self.cached[key], self._jobs[key]
         if not cached.is_executed or not cached.is_evicted or cached.is_forced:
             return
@@ -178,14 +277,10 @@ class Rescheduling:
         )
 
     def _evaluate(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
-        """Judge a job that is not cached; return the verdicts of one that is cached now."""
+        """Judge a suspect job that is not cached; return the verdicts of one that is cached now."""
         if key in self.cached:
             return self._evaluate_again(key, job) if self._corrected else None
         is_running = job.group.phase in _RUNNING
-        if is_running and not self._is_off(job):
-            self.retries.setdefault(key, job.retry_times)
-        if not any(self._judge.is_suspect(pod) for pod in job.pods):
-            return None
         judged = self._judge.job(job)
         has_fault = any(one.type is not None for one in judged)
         if not has_fault and not has_platform_marker(judged):
@@ -214,8 +309,6 @@ class Rescheduling:
     def _evaluate_again(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
         """Judge a cached job anew: pods that became faulty since join it (R42)."""
         cached = self.cached[key]
-        if not any(self._judge.is_suspect(pod) for pod in job.pods):
-            return None
         known = {pod.uid: pod.type for pod in cached.pods if pod.type}
         gone = set(cached.deleted)
         fresh = {
@@ -238,7 +331,7 @@ class Rescheduling:
         return merged
 
     def _act(self, key: str, judged: tuple[JudgedPod, ...]) -> None:
-        """Act on a cached job that was not acted on (2.3-7)."""
+        """Act on a cached job that was not acted on (consumers#2.3, item 7)."""
         job, cached = self._jobs[key], self.cached[key]
         opened = self._gate(key, job, judged)
         if opened is None or opened.reason is None:
@@ -307,7 +400,7 @@ class Rescheduling:
         )
 
     def _gate(self, key: str, job: Job, judged: tuple[JudgedPod, ...]) -> Gate | None:
-        """Return the open gate of a job; a closed one is decided here (2.5)."""
+        """Return the open gate of a job; a closed one is decided here (consumers#2.5)."""
         cached = self.cached.get(key)
         value = cached.value if cached else self._value(job)
         times = cached.retry_times if cached else job.retry_times
@@ -344,7 +437,7 @@ class Rescheduling:
                     self.judged[judged_key(one.pod, container.name)] = container.restarts
 
     def _diverges(self, section: int, job: Job, text: str) -> None:
-        self.findings.append(
+        self._findings.setdefault(job.key, []).append(
             Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"PodGroup {job.key}", text, section)
         )
 
@@ -384,7 +477,7 @@ class Rescheduling:
 
 
 def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:
-    """Whether the pods are evicted; sub-health alone goes by its strategy (1.11, 2.7)."""
+    """Whether the pods are evicted; sub-health alone goes by its strategy (consumers#1.11, 2.7)."""
     if _is_sub_health_only(judged):
         return cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
     return cached.value == scheduling.FAULT_SCHEDULING_GRACE
@@ -393,7 +486,7 @@ def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:
 def _graceful_exit(
     job: Job, cached: CachedJob, judged: Sequence[JudgedPod]
 ) -> tuple[str, str] | None:
-    """Return what is written into the reset ConfigMap before the pods go (1.11, R33)."""
+    """Return what is written into the reset ConfigMap before the pods go (consumers#1.11, R33)."""
     if (
         _is_sub_health_only(judged)
         and cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT

@@ -1,6 +1,6 @@
 """The scaling rule of a MindIE Motor service: read, checked, and what it allows to create.
 
-Source: ``spec/consumers.md`` 3.1 to 3.4 and R50. Pure: texts and counts in, an answer out.
+Source: ``docs/spec/consumers.md#3.1`` to 3.4 and R50. Pure: texts and counts in, an answer out.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _number(text: str, document: str, where: str, *, strict: bool) -> int:
 
 
 def _check_step(larger: Entry, smaller: Entry, document: str, index: int, *, strict: bool) -> None:
-    """The check of one entry against the one before (3.2)."""
+    """The check of one entry against the one before (consumers#3.2)."""
     where = f"$.elastic_scaling_list[{index}]"
     for group, size in smaller.items():
         before = larger.get(group)
@@ -116,9 +116,11 @@ def _check_step(larger: Entry, smaller: Entry, document: str, index: int, *, str
 
 
 def target_index(rule: ScalingRule, running: Mapping[str, int]) -> int | None:
-    """Return the index of the smallest entry that is not reached, ``None`` if each one is (3.4).
+    """Return the index of the smallest entry that is not reached, ``None`` if each one is.
 
     ``running``: instances by group.
+
+    Source: docs/spec/consumers.md#3.4.
     """
     for index in reversed(range(len(rule.entries))):
         sizes = rule.entries[index]

@@ -1,4 +1,4 @@
-"""The switches of the scheduler, from its own ConfigMap (``spec/consumers.md`` 1.1)."""
+"""The switches of the scheduler, from its own ConfigMap (``docs/spec/consumers.md#1.1``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods of a faulty job are deleted (``spec/consumers.md`` 2.6)."""
+"""Which pods of a faulty job are deleted (``docs/spec/consumers.md#2.6``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RACK_STAGE = 3
 
 
 class Selection(NamedTuple):
-    """The pods to delete, by which row of 2.10, how much of the job they are, and why."""
+    """The pods to delete, by which row of consumers#2.10, how much of the job they are, and why."""
 
     pods: tuple[Pod, ...]
     row: str
@@ -78,7 +78,7 @@ def _pods(chosen: Sequence[JudgedPod]) -> tuple[Pod, ...]:
 def _master_fault(
     job: Job, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
 ) -> str:
-    """Return why the master is at fault; empty where it is not (2.6 rule 2)."""
+    """Return why the master is at fault; empty where it is not (consumers#2.6, rule 2)."""
     if job.is_npu:
         for one in faulty:
             worker = one.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
@@ -93,7 +93,7 @@ def _master_fault(
 
 
 def _block(job: Job, rank: str) -> int:
-    """Return the logical super pod of a rank: ``sp-block`` cards make one (2.2)."""
+    """Return the logical super pod of a rank: ``sp-block`` cards make one (consumers#2.2)."""
     return _index(rank, _pods_of_block(job, scheduling.SUPER_POD_BLOCK))
 
 
@@ -114,7 +114,7 @@ def _index(rank: str, size: int) -> int:
 def _select_rack(
     job: Job, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
 ) -> Selection:
-    """Return the pods that go by the policy of Ascend 950 racks (2.6, last paragraph)."""
+    """Return the pods that go by the policy of Ascend 950 racks (consumers#2.6, last paragraph)."""
     rack = _pods_of_block(job, scheduling.RACK_BLOCK)
     racks = {_index(one.rank, rack) for one in faulty}
     blocks = {_block(job, one.rank) for one in faulty}

@@ -1,4 +1,4 @@
-"""What the advisor reads of a cluster at one moment (``spec/consumers.md`` 7.3).
+"""What the advisor reads of a cluster at one moment (``docs/spec/consumers.md#7.3``).
 
 Objects keep what decisions need. ``advisor/objects.py`` makes them from Kubernetes' JSON.
 """
@@ -95,6 +95,7 @@ class Pod(msgspec.Struct, frozen=True):
     owner: Owner | None = None
     created_at_ms: int = 0
     is_terminating: bool = False
+    deletion_grace_seconds: int | None = None
     restart_policy: str = "Always"
     termination_grace_seconds: int = 30
     requests: Amounts = {}
@@ -107,7 +108,7 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """The name of its PodGroup; empty where it has none (2.1)."""
+        """The name of its PodGroup; empty where it has none (consumers#2.1)."""
         return self.annotations.get(scheduling.GROUP_ANNOTATION, "")
 
     @property
@@ -146,9 +147,10 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class VcJob(msgspec.Struct, frozen=True):
-    """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none (2.9).
+    """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none.
 
-    ``template`` is a pod as the first task with chips asks for it, ``version`` the resourceVersion.
+    ``template`` is a pod of the task that asks for most chips, ``version`` the resourceVersion.
+    Source: docs/spec/consumers.md#2.9.
     """
 
     namespace: str
@@ -168,11 +170,13 @@ class VcJob(msgspec.Struct, frozen=True):
 
 
 class AscendJob(msgspec.Struct, frozen=True):
-    """A job of the Ascend Operator. ``backoff_limit`` is ``None`` where it is not set (3.6).
+    """A job of the Ascend Operator. ``backoff_limit`` is ``None`` where it is not set.
 
     ``replicas`` is the number of pods of all its replica types, ``is_over`` whether it has
     succeeded or failed, ``version_counter`` how many waves the operator has counted, ``None``
     where that is not known.
+
+    Source: docs/spec/consumers.md#3.6.
     """
 
     namespace: str
@@ -188,7 +192,7 @@ class AscendJob(msgspec.Struct, frozen=True):
 
 
 class ReplicaSet(msgspec.Struct, frozen=True):
-    """A ReplicaSet, for its size (2.1)."""
+    """A ReplicaSet, for its size (consumers#2.1)."""
 
     namespace: str
     name: str
@@ -212,7 +216,10 @@ class ConfigMap(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """A heartbeat of the old form: its value, when that changed last, and its interval (5.2)."""
+    """A heartbeat of the old form: its value, when that changed last, and its interval.
+
+    Source: docs/spec/consumers.md#5.2.
+    """
 
     value: str
     changed_at_ms: int
@@ -226,8 +233,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     are in the order of their writes; of one that was written several times since the session
     before, each version may be there, the last one counts as the present one. One that is not
     there was deleted before the others were written. ``unread`` names the kinds that could not be
-    read (``podgroups``, ``vcjobs``, ``ascendjobs``, ``replicasets``): what depends on them is not
-    known.
+    read (``podgroups``, ``vcjobs``, ``ascendjobs``, ``replicasets``, ``scalingrules``): what
+    depends on them is not known.
     """
 
     now_ms: int

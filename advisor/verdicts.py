@@ -1,4 +1,4 @@
-"""The verdict about each node that is reported (``spec/consumers.md`` 1.8 and 1.9, R1 to R3)."""
+"""The verdict about each node that is reported (``consumers#1.8`` and 1.9, R1 to R3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retries that the scheduler has written for each job (``spec/consumers.md`` 1.14)."""
+"""The retries that the scheduler has written for each job (``docs/spec/consumers.md#1.14``)."""
 
 from __future__ import annotations
 

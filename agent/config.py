@@ -82,7 +82,7 @@ class Compatibility(Section):
 
 
 class HangDetection(Section):
-    """When a chip counts as hanging (``spec/device-plugin.md`` 4)."""
+    """When a chip counts as hanging (``docs/spec/device-plugin.md#4``)."""
 
     enabled: bool = True
     period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
@@ -95,7 +95,7 @@ class HangDetection(Section):
 
 
 class Storage(Section):
-    """Shared storage clients, and where their faults are told (``spec/noded.md`` 4.3 to 4.5).
+    """Shared storage clients, and where their faults are told (``docs/spec/noded.md#4.3`` to 4.5).
 
     With ``clusterd`` over gRPC, not through the store; with ``ca_file`` over TLS. Files are PEM.
     """

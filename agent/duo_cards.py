@@ -1,4 +1,4 @@
-"""A Device Plugin that resets the two dies of a Duo card as one (``spec/device-plugin.md`` 2.8).
+"""A Device Plugin that resets the two dies of a Duo card as one (``device-plugin#2.8``).
 
 With ``-hotReset=0`` it tells the kubelet that both are unhealthy when one is. Where device-info
 says otherwise, pods are bound to a die that the kubelet refuses. Its arguments are looked for among

@@ -2,7 +2,7 @@
 
 It comes from two ConfigMaps of the store and from a local directory; which document of which is in
 force is decided in ``contract.fault_configuration``.
-Source: ``spec/device-plugin.md`` 3.1, ``spec/noded.md`` 3.1.
+Source: ``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which chips pods use (``spec/device-plugin.md`` 1.3 and 2.8), followed in the store.
+"""Which chips pods use (``docs/spec/device-plugin.md#1.3`` and 2.8), followed in the store.
 
 What was known last stays while the store cannot tell, also over a restart, and is marked blind.
 """

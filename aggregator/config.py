@@ -119,7 +119,8 @@ class AdviceSection(Section):
     """What the scheduler will do about what is published."""
 
     enabled: bool = False
-    """On Kubernetes alone; reads all pods, and Jobs of Volcano and ReplicaSets as far as it may."""
+    """On Kubernetes alone; reads all pods, and jobs of Volcano and of the Ascend Operator and
+    ReplicaSets as far as it may."""
 
 
 class AggregatorConfiguration(Section):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.advising.status import AdviceAbout
 from aggregator.explained_chips import (
     ExplainedChip,
     ExplainedEvent,
@@ -75,6 +76,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     ``documents`` are those that hold the node, with whether every store has them as they are now.
     ``because`` is about the node as a whole. ``chips``: those that are not simply available.
+    ``advice``: what the scheduler will do about it, ``null`` where that is not computed.
     """
 
     node: NodeStatus
@@ -87,6 +89,7 @@ class Explanation(msgspec.Struct, frozen=True):
     server_faults: tuple[ServerFaultStatus, ...]
     public_faults: tuple[ExplainedPublicFault, ...]
     jobs: tuple[ExplainedJob, ...]
+    advice: AdviceAbout | None = None
 
 
 class Around(msgspec.Struct, frozen=True):

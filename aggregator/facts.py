@@ -1,6 +1,6 @@
 """What the aggregator knows of a node and of jobs besides the nodes' documents.
 
-Sources: ``spec/clusterd.md`` 1.8, 3.3 and 3.8.
+Sources: ``docs/spec/clusterd.md#1.8``, 3.3 and 3.8.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class ServerFaultStatus(msgspec.Struct, frozen=True):
 
 
 def raised_at_ms(fault: CodeFault) -> int | None:
-    """When a fault began as its source tells it; public ones tell seconds (3.2)."""
+    """When a fault began as its source tells it; public ones tell seconds (clusterd#3.2)."""
     return _sane(fault.time_ms * 1000 if fault.fault_type == PUBLIC_FAULT else fault.time_ms)
 
 

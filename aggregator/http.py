@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from aggregator import history_page, metrics, openapi, stream
+from aggregator.advising.pages import AdvicePages
 from service import pages
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def application(
             "/api/v1/liveness": picture.liveness,
             "/api/v1/faults": picture.faults,
             "/api/v1/jobs": picture.jobs,
-            "/api/v1/advice": picture.advice,
             "/api/v1/public-faults": picture.public_faults,
             "/api/v1/separation": picture.separation,
             "/api/v1/world": picture.world,
@@ -55,10 +55,7 @@ def application(
     one = application.router.add_get
     one("/api/v1/nodes/{node}", _one(picture.explain, "node"))
     one("/api/v1/jobs/{job}", _one(picture.job, "job"))
-    one(
-        "/api/v1/advice/{namespace}/{podgroup}",
-        _one(picture.advice_of, "namespace", "podgroup"),
-    )
+    AdvicePages(picture).add_to(application.router)
     one("/api/v1/ended-jobs", _ended_jobs(picture))
     one(history_page.PATH, history_page.history_page(history))
     one(stream.PATH, changes.serve)
@@ -66,7 +63,7 @@ def application(
 
 
 _PARAMETERS = {
-    one.path: frozenset(known.name for known in one.parameters if known.place == "query")
+    one.path: {known.name: known for known in one.parameters if known.place == "query"}
     for one in openapi.OPERATIONS
 }
 
@@ -80,24 +77,24 @@ async def _asked_rightly(
     known = None if resource is None else _PARAMETERS.get(resource.canonical)
     if known is None:
         return await handler(request)
-    if request.query.keys() - known:
+    if request.query.keys() - known.keys():
         these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
         return pages.json_response({"error": f"that is no parameter; {these}"}, 400)
     for name in sorted(known):
-        if len(request.query.getall(name, ())) > 1:
+        if not known[name].is_repeatable and len(request.query.getall(name, ())) > 1:
             return pages.json_response({"error": f"{name} is given more than once"}, 400)
     return await handler(request)
 
 
 def _one(
-    answer: Callable[..., object | None], *names: str
+    answer: Callable[[str], object | None], name: str
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """The page of one of many, which the parts of its path with these names choose."""
+    """The page of one of many, which the part of its path with this name chooses."""
 
     async def show(request: web.Request) -> web.Response:
-        found = answer(*(request.match_info[name] for name in names))
+        found = answer(request.match_info[name])
         if found is None:
-            return pages.json_response({"error": f"nobody knows of this {names[-1]}"}, 404)
+            return pages.json_response({"error": f"nobody knows of this {name}"}, 404)
         return pages.json_response(found)
 
     return show

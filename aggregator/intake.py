@@ -282,7 +282,7 @@ class Feed:
     def tells(self, kind: Kind[Any], node: str) -> bool:
         """Whether the node has a document that says something of this kind, even one that is
         refused. A good document without the key of an optional kind ends what an earlier one said
-        of it (upstream keeps that for ever, ``spec/clusterd.md`` 1.5); a bad one ends nothing.
+        of it (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
         """
         if node not in self.present:
             return False

@@ -1,6 +1,6 @@
 """The three kinds of documents: how each is read, merged, healed and verified.
 
-Sources: ``spec/clusterd.md`` 1.5 and 2.2, ``spec/consumers.md`` 1.4 and 7.1.
+Sources: ``docs/spec/clusterd.md#1.5`` and 2.2, ``docs/spec/consumers.md#1.4`` and 7.1.
 """
 
 from __future__ import annotations

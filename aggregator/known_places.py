@@ -26,7 +26,7 @@ back what is said of the nodes of others."""
 class ClusterPlaces:
     """Places as the pipeline's documents and the world tell them.
 
-    A chip that a pod uses may be in no list of the node's document (``spec/device-plugin.md`` 1.3),
+    A chip that a pod uses may be in no list of the node's document (``device-plugin#1.3``),
     and document and pod do not change at the same moment, so a chip that was seen once is known as
     long as its node is.
     """

@@ -1,4 +1,4 @@
-"""Gives pods the labels by which schedulers hear of relation faults (``spec/clusterd.md`` 3.10).
+"""Gives pods the labels by which schedulers hear of relation faults (``clusterd#3.10``).
 
 Level-triggered: what is wanted is asked for again until the store shows it.
 """

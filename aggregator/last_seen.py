@@ -2,9 +2,9 @@
 
 Of a node whose heartbeat goes on nothing is kept that changes with it, so nothing is written while
 all is well: of one with a heartbeat of old releases that it was seen to change, of others nothing.
-The rows are those of their first reader's memory, ``node-heartbeat`` (``spec/noded.md`` 7.5 and
-example H7), ``NodeName``, ``HeartbeatTime`` and ``UpdateTime`` in Unix seconds, and more for beats
-of the stores.
+The rows are those of their first reader's memory, ``node-heartbeat`` (``noded#7.5`` and H7),
+``NodeName``, ``HeartbeatTime`` and ``UpdateTime`` in Unix seconds, and more for beats of the
+stores.
 """
 
 from __future__ import annotations

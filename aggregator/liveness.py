@@ -4,8 +4,8 @@ A node is silent when its beat did not change for more than 3 intervals of the o
 what a beat says about its own time is only compared with what it said before. A node whose
 connection broke, as a broker says by its last will, is silent after one interval without another
 beat. A will that was retained when we began to listen says nothing: a broker that ends lets all
-connections go, and who comes back to it comes at any time. Source: ``spec/noded.md``
-7.10 and 7.11.
+connections go, and who comes back to it comes at any time. Source: ``noded#7.10``
+and 7.11.
 
 In a store that may come back without what it had, a beat that is missing is silence: its node has a
 fresh threshold from when that was seen first (``docs/decisions/021``).
@@ -137,7 +137,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def interval_ms(seconds: float) -> int:
-    """The interval to go by: 5 s where a beat says nothing sensible (``spec/noded.md`` 7.5 V4)."""
+    """The interval to go by: 5 s where a beat says nothing sensible (``noded#7.5``, V4)."""
     milliseconds = seconds * 1000
     is_sensible = _SHORTEST_PERIOD_MS <= milliseconds <= _LONGEST_MS
     return int(milliseconds) if is_sensible else _FALLBACK_MS

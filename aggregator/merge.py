@@ -1,7 +1,7 @@
 """From a node's record to its entry, and the rule for its ``UpdateTime``.
 
-Sources: ``spec/clusterd.md`` 2.3 and 2.4, defect B3, ``spec/consumers.md`` 7.1 M7, design
-section 8.
+Sources: ``clusterd#2.3`` and 2.4, defect B3, ``consumers#7.1``, M7,
+``docs/decisions/003``.
 """
 
 from __future__ import annotations

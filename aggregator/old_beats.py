@@ -1,6 +1,6 @@
 """Heartbeats of old releases: annotations of the Node, or in node-info. Pure.
 
-Judged as their readers did (``spec/noded.md`` 7.5, V4 to V6): only with the label, by change alone,
+Judged as their readers did (``noded#7.5``, V4 to V6): only with the label, by change alone,
 the interval replaced by 5 s where it makes no sense, and one that went away is a 0, which is a
 change and then ages. Two things are different. What was never seen to change proves nothing: a
 node whose agent wrote it years ago, or never, is unknown and not lost. And of a node with another

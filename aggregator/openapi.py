@@ -8,7 +8,9 @@ import msgspec
 
 from advisor.ended_jobs import EndedJobs
 from aggregator import history_page, stream
-from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus
+from aggregator.advising import pages
+from aggregator.advising.outcomes import Missed
+from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, AssumedAdvice
 from aggregator.blindness import BlindChange
 from aggregator.changes import Change
 from aggregator.explanation import Explanation
@@ -64,6 +66,15 @@ class EndedJobsPage(msgspec.Struct, frozen=True):
     leads: bool
     alarm: bool
     ended: EndedJobs | None
+
+
+class AdviceOutcomes(msgspec.Struct, frozen=True):
+    """What became of deletions of pods since the start, and the last 100 that were not ``came``."""
+
+    at_ms: int
+    enabled: bool
+    outcomes: dict[str, int]
+    missed: tuple[Missed, ...]
 
 
 class Faults(msgspec.Struct, frozen=True):
@@ -141,6 +152,13 @@ class Parameter(msgspec.Struct, frozen=True):
     about: str
     is_number: bool = False
     place: str = "query"
+    is_repeatable: bool = False
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What it may be."""
+        one = {"type": "integer" if self.is_number else "string"}
+        return {"type": "array", "items": one} if self.is_repeatable else one
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -177,14 +195,42 @@ OPERATIONS: tuple[Operation, ...] = (
         (Parameter("job", "Its key: the uid of the owner of its pods", place="path"),),
         (404,),
     ),
-    Operation("/api/v1/advice", "What the scheduler will do about what is published", Advice),
     Operation(
-        "/api/v1/advice/{namespace}/{podgroup}",
+        pages.PATH,
+        "What the scheduler will do about what is published",
+        Advice,
+        (Parameter("node", "Only what is about this node and the jobs there, with placement"),),
+        (404,),
+    ),
+    Operation(
+        pages.OUTCOMES_PATH,
+        "Whether the scheduler has deleted the pods that were foretold, and no others",
+        AdviceOutcomes,
+    ),
+    Operation(
+        pages.WHAT_IF_PATH,
+        "What would follow in the next session, with assumptions and without. One is computed at a "
+        "time",
+        AssumedAdvice,
+        (
+            Parameter(
+                "what_if",
+                "What is assumed, as vigil advise takes it; applied in order, at most 20",
+                is_repeatable=True,
+            ),
+            Parameter("job", "Only of this PodGroup, or of its owner: NAMESPACE/NAME"),
+            _NODE,
+        ),
+        (404, 503),
+    ),
+    Operation(
+        pages.JOB_PATH,
         "What the scheduler will do with one PodGroup, and where its pods can go",
         AdviceOfJob,
         (
             Parameter("namespace", "Of the PodGroup", place="path"),
-            Parameter("podgroup", "Its name", place="path"),
+            Parameter("podgroup", "Its name, or that of its owner", place="path"),
+            _NODE,
         ),
         (404,),
     ),
@@ -272,7 +318,7 @@ def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any
                 "in": parameter.place,
                 "required": parameter.place == "path",
                 "description": parameter.about,
-                "schema": {"type": "integer" if parameter.is_number else "string"},
+                "schema": parameter.schema,
             }
             for parameter in one.parameters
         ],

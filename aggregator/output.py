@@ -2,7 +2,7 @@
 
 Pure. The store's watch tells of own writes too, earlier or later than the write returns, so a
 document is judged only while no write is in flight. Each write replaces the version that was seen
-last, so that one computed from an older document is refused. Source: ``spec/consumers.md`` 7.1 M21.
+last, so that one computed from an older document is refused. Source: ``consumers#7.1``, M21.
 """
 
 from __future__ import annotations

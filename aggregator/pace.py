@@ -3,7 +3,7 @@
 The first change of a quiet time goes at once. In any second there are no more writes than allowed:
 a few at once, the rest evenly, so what changes while a document waits goes out with it. Whoever has
 waited longest is next; a touch waits until no change does, but not so long that a reader minds
-(``spec/consumers.md`` 7.1 M8). State of ours, which no reader waits for, waits too, but however
+(``consumers#7.1``, M8). State of ours, which no reader waits for, waits too, but however
 long a storm of changes lasts, one write in some is state. What can wait leaves room for the next
 change, which would else find that everything was taken a moment ago.
 """

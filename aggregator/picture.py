@@ -19,6 +19,7 @@ from aggregator.fault_statuses import (
 )
 from aggregator.openapi import (
     Advice,
+    AdviceOutcomes,
     Documents,
     EndedJobsPage,
     Faults,
@@ -51,7 +52,7 @@ from aggregator.world_status import world_status
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from aggregator.advising.status import AdviceOfJob
+    from aggregator.advising.advising import Advising
     from aggregator.daemon import Aggregator
     from aggregator.explanation import Explanation
     from aggregator.jobs.status import JobStatus
@@ -98,19 +99,37 @@ class Picture:
 
     def job(self, job: str) -> JobStatus | None:
         """One job; ``None`` where nobody knows of it."""
-        return self._of.board.job(job)
+        status, advising = self._of.board.job(job), self._of.advising
+        if status is None or advising is None:
+            return status
+        advice = advising.answers.of_job(status.namespace, status.name)
+        return msgspec.structs.replace(status, advice=advice)
 
-    def advice(self) -> Advice:
-        """What the scheduler will do; nothing where that is not computed."""
+    @property
+    def advising(self) -> Advising | None:
+        """What advises; ``None`` where that is not wanted or nothing schedules pods."""
+        return self._of.advising
+
+    def advice(self, node: str | None = None) -> Advice | None:
+        """What the scheduler will do; nothing where that is not computed.
+
+        With ``node`` of that node and the jobs there; ``None`` where nothing is about it.
+        """
         advising = self._of.advising
         if advising is None:
             return Advice(self._at_ms, False, None)
-        return Advice(self._at_ms, True, without_placement(advising.status()))
+        if node is None:
+            return Advice(self._at_ms, True, without_placement(advising.status()))
+        found = advising.answers.page_of_node(node)
+        return None if found is None else Advice(self._at_ms, True, found)
 
-    def advice_of(self, namespace: str, podgroup: str) -> AdviceOfJob | None:
-        """What the scheduler will do with one PodGroup; ``None`` where it is not known."""
+    def advice_outcomes(self) -> AdviceOutcomes:
+        """What became of the deletions that were foretold."""
         advising = self._of.advising
-        return None if advising is None else advising.job(namespace, podgroup)
+        if advising is None:
+            return AdviceOutcomes(self._at_ms, False, {}, ())
+        status = advising.status()
+        return AdviceOutcomes(self._at_ms, True, status.outcomes, status.missed)
 
     async def ended_jobs(
         self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
@@ -219,7 +238,10 @@ class Picture:
             relations=of.board.relations_on(node),
             publish_lost=self._publish_lost,
         )
-        return explain(of.pipeline, status, around, self._acknowledged_everywhere())
+        found = explain(of.pipeline, status, around, self._acknowledged_everywhere())
+        if of.advising is None:
+            return found
+        return msgspec.structs.replace(found, advice=of.advising.answers.of_node(node))
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
         """Document to whether every store that is published to has it as it is to be."""

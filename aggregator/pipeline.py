@@ -232,7 +232,7 @@ class Pipeline:
         self.processing.lost = nodes
 
     def set_controllers(self, jobs: frozenset[str]) -> None:
-        """The controllers of these MindIE jobs listen, and no others (3.3)."""
+        """The controllers of these MindIE jobs listen, and no others (clusterd#3.3)."""
         self._dirty |= self.processing.listen(jobs)
 
     @property

@@ -4,7 +4,7 @@ A node keeps its shard for as long as it fits (defect B8), also across restarts.
 beyond it is written to another shard first and leaves the old one when that was acknowledged, so
 no reader ever misses it. A shard that became empty stays and has the empty value (B6, M9).
 Shards of an earlier run keep their nodes, whatever their size: nobody moves for that alone.
-Sources: ``spec/clusterd.md`` 2.5, ``spec/consumers.md`` 1.4 and 7.1 M9, M20.
+Sources: ``docs/spec/clusterd.md#2.5``, ``docs/spec/consumers.md#1.4`` and 7.1 M9, M20.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A beat that shows in one listing and not in the one before was made between the 
 says where the difference lies, give or take the time between listings. Several beats together say
 it more closely: what they have in common. What is shown is the smallest difference that fits, so
 nothing that listing late explains is taken for a wrong clock. When nothing fits any more a clock
-was set, and what is known begins anew. Old readers compared clocks (``spec/noded.md`` 7.5).
+was set, and what is known begins anew. Old readers compared clocks (``docs/spec/noded.md#7.5``).
 """
 
 from __future__ import annotations

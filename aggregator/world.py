@@ -1,4 +1,4 @@
-"""Nodes, pods and jobs as all stores tell them (``spec/clusterd.md`` 1.8, 3.8 and 6).
+"""Nodes, pods and jobs as all stores tell them (``docs/spec/clusterd.md#1.8``, 3.8 and 6).
 
 No I/O and no clock. Pods and jobs of all stores are counted together.
 """

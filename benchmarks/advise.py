@@ -2,7 +2,8 @@
 
 ::
 
-    python -m benchmarks.advise [--nodes 10000] [--pods 20000] [--jobs 2500] [--bad 5] [--runs 3]
+    python -m benchmarks.advise [--nodes 10000] [--pods 20000] [--jobs 2500] [--bad 5]
+                               [--keep FILE]
 
 Writes a List as ``kubectl get nodes,pods,podgroups.scheduling.volcano.sh,jobs.batch.volcano.sh,
 configmaps -A -o json`` prints it: nodes of eight chips, of which ``--bad`` percent have a bad card,
@@ -366,12 +367,13 @@ def main() -> None:
         with dump.open("w", encoding="utf-8") as file:
             write(file, objects(given.nodes, given.pods, given.jobs, given.bad))
         print(f"{dump.stat().st_size / 1e6:.0f} MB")
-        for options in (["--profile", "upstream"], ["--profile", "both"], ["--json"]):
+        assumed = ["--what-if", "chip 3 of node-8 SeparateNPU"]
+        for options in (["--profile", "upstream"], ["--profile", "both"], ["--json"], assumed):
             wall, cpu, peak, status = measure(dump, options)
             over = cpu > _MOST_CPU_SECONDS or peak > _MOST_BYTES
             missed = missed or over or status not in (0, 1)
             print(
-                f"{' '.join(options):20} {wall:6.1f} s, CPU {cpu:6.1f} s, {peak / 1e6:6.0f} MB, "
+                f"{' '.join(options):38} {wall:6.1f} s, CPU {cpu:6.1f} s, {peak / 1e6:6.0f} MB, "
                 f"exit {status}{'  MISSED' if over else ''}"
             )
     sys.exit(1 if missed else 0)

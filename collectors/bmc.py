@@ -1,7 +1,7 @@
 """Alarms of the server's BMC: whole lists, compared with what is believed.
 
 A list that is incomplete, inconsistent or not given changes nothing and is blindness
-(``spec/noded.md`` 10, D-09). The way to the BMC is found anew each time, so one that appears later
+(``noded#10``, D-09). The way to the BMC is found anew each time, so one that appears later
 is found.
 """
 
@@ -141,7 +141,7 @@ class BmcBeliefs:
         """The alarms of the parts that changed, also those that stayed: their order is told anew.
 
         The document lists the codes of a part as the BMC did at its last change or at the start of
-        the agent; another order alone is no change (``spec/noded.md`` 2.3, 2.5).
+        the agent; another order alone is no change (``docs/spec/noded.md#2.3``, 2.5).
         """
         for place, (key, alarm) in enumerate(found.items()):
             if key[0] not in changed:

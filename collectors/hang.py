@@ -1,4 +1,4 @@
-"""Hang detection: chips whose processes do nothing for minutes (``spec/device-plugin.md`` 4).
+"""Hang detection: chips whose processes do nothing for minutes (``docs/spec/device-plugin.md#4``).
 
 Every period each chip is asked for its processes, and only one that has some is asked for more.
 What the answers mean is decided in ``hang_beliefs``.

@@ -1,6 +1,6 @@
 """Whether a chip hangs: it has processes, and for minutes nothing moves. Pure.
 
-The rules are those of ``spec/device-plugin.md`` 4, with two exceptions (defect K49): a figure that
+The rules are those of ``device-plugin#4``, with two exceptions (defect K49): a figure that
 could not be read is no figure, so a round without it neither counts nor starts again from nought,
 unless another figure shows that something moves; and what could not be read is compared, when it
 can be read again, with what it was before.

@@ -1,6 +1,6 @@
 """Readings of a chip's network that are no faults, under the NPU exporter's names.
 
-``spec/dcmi.md`` 9.3, the rows whose source is ``hccn_tool``. Pure.
+``docs/spec/dcmi.md#9.3``, the rows whose source is ``hccn_tool``. Pure.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each chip is asked at start, then once per period, staggered, and 2 s after the driver reported
 anything about a network code of it. A tool that gives no usable answer is blindness, never a link
-that is down (upstream takes it for one, ``spec/device-plugin.md`` 2.6).
+that is down (upstream takes it for one, ``docs/spec/device-plugin.md#2.6``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 _A5 = "Ascend910A5"
 _UBOE_BOARDS = frozenset({0x23, 0x25, 0x27})
 """Main boards of an A5 that use its UBoE ports. Elsewhere what the tool finds there does not count;
-what the driver reports by an event counts on all (``spec/device-plugin.md`` 0)."""
+what the driver reports by an event counts on all (``docs/spec/device-plugin.md#0``)."""
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
 _TOGETHER_SECONDS = 0.02

@@ -135,7 +135,7 @@ class ListBeliefs:
 
         A list that is not ``complete`` says nothing about what is not in it; ``apart`` are keys
         that are judged elsewhere. What is listed is reported in the driver's order, which is the
-        order of codes in device-info (``spec/device-plugin.md`` 1.3).
+        order of codes in device-info (``docs/spec/device-plugin.md#1.3``).
         """
         reports: list[Report] = []
         for key in (*sorted(self.states.keys() - listed.keys()), *listed):

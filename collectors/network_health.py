@@ -1,7 +1,7 @@
 """What each chip's own network check finds: a reading for metrics, no fault.
 
 It has the driver's event ``81078603`` beside it, and the link as ``hccn_tool`` sees it; those make
-faults. NPU exporter shows it as ``npu_chip_info_network_status`` (``spec/dcmi.md`` 4.3, 9.3).
+faults. NPU exporter shows it as ``npu_chip_info_network_status`` (``docs/spec/dcmi.md#4.3``, 9.3).
 """
 
 from __future__ import annotations

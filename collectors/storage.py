@@ -1,6 +1,6 @@
 """The shared storage clients DPC and DTFS of this host, by the status files that they keep.
 
-Source: ``spec/noded.md`` 4.3 and 4.4, without the defect D-11 of its section 10. On a host that
+Source: ``noded#4.3`` and 4.4, without the defect D-11. On a host that
 never had such a file nothing is said. A client that is told to have none is not watched, and what
 was said of it is over: the operator's way out of a fault whose instance will never be listed again.
 """

@@ -1,6 +1,6 @@
 """What is believed of one storage client, and what a reading of its file changes. Pure.
 
-Unknown is not healthy (``spec/noded.md`` 10, D-11): an instance at fault that is not listed any
+Unknown is not healthy (``noded#10``, D-11): an instance at fault that is not listed any
 more, and a file that lists none, end nothing. Such an instance is waited for until it is listed
 again, or until the host was started anew. Two clocks are used, as in ``listed``: ``at`` is seconds
 of one that never jumps, ``now_ms`` the host's, for reports and for what outlives this process.

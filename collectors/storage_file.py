@@ -1,6 +1,6 @@
 """Reads a status file that belongs to the system, and nothing that somebody else put there.
 
-Source: ``spec/noded.md`` 4.3.
+Source: ``docs/spec/noded.md#4.3``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the status files of the shared storage clients DPC and DTFS say. Pure.
 
-Source: ``spec/noded.md`` 4.3 and 4.4.
+Source: ``docs/spec/noded.md#4.3`` and 4.4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On-board switches of an A3 (``spec/device-plugin.md`` 5.1): events at once, the list as audit.
+"""On-board switches of an A3 (``device-plugin#5.1``): events at once, the list as audit.
 
 The rules are those of ``listed``. The library is this collector's own; elsewhere than on an A3 the
 collector says nothing.

@@ -1,4 +1,4 @@
-"""What a UB port that is down means for the chips of an A5 (``spec/device-plugin.md`` 2.4). Pure.
+"""What a UB port that is down means for the chips of an A5 (``device-plugin#2.4``). Pure.
 
 One chip whose UB port is down is separated (``020001002``); when it is so on every chip of the node
 the plane is down, and the chips are of less use (``020000002``). Without defect K39: both follow

@@ -1,8 +1,8 @@
 """What readers of documents act on, whoever wrote it: labels that select documents, and data keys.
 
 In a document of ours these are ours even where we do not write them. All other labels, annotations
-and data keys belong to whoever adds them. Sources: ``spec/consumers.md`` 7.1 M1 and M2,
-``spec/clusterd.md`` 1.2, 4.1 and 6.
+and data keys belong to whoever adds them. Sources: ``docs/spec/consumers.md#7.1``, M1 and M2,
+``docs/spec/clusterd.md#1.2``, 4.1 and 6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a BMC calls the parts of a server (``spec/noded.md`` 4.1).
+"""What a BMC calls the parts of a server (``docs/spec/noded.md#4.1``).
 
 The names are those of node-info documents: ``DeviceType`` of a fault is one of them.
 """

@@ -1,7 +1,7 @@
 """What is known of each fault code: level, severity, name.
 
 The tables under ``contract/data`` hold the facts that MindCluster 26.x ships. Source:
-``spec/device-plugin.md`` 2.7 and appendix A.
+``docs/spec/device-plugin.md#2.7`` and appendix A.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Catalogue:
     @cached_property
     def autofill_release_ms(self) -> int | None:
         """How long an isolation without a known reason lasts: the longest that a frequency rule
-        gives; ``None``: until an operator ends it (``spec/device-plugin.md`` 3.6)."""
+        gives; ``None``: until an operator ends it (``docs/spec/device-plugin.md#3.6``)."""
         return longest_release_ms(self.frequencies.values())
 
     def judge(self, code: str, severity: Severity | None) -> Verdict:
@@ -148,11 +148,14 @@ class Catalogue:
         return ChipLevel(self.judge(code, severity).level)
 
     def judge_switch(self, code: str) -> Verdict:
-        """The level of a code of a switch, compared as text; empty for one in no table (5.2)."""
+        """The level of a code of a switch, compared as text; empty for one in no table.
+
+        Source: docs/spec/device-plugin.md#5.2.
+        """
         return _by_table(self.switch_levels.get(code), code, "switches")
 
     def judge_node(self, code: str) -> Verdict:
-        """The level of a code of the BMC; empty for one in no table (``spec/noded.md`` 3.4).
+        """The level of a code of the BMC; empty for one in no table (``docs/spec/noded.md#3.4``).
 
         A code of a host check that no table names is not to be handled.
         """
@@ -163,7 +166,7 @@ class Catalogue:
         return _by_table(level, code, "the server")
 
     def judge_public(self, code: str) -> Verdict:
-        """The level of a public fault; empty for one in no table (``spec/clusterd.md`` 4.5)."""
+        """The level of a public fault; empty for one in no table (``clusterd#4.5``)."""
         return _by_table(self.public_levels.get(code), code, "public faults")
 
     def severity_of(self, code: str) -> Severity | None:

@@ -1,6 +1,6 @@
 """One node's device record as the aggregator keeps it, and its entry in cluster-info-device.
 
-Sources: ``spec/clusterd.md`` 1.6 (splitting and order), 2.2 and 2.3 (merge and bytes), 3.8
+Sources: ``docs/spec/clusterd.md#1.6`` (splitting and order), 2.2 and 2.3 (merge and bytes), 3.8
 (pre-separation). Lists are trimmed (defect B39).
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 _PARAMETER_PLANE = frozenset({"81078607", "110001024", "110000002", "81078603"})
-"""Codes of the network that never pre-separate a chip (3.8)."""
+"""Codes of the network that never pre-separate a chip (clusterd#3.8)."""
 
 _LEAVES_IN_PLACE = frozenset(
     {
@@ -95,7 +95,7 @@ def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def split(fault: DeviceFault) -> Iterable[CodeFault]:
-    """One fault per code of an object of the wire (1.6)."""
+    """One fault per code of an object of the wire (clusterd#1.6)."""
     times = fault.fault_time_and_level_map or {}
     for code in fault.fault_code.replace(" ", "").split(","):
         listed = times.get(code)
@@ -113,7 +113,7 @@ def healed(record: DeviceRecord) -> DeviceRecord:
     """``record`` without any fault.
 
     The free list is not widened: a reader takes it as it is, and nobody has said that a chip that
-    was isolated may be used (``spec/consumers.md`` 7.1 M14).
+    was isolated may be used (``docs/spec/consumers.md#7.1``, M14).
     """
     return msgspec.structs.replace(
         record, unhealthy=(), network_unhealthy=(), recovering=(), faults=()

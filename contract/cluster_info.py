@@ -1,6 +1,6 @@
 """Whole values of the cluster-info documents: joined from entries, and read as their readers do.
 
-Sources: ``spec/clusterd.md`` 0 and 2.2, ``spec/consumers.md`` 7.1 (M1, M3 to M6, M20).
+Sources: ``docs/spec/clusterd.md#0`` and 2.2, ``docs/spec/consumers.md#7.1`` (M1, M3 to M6, M20).
 """
 
 from __future__ import annotations

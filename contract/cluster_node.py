@@ -1,6 +1,6 @@
 """The whole value of cluster-info-node-cm, read as its readers do.
 
-Sources: ``spec/clusterd.md`` 2.2, ``spec/consumers.md`` 1.3 and 7.1 (M1, M3, M4, M10).
+Sources: ``docs/spec/clusterd.md#2.2``, ``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M10).
 """
 
 from __future__ import annotations

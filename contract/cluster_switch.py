@@ -1,6 +1,6 @@
 """Whole values of the cluster-info-switch documents, read as their readers do.
 
-Sources: ``spec/clusterd.md`` 2.2, ``spec/consumers.md`` 1.3 and 7.1 (M1, M3, M4, M9).
+Sources: ``docs/spec/clusterd.md#2.2``, ``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M9).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A field is ``known`` when a table of the vendor or of the specification gives it for this code. It
 ``follows`` when it is derived: the part and the kind of a fault from the bits of its code
-(``spec/dcmi.md`` 5.3, 5.4, 6), the effect on jobs and the remedy from its level
-(``spec/consumers.md`` 1.10). Names are the vendor's; one that is missing stays missing.
+(``docs/spec/dcmi.md#5.3``, 5.4, 6), the effect on jobs and the remedy from its level
+(``docs/spec/consumers.md#1.10``). Names are the vendor's; one that is missing stays missing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _TABLE = "reference.json"
 _CODES = "contract/data/codes.json"
 _LEVELS = "contract/data/levels.json"
-_EFFECTS = "spec/consumers.md 1.10"
-_LAYOUT = "spec/dcmi.md 5.3, 5.4"
-_SWITCH_LAYOUT = "spec/dcmi.md 6"
+_EFFECTS = "docs/spec/consumers.md#1.10"
+_LAYOUT = "docs/spec/dcmi.md#5.3, 5.4"
+_SWITCH_LAYOUT = "docs/spec/dcmi.md#6"
 _HOST_CHECKS = "contract/host_codes.py"
 _DRIVER_DIGITS = 8
 _SWITCH_PARTS = 4
@@ -189,7 +189,7 @@ def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
     _add_kind(facts, kind)
     severity = shipped().severities.get(code)
     if kind is CodeKind.CHIP and severity is not None and len(code) == _DRIVER_DIGITS:
-        facts.follow("spec/dcmi.md 5.5", severity=severity.word)
+        facts.follow("docs/spec/dcmi.md#5.5", severity=severity.word)
     _add_level(facts, code, kind, level)
     values = facts.values
     return CodeReference(

@@ -1,6 +1,6 @@
 """Fault codes: how they are written, and the ones that mean something to the program.
 
-Sources: ``spec/device-plugin.md`` 0 and 2.5. On the wire a code is upper-case hexadecimal without
+Sources: ``device-plugin#0`` and 2.5. On the wire a code is upper-case hexadecimal without
 ``0x``: eight digits from the driver, nine for codes that a program made up, whose leading zero
 belongs to the name (``020001002``).
 """
@@ -65,7 +65,7 @@ _MADE_UP = {
 def code_of(number: int) -> str:
     """The text of a code that the driver gives, or a configuration names, by its number.
 
-    ``020001002`` keeps the zero that is part of its name (``spec/device-plugin.md`` 2.5). Raises
+    ``020001002`` keeps the zero that is part of its name (``device-plugin#2.5``). Raises
     ``ValueError`` for a number that no code has.
     """
     if number in _MADE_UP:

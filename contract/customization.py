@@ -1,6 +1,6 @@
 """``faultCustomization.json``: rules that raise the level of a code.
 
-Source: ``spec/device-plugin.md`` 3.3 to 3.5. What the Device Plugin skips without a word is a
+Source: ``docs/spec/device-plugin.md#3.3`` to 3.5. What the Device Plugin skips without a word is a
 ``Problem`` here, with the same effect.
 """
 
@@ -87,8 +87,8 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
     """Read a ``faultCustomization.json``.
 
     ``spellings`` is how the level tables write the number of a code, in lower case: an id that is
-    written in another way never matches (2.5). Raises ``DocumentError`` for a text that cannot be
-    decoded, of which nothing counts.
+    written in another way never matches (device-plugin#2.5). Raises ``DocumentError`` for a text
+    that cannot be decoded, of which nothing counts.
     """
     read, wrong = decode_all(text, _Customization, CUSTOMIZATION_KEY)
     problems = FoundProblems()

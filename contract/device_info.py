@@ -1,7 +1,7 @@
 """The device-info document: what a node says about its chips.
 
 ``encode`` writes the data keys byte for byte as upstream's device plugin does, ``decode`` reads
-them by ClusterD's rules. Sources: ``spec/device-plugin.md`` 1.2 to 1.6, ``spec/clusterd.md`` 1.3,
+them by ClusterD's rules. Sources: ``device-plugin#1.2`` to 1.6, ``clusterd#1.3``,
 1.4 and 1.6.
 """
 
@@ -35,18 +35,18 @@ DESCRIPTION = (
     "chips on its own, and can temporarily use this field by configuring the Volcano parameter "
     "'self-maintain-available-card'"
 )
-"""The notice upstream puts into every document; nobody reads it (``spec/device-plugin.md`` 1.2)."""
+"""The notice upstream puts into every document; nobody reads it (``device-plugin#1.2``)."""
 
 REFRESH_SECONDS = 300.0
-"""An unchanged document is written again so that its readers see its age (``spec/device-plugin.md``
-1.7).
+"""An unchanged document is written again so that its readers see its age (``device-plugin#1.7``).
+
 """
 
 CARD_UNHEALTHY = "CardUnhealthy"
 CARD_NETWORK_UNHEALTHY = "CardNetworkUnhealthy"
 
 UNKNOWN_ID = -2
-"""Super-pod id and server index of a card that has none (``spec/device-plugin.md`` 1.6)."""
+"""Super-pod id and server index of a card that has none (``docs/spec/device-plugin.md#1.6``)."""
 
 
 class TimeAndLevel(GoStruct, frozen=True):
@@ -107,7 +107,7 @@ class _Outer(GoStruct, frozen=True):
 
 
 def clean_switch_info(family: Family, update_time: int) -> str | None:
-    """``SwitchInfoCfg`` of a node whose switch reports nothing (``spec/device-plugin.md`` 5.3)."""
+    """``SwitchInfoCfg`` of a node whose switch reports nothing (``device-plugin#5.3``)."""
     match family.switch_info:
         case SwitchInfo.NONE:
             return None
@@ -126,7 +126,10 @@ def clean_switch_info(family: Family, update_time: int) -> str | None:
 
 
 def unread_switch_info() -> str:
-    """``SwitchInfoCfg`` of a node whose switches nobody reads: neither healthy nor faulty (5.3)."""
+    """``SwitchInfoCfg`` of a node whose switches nobody reads: neither healthy nor faulty.
+
+    Source: docs/spec/device-plugin.md#5.3.
+    """
     return go_json.encode(
         {
             "FaultCode": None,

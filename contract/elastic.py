@@ -1,4 +1,4 @@
-"""What elastic training keeps on a vcjob, and where it is known (``spec/consumers.md`` 5.3)."""
+"""What elastic training keeps on a vcjob, and where (``docs/spec/consumers.md#5.3``)."""
 
 from __future__ import annotations
 

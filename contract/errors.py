@@ -105,7 +105,7 @@ class DriverMissing(DriverNotFound):
 
 
 class DriverCallError(DriverError):
-    """A driver call answered with ``return_code`` other than 0 (``spec/dcmi.md`` 4.4)."""
+    """A driver call answered with ``return_code`` other than 0 (``docs/spec/dcmi.md#4.4``)."""
 
     def __init__(self, function: str, chip: str | None, return_code: int, meaning: str) -> None:
         self.function = function

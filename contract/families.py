@@ -1,4 +1,4 @@
-"""Card families and the names that follow from them (``spec/device-plugin.md`` 0 and 1.3)."""
+"""Card families and the names that follow from them (``docs/spec/device-plugin.md#0`` and 1.3)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _FAMILIES = (
 FAMILIES = {family.name: family for family in _FAMILIES}
 
 _TYPES = ("npu", "Ascend910", "Ascend310P", "Ascend310")
-"""Device types in the order in which a reader asks for them (``spec/clusterd.md`` 1.3)."""
+"""Device types in the order in which a reader asks for them (``docs/spec/clusterd.md#1.3``)."""
 
 
 def device_type_of(keys: AbstractSet[str]) -> str:

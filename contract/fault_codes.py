@@ -1,6 +1,6 @@
 """``faultCode.json``: which code is at which level.
 
-Source: ``spec/device-plugin.md`` 3.2 and 2.7. What the Device Plugin skips without a word is a
+Source: ``device-plugin#3.2`` and 2.7. What the Device Plugin skips without a word is a
 ``Problem`` here, with the same effect.
 """
 

@@ -1,6 +1,6 @@
 """The operator's fault configuration: which documents it has, and which of them are in force.
 
-Source: ``spec/device-plugin.md`` 3.1, ``spec/noded.md`` 3.1.
+Source: ``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class _Documents:
             self.tables = replace(self.tables, chip_levels=codes.levels)
             self._spellings, problems = codes.spellings, codes.problems
         elif key == CUSTOMIZATION_KEY:
-            # As the shipped table is loaded first, its spellings are known first (2.5).
+            # The shipped table is loaded first, so its spellings are known (device-plugin#2.5).
             rules = read_customization(text, {**self._spellings, **_shipped_spellings()})
             self.tables = replace(
                 self.tables, frequencies=rules.frequencies, durations=rules.durations

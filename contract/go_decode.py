@@ -5,7 +5,7 @@ path; everything else is judged member by member: names match without regard to 
 duplicate wins, unknown members are dropped, ``null`` leaves the zero value, an integer has neither
 fraction nor exponent and fits its width, and text that is not Unicode becomes U+FFFD.
 
-Source: ``spec/clusterd.md`` 1.4 ("Go decoding quirks").
+Source: ``docs/spec/clusterd.md#1.4`` ("Go decoding quirks").
 """
 
 from __future__ import annotations

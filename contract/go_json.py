@@ -1,6 +1,6 @@
 """JSON exactly as Go's ``encoding/json`` writes it, and the check code made from it.
 
-Sources: ``spec/device-plugin.md`` 1.3 and 1.4, ``spec/clusterd.md`` 1.4.
+Sources: ``docs/spec/device-plugin.md#1.3`` and 1.4, ``docs/spec/clusterd.md#1.4``.
 """
 
 from __future__ import annotations

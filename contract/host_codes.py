@@ -1,7 +1,7 @@
 """Codes of the host checks, which MindCluster does not have.
 
 They are in node-info beside the codes of the BMC, with names of parts of our own, which is legal
-(``spec/noded.md`` 10, D-23). Eight digits from ``F0000001`` on: no BMC and no table of MindCluster
+(``noded#10``, D-23). Eight digits from ``F0000001`` on: no BMC and no table of MindCluster
 has codes that begin with ``F``. Each is ``NotHandleFault`` unless the fault configuration of the
 node names it on another level.
 """

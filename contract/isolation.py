@@ -2,7 +2,7 @@
 
 Codecs only: ``ManuallySeparateNPU`` is a list of device names, ``UpgradeFaultReason`` has lists of
 reasons by device name. What is read may have been written by people, so each name and each reason
-counts for itself (without defect K42). Source: ``spec/device-plugin.md`` 1.5 and 3.6.
+counts for itself (without defect K42). Source: ``docs/spec/device-plugin.md#1.5`` and 3.6.
 """
 
 from __future__ import annotations

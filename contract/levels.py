@@ -1,4 +1,4 @@
-"""Driver severities, handling levels and their order (``spec/device-plugin.md`` 2.7, 2.8)."""
+"""Driver severities, handling levels and their order (``docs/spec/device-plugin.md#2.7``, 2.8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Severity(IntEnum):
-    """What the driver calls a fault event (``spec/dcmi.md`` 5.2)."""
+    """What the driver calls a fault event (``docs/spec/dcmi.md#5.2``)."""
 
     SUGGESTION = 0
     MINOR = 1
@@ -47,7 +47,10 @@ def most_serious(levels: Iterable[ChipLevel]) -> ChipLevel:
 
 
 class SwitchLevel(StrEnum):
-    """How a fault of an on-board switch is to be handled, most serious first (5.3)."""
+    """How a fault of an on-board switch is to be handled, most serious first.
+
+    Source: docs/spec/device-plugin.md#5.3.
+    """
 
     SEPARATE = "Separate"
     PRE_SEPARATE = "PreSeparate"
@@ -59,7 +62,7 @@ class SwitchLevel(StrEnum):
 class NodeLevel(StrEnum):
     """How a fault of a part of the server is to be handled, most serious first.
 
-    Source: ``spec/noded.md`` 3.4.
+    Source: ``docs/spec/noded.md#3.4``.
     """
 
     SEPARATE_FAULT = "SeparateFault"
@@ -76,7 +79,7 @@ def takes_out(level: str | None, *, is_network: bool = False) -> bool:
     """Return whether a code at ``level``, or a status of that name, takes a chip, a switch or a
     node out of use, or is to. A network in sub-health is out, a chip is not.
 
-    Source: ``spec/device-plugin.md`` 2.8 and 5.3, ``spec/noded.md`` 3.4.
+    Source: ``docs/spec/device-plugin.md#2.8`` and 5.3, ``docs/spec/noded.md#3.4``.
     """
     if level is None or level in _IN_PLACE:
         return False
@@ -86,7 +89,7 @@ def takes_out(level: str | None, *, is_network: bool = False) -> bool:
 def is_device_fault(severity: Severity | None) -> bool:
     """Whether elastic training counts a chip fault as a device fault: critical or major.
 
-    Source: ``spec/consumers.md`` 5.3. Network faults found by ``hccn_tool`` count too; that is
+    Source: ``consumers#5.3``. Network faults found by ``hccn_tool`` count too; that is
     decided where they are observed.
     """
     return severity is not None and severity >= Severity.MAJOR

@@ -1,4 +1,4 @@
-"""Names, namespaces and labels of the documents (``spec/consumers.md`` 7.1, M1 to M3)."""
+"""Names, namespaces and labels of the documents (``docs/spec/consumers.md#7.1``, M1 to M3)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PUBLIC_FAULT_PREFIXES = {
     "dpcStorage": "npu-vigil-dpc-fault-",
     "dtfsStorage": "npu-vigil-dtfs-fault-",
 }
-"""By resource: a message has one, and a document one message (``spec/clusterd.md`` 4.1, 4.2)."""
+"""By resource: a message has one, and a document one message (``clusterd#4.1``, 4.2)."""
 PUBLIC_FAULT_LABEL = ("mc-consumer-publicfault", "true")
 HEARTBEAT_NAMESPACE = "mindx-dl"
 HEARTBEAT_PREFIX = "npu-vigil-"
 HEARTBEAT_ANNOTATION = "noded/heartbeat"
-"""On the Node: the heartbeat of old releases, Unix seconds (``spec/noded.md`` 7.2)."""
+"""On the Node: the heartbeat of old releases, Unix seconds (``docs/spec/noded.md#7.2``)."""
 INTERVAL_ANNOTATION = "noded/heartbeat-interval"
 HEARTBEAT_LABEL = ("nodeDEnable", "on")
 """On a Node whose heartbeat readers of old releases are to judge."""
@@ -83,7 +83,7 @@ def node_name_problem(node: str) -> str | None:
     """Why Kubernetes would refuse ``node`` as a node name of ours, or ``None``.
 
     At most 230 characters, so that ``mindx-dl-deviceinfo-<node>`` stays a legal name
-    (``spec/device-plugin.md`` 1.1).
+    (``docs/spec/device-plugin.md#1.1``).
     """
     if not node:
         return "is empty"

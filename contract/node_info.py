@@ -5,7 +5,7 @@ generation C (6.0.RC) that and the faults. Which one a document is, its CheckCod
 them cover the same members. A document whose CheckCode covers the faults alone is of generation D,
 as for ClusterD since 6.0.0, whatever else is in it.
 
-Sources: ``spec/clusterd.md`` 1.4, 1.5 and 2.2, ``spec/noded.md`` 7.3, 7.4 and 7.10.
+Sources: ``docs/spec/clusterd.md#1.4``, 1.5 and 2.2, ``docs/spec/noded.md#7.3``, 7.4 and 7.10.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DATA_KEY = "NodeInfo"
 TIME_KEY = "updateTime"
 
 REFRESH_SECONDS = 1800.0
-"""An unchanged document is written again so that readers see its age (``spec/noded.md`` 2.5)."""
+"""An unchanged document is written again so that readers see its age (``noded#2.5``)."""
 
 _LEVELS = ("SeparateFault", "PreSeparateFault", "NotHandleFault")
 _YEAR_9999 = 253_370_764_800
@@ -46,7 +46,7 @@ class FaultDevice(GoStruct, frozen=True):
 
 
 class Generation(StrEnum):
-    """Which of the three documents of that name one is (``spec/noded.md`` 7.1)."""
+    """Which of the three documents of that name one is (``docs/spec/noded.md#7.1``)."""
 
     B = "cm-v5"
     C = "cm-v6rc"
@@ -153,7 +153,7 @@ def _signed(inner: dict[str, Any]) -> str:
 
 
 def pre_separate_node(record: NodeRecord, chips_in_use: bool | None) -> NodeRecord:
-    """Decide the status of a node whose worst fault is a pre-separation (3.8).
+    """Decide the status of a node whose worst fault is a pre-separation (clusterd#3.8).
 
     Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (nobody knows) leaves
     what the node said.
@@ -171,7 +171,7 @@ def _has(record: NodeRecord, level: str) -> bool:
 def is_same_node(record: NodeRecord, other: NodeRecord) -> bool:
     """Return whether both say the same of the server: times and the order of lists are ignored.
 
-    NodeD gives parts and codes in any order (``spec/clusterd.md`` 3). How often a code is there
+    NodeD gives parts and codes in any order (``clusterd#3``). How often a code is there
     counts.
     """
     return record.status == other.status and (

@@ -53,14 +53,14 @@ def chip_subject(physical_id: int) -> Subject:
 
 
 def host_subject(device_type: str, device_id: int) -> Subject:
-    """The subject of a part of the server, in the BMC's words (``spec/noded.md`` 4.1)."""
+    """The subject of a part of the server, in the BMC's words (``docs/spec/noded.md#4.1``)."""
     return Subject("host", device_id, device_type)
 
 
 def storage_subject(name: str) -> Subject:
     """The subject of a shared storage client of this node: ``DPC`` or ``DTFS``.
 
-    Its faults are public ones (``spec/noded.md`` 4.3, 4.4) and in no document about the host.
+    Its faults are public ones (``docs/spec/noded.md#4.3``, 4.4) and in no document about the host.
     """
     return Subject("storage", 0, name)
 

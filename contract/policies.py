@@ -1,6 +1,6 @@
 """Rules that raise the level of a code by how often it comes and how long it holds.
 
-Source: ``spec/device-plugin.md`` 3.4 and 3.5.
+Source: ``docs/spec/device-plugin.md#3.4`` and 3.5.
 """
 
 from __future__ import annotations

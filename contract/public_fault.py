@@ -1,6 +1,6 @@
 """Messages about public faults, and what a reader of them refuses.
 
-Source: ``spec/clusterd.md`` 4.1 and 4.2.
+Source: ``docs/spec/clusterd.md#4.1`` and 4.2.
 """
 
 from __future__ import annotations

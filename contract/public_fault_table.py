@@ -1,6 +1,6 @@
 """Which public faults are taken, and at which levels.
 
-Source: ``spec/clusterd.md`` 4.5. What upstream skips without a word is a ``Problem`` here, with the
+Source: ``clusterd#4.5``. What upstream skips without a word is a ``Problem`` here, with the
 same effect; a document that leaves nothing to be taken is refused (defect B21).
 """
 

@@ -1,18 +1,18 @@
 """Labels, annotations and words by which jobs ask for rescheduling and schedulers read them.
 
-The names are upstream's. Sources: ``spec/consumers.md`` 1.1, 1.2, 1.7, 1.11, 1.15, 2.1, 2.2, 4.1.
+The names are upstream's. Sources: ``consumers#1.1``, 1.2, 1.7, 1.11, 1.15, 2.1, 2.2, 4.1.
 """
 
 from __future__ import annotations
 
 import re
 
-# Where the scheduler finds its own configuration and writes what it did (1.1, 1.14).
+# Where the scheduler finds its own configuration and writes what it did (consumers#1.1, 1.14).
 SCHEDULER_NAMESPACE = "volcano-system"
 SCHEDULER_CONFIGMAP = "volcano-scheduler-configmap"
 SCHEDULER_CONFIG_KEY = "volcano-scheduler.conf"
 INIT_PARAMS = "init-params"
-"""The entry of ``configurations`` whose ``arguments`` are the switches of 1.1."""
+"""The entry of ``configurations`` whose ``arguments`` are the switches of consumers#1.1."""
 USE_CLUSTER_INFO = "useClusterInfoManager"
 SELF_MAINTAIN = "self-maintain-available-card"
 GRACE_OVER_TIME = "grace-over-time"
@@ -28,7 +28,7 @@ GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 RESOURCE_DOMAIN = "huawei.com/"
 """Resources and DeviceList keys of chips begin with it."""
 
-# Labels of jobs and of their pods (2.2).
+# Labels of jobs and of their pods (consumers#2.2).
 FAULT_SCHEDULING = "fault-scheduling"
 FAULT_SCHEDULING_GRACE = "grace"
 FAULT_SCHEDULING_FORCE = "force"
@@ -83,7 +83,7 @@ REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_TYPE_WORKER = "worker"
 VERSION_LABEL = "version"
 
-# Annotations of jobs (2.1, 2.2).
+# Annotations of jobs (consumers#2.1, 2.2).
 PROCESS_RECOVER_STRATEGY = "ProcessRecoverStrategy"
 SCHEDULE_MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 RECOVER_POLICY_PATH = "huawei.com/recover_policy_path"
@@ -94,7 +94,7 @@ SUPER_POD_FIT = "sp-fit"
 SCHEDULE_POLICY = "huawei.com/schedule_policy"
 SUPER_POD_POLICIES = ("chip2-node16-sp", "chip2-node8-sp", "chip8-node8-sp", "chip8-node8-ra64-sp")
 RACK_POLICY = "chip8-node8-ra64-sp"
-"""The Ascend 950 policy with rules of its own (2.6)."""
+"""The Ascend 950 policy with rules of its own (consumers#2.6)."""
 INFER_SERVICE_SCHEDULE = "huawei.com/infer_service_schedule"
 AFFINITY_CONFIG = "huawei.com/affinity-config"
 MIN_REPLICAS = "minReplicas"
@@ -110,9 +110,9 @@ POD_TO_JOB_ANNOTATIONS = (
     INFER_SERVICE_SCHEDULE,
     AFFINITY_CONFIG,
 )
-"""What a PodGroup without the key gets from one of its pods (2.1)."""
+"""What a PodGroup without the key gets from one of its pods (consumers#2.1)."""
 
-# Annotations of pods (1.15).
+# Annotations of pods (consumers#1.15).
 ASCEND_REAL = "huawei.com/AscendReal"
 RANK_INDEX = "hccl/rankIndex"
 POD_STATUS = "huawei.com/pod-status"
@@ -120,7 +120,7 @@ NEED_VOLCANO_OPE = "needVolcanoOpe"
 NEED_VOLCANO_DELETE = "delete"
 TASK_INDEX_ENV = "VC_TASK_INDEX"
 
-# Nodes (1.7).
+# Nodes (consumers#1.7).
 ACCELERATOR = "accelerator"
 ACCELERATOR_TYPE = "accelerator-type"
 SUPER_POD_ACCELERATOR_TYPES = ("module-a3-16-super-pod", "module-a3-8-super-pod")
@@ -130,7 +130,7 @@ SOFT_SHARE = "huawei.com/scheduler.chip1softsharedev.enable"
 BASE_DEVICE_INFOS = "baseDeviceInfos"
 NODE_HEALTHY_STATUS = "NodeHealthyStatus"
 
-# Elastic scaling of MindIE Motor (3.1, 3.2, 4.1).
+# Elastic scaling of MindIE Motor (consumers#3.1, 3.2, 4.1).
 SCALING_RULE = "mind-cluster/scaling-rule"
 SCALING_GROUP = "mind-cluster/group-name"
 SCALING_KEY = "elastic_scaling.json"

@@ -1,4 +1,4 @@
-"""The faults of shared storage clients as public faults (``spec/noded.md`` 4.3 to 4.5)."""
+"""The faults of shared storage clients as public faults (``docs/spec/noded.md#4.3`` to 4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of on-board switches as people and level tables write them (``spec/device-plugin.md`` 5.2).
+"""Codes of on-board switches as people and level tables write them (``device-plugin#5.2``).
 
 ``[0x00f1fef5,155912,cpu,na]``: event type, sub-type, kind of peer, and one that is always ``na``.
 """

@@ -1,6 +1,6 @@
 """The switch-info part of a device-info ConfigMap and its entry in cluster-info-switch.
 
-It has no check code. Sources: ``spec/clusterd.md`` 1.5 and 2.2.
+It has no check code. Sources: ``docs/spec/clusterd.md#1.5`` and 2.2.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SwitchPort(msgspec.Struct, frozen=True):
 
 
 def port_subject(port: SwitchPort) -> Subject:
-    """The subject of a switch fault: what identifies it besides its code (5.1)."""
+    """The subject of a switch fault: what identifies it besides its code (device-plugin#5.1)."""
     return Subject("switch", port.chip, f"{port.port}/{port.peer_device}/{port.peer_port}")
 
 
@@ -101,7 +101,7 @@ def encode_switch_info(record: SwitchRecord) -> str:
 
 
 def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> SwitchRecord:
-    """Decide the status of a node whose switch level is a pre-separation (3.8).
+    """Decide the status of a node whose switch level is a pre-separation (clusterd#3.8).
 
     Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (nobody knows) leaves
     what the node said.
@@ -113,7 +113,7 @@ def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> Swit
 
 def is_same_switch(record: SwitchRecord, other: SwitchRecord) -> bool:
     """Return whether both say the same of the switches: the time of the document and the order of
-    events are ignored, how often an event is there counts (``spec/clusterd.md`` 3).
+    events are ignored, how often an event is there counts (``docs/spec/clusterd.md#3``).
     """
     same = (record.level, record.status, record.times) == (other.level, other.status, other.times)
     return same and (

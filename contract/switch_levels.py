@@ -1,6 +1,6 @@
 """``SwitchFaultCode.json``: which code of an on-board switch is at which level.
 
-Source: ``spec/device-plugin.md`` 5.2. Codes are compared as text.
+Source: ``docs/spec/device-plugin.md#5.2``. Codes are compared as text.
 """
 
 from __future__ import annotations

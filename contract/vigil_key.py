@@ -1,7 +1,7 @@
 """The data key ``NpuVigil``: what this project's agent reports beside upstream's data keys.
 
 It stands in a document that the agent owns anyway, outside its CheckCode; upstream's readers ignore
-keys that they do not know (``spec/clusterd.md`` 1.3). It is absent when there is nothing to report,
+keys that they do not know (``clusterd#1.3``). It is absent when there is nothing to report,
 so an absent key alone means nothing: the agent may be an earlier release.
 
 Version 1 may get more members: a reader ignores those that it does not know. What a reader of
@@ -48,7 +48,7 @@ class FaultAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the agent answers about ``code`` on the chip with this physical id.
 
     ``severity`` is the driver's, ``None`` where it gave none. ``device_fault``: whether elastic
-    training counts it as a device fault (``spec/consumers.md`` 5.3).
+    training counts it as a device fault (``docs/spec/consumers.md#5.3``).
     """
 
     chip: Annotated[int, Meta(ge=0, lt=65536)]

@@ -1,4 +1,4 @@
-"""The part of the DCMI v1 ABI that every driver child needs (``spec/dcmi.md`` 2.1, 2.2, 4.1).
+"""The part of the DCMI v1 ABI that every driver child needs (``docs/spec/dcmi.md#2.1``, 2.2, 4.1).
 
 Runs in the driver child: ctypes only, so that a child starts quickly and stays small. The other
 structures of v1 are in ``structs``.
@@ -81,7 +81,7 @@ class ElabelInfo(Structure):
 
 
 class SuperPodInfo(Structure):
-    """``dcmi_spod_info``, with the vendor's member names (4.1, details)."""
+    """``dcmi_spod_info``, with the vendor's member names (dcmi#4.1, details)."""
 
     _fields_ = (
         ("sdid", c_uint),
@@ -121,7 +121,7 @@ class ProcessMemory(Structure):
 
 
 class DmsFaultEvent(Structure):
-    """``dcmi_dms_fault_event``, the reserve split as the vendor does (4.1, details)."""
+    """``dcmi_dms_fault_event``, the reserve split as the vendor does (dcmi#4.1, details)."""
 
     _fields_ = (
         ("event_id", c_uint),
@@ -269,4 +269,4 @@ SIGNATURES = {
     "dcmi_get_spod_node_status": (*_ON_CHIP, c_uint, c_void_p),
     "dcmi_set_spod_node_status": (*_ON_CHIP, c_uint, c_uint),
 }
-"""Parameters of the v1 functions of ``spec/dcmi.md`` 10.7; all of them return ``int``."""
+"""Parameters of the v1 functions of ``docs/spec/dcmi.md#10.7``; all of them return ``int``."""

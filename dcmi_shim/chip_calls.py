@@ -1,7 +1,7 @@
 """The calls of the fault path of ``libdcmi.so``, as the driver child makes them.
 
 Each function of ``CALLS`` returns the library's return code and a value that is meaningful only
-when that is 0. An output out of the ranges of ``spec/dcmi.md`` 4.5 raises ``Implausible``. Runs in
+when that is 0. An output out of the ranges of ``dcmi#4.5`` raises ``Implausible``. Runs in
 the driver child: ctypes only.
 """
 
@@ -40,7 +40,7 @@ _NETWORK_HEALTH_MAX = 127
 _VDIE = 1
 SUPER_POD = (12, 1)
 VIRTUAL_DEVICES = (52, 1)
-"""Main and sub command of ``dcmi_get_device_info`` (``spec/dcmi.md`` 2.3)."""
+"""Main and sub command of ``dcmi_get_device_info`` (``docs/spec/dcmi.md#2.3``)."""
 _SUPER_POD_LEAST = 24
 _TOTAL_RESOURCE_WORDS = 90
 _VIRTUAL_DEVICES_MOST = 32
@@ -91,7 +91,7 @@ def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int)
 def init(library: Library) -> Answer:
     """``dcmi_init``, or ``dcmiv2_init`` where there is no v1; its answer is the value then.
 
-    From then on all calls go to the generation that there is (``spec/dcmi.md`` 10.6).
+    From then on all calls go to the generation that there is (``docs/spec/dcmi.md#10.6``).
     """
     answer = library.raw("dcmi_init")
     if answer not in (UNSUPPORTED, SYMBOL_MISSING):
@@ -285,7 +285,7 @@ def processes(library: Library, card: int, device: int) -> Answer:
 
 
 def utilization(library: Library, card: int, device: int, kind: int) -> Answer:
-    """Percent of one of the kinds of ``spec/dcmi.md`` 2.3."""
+    """Percent of one of the kinds of ``docs/spec/dcmi.md#2.3``."""
     name = "dcmi_get_device_utilization_rate"
     answer, value = _one_int(library, name, card, device, kind, kind=c_uint)
     return answer, None if answer else within("the utilization", value, 0, _PERCENT)
@@ -300,7 +300,7 @@ def health(library: Library, card: int, device: int) -> Answer:
 
 
 def network_health(library: Library, card: int, device: int) -> Answer:
-    """What the chip's own network check found (``spec/dcmi.md`` 4.3)."""
+    """What the chip's own network check found (``docs/spec/dcmi.md#4.3``)."""
     answer, value = _one_int(library, "dcmi_get_device_network_health", card, device)
     return answer, None if answer else within("the network health", value, 0, _NETWORK_HEALTH_MAX)
 

@@ -1,4 +1,4 @@
-"""Where a vendor library is, and whether it may be loaded (``spec/dcmi.md`` 1.1).
+"""Where a vendor library is, and whether it may be loaded (``docs/spec/dcmi.md#1.1``).
 
 Candidates in order: a driver root given by the operator, ``LD_LIBRARY_PATH``, the default driver
 root, the cache of ``ldconfig``. The first one that passes all checks wins.

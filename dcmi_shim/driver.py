@@ -157,7 +157,7 @@ class Driver:
         return msgspec.json.decode(value, type=int | None)
 
     async def network_health(self, chip: Chip) -> int:
-        """0 or 6: the chip reaches its network; else it does not (``spec/dcmi.md`` 4.3)."""
+        """0 or 6: the chip reaches its network; else it does not (``docs/spec/dcmi.md#4.3``)."""
         return msgspec.json.decode(await self._on_chip(_NETWORK_HEALTH, chip), type=int)
 
     async def processes(self, chip: Chip) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Enums of DCMI v1 (``spec/dcmi.md`` 4.2, 4.3 and 5.2), tolerant of values of a newer library."""
+"""Enums of DCMI v1 (``dcmi#4.2``, 4.3 and 5.2), tolerant of values of a newer library."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class MultiDiePolicy(OpenEnum):
 
 
 class NetworkHealth(OpenEnum):
-    """``dcmi_rdfx_detect_result`` (4.3). ``OK`` and ``INIT`` are healthy."""
+    """``dcmi_rdfx_detect_result`` (dcmi#4.3). ``OK`` and ``INIT`` are healthy."""
 
     OK = 0
     SOCKET_FAILED = 1
@@ -135,7 +135,7 @@ class NetworkHealth(OpenEnum):
 
 
 class EventAssertion(OpenEnum):
-    """``assertion`` of a fault event (5.2)."""
+    """``assertion`` of a fault event (dcmi#5.2)."""
 
     RECOVER = 0
     OCCUR = 1

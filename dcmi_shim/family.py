@@ -1,4 +1,4 @@
-"""Which family a chip belongs to (``spec/dcmi.md`` 1.6). Pure."""
+"""Which family a chip belongs to (``docs/spec/dcmi.md#1.6``). Pure."""
 
 from __future__ import annotations
 

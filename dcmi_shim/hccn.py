@@ -1,4 +1,4 @@
-"""Asks ``hccn_tool`` about the network of the chips (``spec/dcmi.md`` 7).
+"""Asks ``hccn_tool`` about the network of the chips (``docs/spec/dcmi.md#7``).
 
 The tool is looked for below the driver root before each run, so one that is installed later is
 found. It does not stand concurrent runs: one ``HccnTool`` runs one at a time, and tries again when

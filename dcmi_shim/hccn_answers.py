@@ -1,4 +1,4 @@
-"""What ``hccn_tool`` prints on 910, 910B and A3 (``spec/dcmi.md`` 7.2 to 7.4). Pure.
+"""What ``hccn_tool`` prints on 910, 910B and A3 (``docs/spec/dcmi.md#7.2`` to 7.4). Pure.
 
 Parsers take the whole standard output of a run that ended with status 0, and the chip that was
 asked about. They forgive spacing, unknown and missing lines and either device prefix. An answer
@@ -41,7 +41,7 @@ NET_HEALTH: Mapping[str, int] = {
     "thread error": 7,
     "detect ip set": 8,
 }
-"""Words of the tool to the driver's numbers (``spec/dcmi.md`` 4.3)."""
+"""Words of the tool to the driver's numbers (``docs/spec/dcmi.md#4.3``)."""
 
 LOOPBACKS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What the A5 ``hccn_tool`` prints where it differs (``spec/dcmi.md`` 7.2 and 7.5). Pure.
+"""What the A5 ``hccn_tool`` prints where it differs (``docs/spec/dcmi.md#7.2`` and 7.5). Pure.
 
 The same rules as in ``hccn_answers`` hold. Only positions of columns matter; a table without a row
 of data is nonsense, not an end of the program (upstream's parser panics there).

@@ -39,7 +39,7 @@ class ChipDriver(Protocol):
         """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
 
     async def network_health(self, chip: Chip) -> int:
-        """0 or 6: the chip reaches its network; else it does not (``spec/dcmi.md`` 4.3)."""
+        """0 or 6: the chip reaches its network; else it does not (``docs/spec/dcmi.md#4.3``)."""
 
     async def processes(self, chip: Chip) -> tuple[int, ...]:
         """Ids of the processes that use ``chip``, as the host counts them."""

@@ -1,6 +1,6 @@
 """The list of active alarms of a BMC: how it is asked for, and what counts as an answer. Pure.
 
-Get Event Record of the vendor's BMCs (``spec/dcmi.md`` 8.3, ``spec/noded.md`` 4.1) hands the list
+Get Event Record of the vendor's BMCs (``dcmi#8.3``, ``noded#4.1``) hands the list
 out in pages, and the list may change between two of them. ``reading`` yields requests, is sent the
 replies, and returns a list only if it is complete and consistent. Replies are without their
 completion code, which whoever transports them has checked.

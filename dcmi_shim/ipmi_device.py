@@ -1,4 +1,4 @@
-"""IPMI commands through the character device of the kernel (OpenIPMI), as in ``spec/noded.md`` 4.1.
+"""IPMI commands through the character device of the kernel (OpenIPMI), as in ``noded#4.1``.
 
 Opening the device or an ioctl may hang in the kernel. All of it happens in a thread that nobody
 waits for: while it hangs, nothing else is tried, and the process can end.

@@ -51,7 +51,7 @@ class CannotLoad(Exception):
 
 
 class Library:
-    """A library loaded as MindCluster loads it (``spec/dcmi.md`` 1.1). Never unloaded."""
+    """A library loaded as MindCluster loads it (``docs/spec/dcmi.md#1.1``). Never unloaded."""
 
     def __init__(self, path: str, signatures: Mapping[str, tuple[Any, ...]]) -> None:
         self._signatures = signatures

@@ -1,4 +1,4 @@
-"""Return codes of DCMI and what they mean (``spec/dcmi.md`` 4.4 and 12)."""
+"""Return codes of DCMI and what they mean (``docs/spec/dcmi.md#4.4`` and 12)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SWITCH_MEANINGS = {
     -8016: "not subscribed",
     -8017: "initialised twice in one process",
 }
-"""The switch library's own codes: DCMI's numbers, other meanings (``spec/dcmi.md`` 6)."""
+"""The switch library's own codes: DCMI's numbers, other meanings (``docs/spec/dcmi.md#6``)."""
 
 ENVIRONMENT = frozenset({-8002, -8005, -8013, -8020, UNSUPPORTED, SYMBOL_MISSING, NOT_LOADED})
 """Answers about rights, the container or the version: they say nothing about a chip's health."""

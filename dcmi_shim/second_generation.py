@@ -1,4 +1,4 @@
-"""Calls of DCMI v1 as a library of DCMI v2 takes them (``spec/dcmi.md`` 3): Ascend 950 ("A5").
+"""Calls of DCMI v1 as a library of DCMI v2 takes them (``dcmi#3``): Ascend 950 ("A5").
 
 There a chip is one number, its logic id, which stands here for the card; each card has the one
 device 0. Runs in the driver child: ctypes only.

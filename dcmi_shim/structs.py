@@ -1,4 +1,4 @@
-"""The structures of DCMI v1 beyond ``abi`` (``spec/dcmi.md`` 4.1), sizes asserted on import."""
+"""The structures of DCMI v1 beyond ``abi`` (``dcmi#4.1``), sizes asserted on import."""
 
 from __future__ import annotations
 

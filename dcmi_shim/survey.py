@@ -1,4 +1,4 @@
-"""Reads the inventory: which chips there are and what they are (``spec/dcmi.md`` 1.4, 1.6, 10.2).
+"""Reads the inventory: which chips there are and what they are (``dcmi#1.4``, 1.6, 10.2).
 
 A chip whose identity cannot be read is left out and named; the others are served.
 """

@@ -1,4 +1,4 @@
-"""``liblingqu-dcmi.so`` as a driver child uses it: its ABI and calls (``spec/dcmi.md`` 6).
+"""``liblingqu-dcmi.so`` as a driver child uses it: its ABI and calls (``docs/spec/dcmi.md#6``).
 
 Runs in the driver child: ctypes only.
 """

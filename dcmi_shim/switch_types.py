@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SwitchEvent(msgspec.Struct, frozen=True):
-    """A fault event of an on-board switch, or a fault of its list (``spec/dcmi.md`` 6).
+    """A fault event of an on-board switch, or a fault of its list (``docs/spec/dcmi.md#6``).
 
     A ``port`` of 65535 is the whole switch chip. ``assertion`` is 0 recovery, 1 occurrence,
     2 notice. ``seen_at_ms`` is 0 in a list.

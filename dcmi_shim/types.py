@@ -8,7 +8,7 @@ from contract.levels import Severity
 
 
 class Chip(msgspec.Struct, frozen=True, order=True):
-    """Identifiers of one NPU die (``spec/dcmi.md`` 1.4).
+    """Identifiers of one NPU die (``docs/spec/dcmi.md#1.4``).
 
     ``die`` and ``serial`` (of its card) do not depend on its place; empty where the driver does not
     say them.
@@ -29,7 +29,7 @@ class ChipNames(msgspec.Struct, frozen=True):
     """What a chip is called; empty where the driver does not say it.
 
     ``model`` is ``<name>-<type>-<version>``, ``vdie`` five words in hexadecimal, ``pcie_address``
-    ``<domain>:<bus>:<device>.<function>`` (``spec/dcmi.md`` 2.2, 9.2).
+    ``<domain>:<bus>:<device>.<function>`` (``docs/spec/dcmi.md#2.2``, 9.2).
     """
 
     model: str
@@ -53,7 +53,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
     ``None``: it does not say it. ``aicores`` and ``memory_mb`` are those of one chip, ``products``
     what the cards are sold as, ``super_devices`` the ids of chips in their super-pod, by physical
-    id (``spec/device-plugin.md`` 6.2, 6.3).
+    id (``docs/spec/device-plugin.md#6.2``, 6.3).
     """
 
     aicores: int | None = None
@@ -67,7 +67,7 @@ class Inventory(msgspec.Struct, frozen=True):
     """What the driver says this node has. Read once per child process.
 
     ``family`` is one of ``Ascend910``, ``Ascend910B``, ``Ascend910A3``, ``Ascend910A5``,
-    ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``spec/dcmi.md`` 1.6). ``super_pod`` is ``None``
+    ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``dcmi#1.6``). ``super_pod`` is ``None``
     where the driver does not support it. ``virtual`` are the physical ids of the chips that are cut
     into virtual devices, which this program does not render. ``main_board`` is read on an A5 only,
     whose ports are used or not by it.
@@ -85,7 +85,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 class DriverEvent(msgspec.Struct, frozen=True):
-    """One fault event, copied in the driver's callback (``spec/dcmi.md`` 5.2)."""
+    """One fault event, copied in the driver's callback (``docs/spec/dcmi.md#5.2``)."""
 
     code: int
     logic_id: int

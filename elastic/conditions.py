@@ -1,6 +1,6 @@
 """What has to hold so that a vcjob is started again, with what to write where it does not.
 
-Sources: ``spec/consumers.md`` 2.9, 5.3 and R60. ``vigil lint`` judges the manifest by the same
+Sources: ``docs/spec/consumers.md#2.9``, 5.3 and 7.5. ``vigil lint`` judges the manifest by the same
 conditions.
 """
 

@@ -1,4 +1,4 @@
-"""What is read of a vcjob, of its pods and of its PodGroup (``spec/consumers.md`` 2.9)."""
+"""What is read of a vcjob, of its pods and of its PodGroup (``docs/spec/consumers.md#2.9``)."""
 
 from __future__ import annotations
 

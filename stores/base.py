@@ -113,7 +113,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``holder`` names the host that beats, so that two agents with one node name are told apart; it
     is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: whoever
-    observes beats may only compare it with the one before (``spec/noded.md`` 7.10), never with a
+    observes beats may only compare it with the one before (``noded#7.10``), never with a
     clock of its own. ``blind``: whether no chip of the node gives its agent an answer; ``None`` in
     a beat of an agent that does not report it (an earlier release). ``writes`` is the text of
     ``contract/write_numbers.py`` as it was found, empty for none; whoever reads it judges it.
@@ -144,7 +144,7 @@ class Writer(msgspec.Struct, frozen=True):
 
 
 class PodUsage(msgspec.Struct, frozen=True):
-    """A pod that is neither done nor failed and uses chips of a node (``spec/clusterd.md`` 1.8).
+    """A pod that is neither done nor failed and uses chips of a node (``clusterd#1.8``).
 
     ``uid`` names it; ``chips`` are names of devices that it has, ``assigned`` of those that a
     scheduler chose for it. ``container`` is the one that asks for chips, if it is one.
@@ -185,7 +185,7 @@ class Involved(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A Kubernetes Event (``spec/device-plugin.md`` 6.1).
+    """A Kubernetes Event (``docs/spec/device-plugin.md#6.1``).
 
     ``name`` is the object's own, unique one; ``normal`` tells its type (Normal, else Warning).
     ``count`` is how many like it this one stands for, the first seen at ``first_ms``. ``instance``

@@ -1,6 +1,6 @@
 """What a store with pods tells of a cluster: its Nodes, pods and jobs, as far as faults need it.
 
-Sources: ``spec/clusterd.md`` 1.8, 3.3 and 6, ``spec/consumers.md`` 1.15 and 4.3.
+Sources: ``docs/spec/clusterd.md#1.8``, 3.3 and 6, ``docs/spec/consumers.md#1.15`` and 4.3.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Value = TypeVar("Value")
 class Job(msgspec.Struct, frozen=True, gc=False):
     """A job: the PodGroup of it, where there is one, else only what its pods say.
 
-    ``key`` is the uid of the controlling owner of its pods and of its PodGroup (1.8), ``name`` that
-    owner's name. ``annotations`` and ``labels`` are the PodGroup's, of which only those that mean
-    something here are kept. ``created_at_ms`` is when the PodGroup was made, 0 where that is not
-    known. ``size`` is the number of pods that make it complete (``minMember`` of the PodGroup), 0
-    where nobody says it.
+    ``key`` is the uid of the controlling owner of its pods and of its PodGroup (clusterd#1.8),
+    ``name`` that owner's name. ``annotations`` and ``labels`` are the PodGroup's, of which only
+    those that mean something here are kept. ``created_at_ms`` is when the PodGroup was made, 0
+    where that is not known. ``size`` is the number of pods that make it complete (``minMember`` of
+    the PodGroup), 0 where nobody says it.
     """
 
     key: str
@@ -108,12 +108,13 @@ class ObjectKind(Generic[Value]):
     """Objects of any kind, for a reader that knows what is in them.
 
     ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
-    some. ``read`` makes a value of the bytes of one; it raises ``ValueError`` where it cannot.
+    some. ``read`` makes a value of the bytes of one, ``None`` of one that means nothing to the
+    reader; it raises ``ValueError`` where it cannot.
     """
 
     name: str
     path: str
-    read: Callable[[msgspec.Raw], Value]
+    read: Callable[[msgspec.Raw], Value | None]
     query: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -1,8 +1,8 @@
-"""The pods of a whole cluster that have chips or belong to a job (``spec/clusterd.md`` 1.8, 6).
+"""The pods of a whole cluster that have chips or belong to a job (``clusterd#1.8``, 6).
 
 The server leaves out pods that are done, failed or on no node: one that ends looks deleted. A pod
 belongs to a job if it has a controlling owner and one of the keys that Volcano, the operators and
-MindIE give to pods of jobs (``spec/consumers.md`` 1.15, 4.1): those of a DaemonSet, of which each
+MindIE give to pods of jobs (``consumers#1.15``, 4.1): those of a DaemonSet, of which each
 node has several, are not kept.
 """
 

@@ -1,4 +1,4 @@
-"""All Nodes of a cluster, of which only what faults need is kept (``spec/clusterd.md`` 1.8)."""
+"""All Nodes of a cluster, of which only what faults need is kept (``clusterd#1.8``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodGroups of Volcano: what a job asks for (``spec/clusterd.md`` 1.8, 3.3, 3.5 and 6)."""
+"""PodGroups of Volcano: what a job asks for (``docs/spec/clusterd.md#1.8``, 3.3, 3.5 and 6)."""
 
 from __future__ import annotations
 

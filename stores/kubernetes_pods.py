@@ -1,4 +1,4 @@
-"""Which chips the pods of a node use (``spec/device-plugin.md`` 1.3, 2.8).
+"""Which chips the pods of a node use (``docs/spec/device-plugin.md#1.3``, 2.8).
 
 The annotation ``huawei.com/AscendReal`` names the chips that a pod has, one named after the
 resource those that Volcano chose for it. ``huawei.com/kltDev`` is what the kubelet believes, and

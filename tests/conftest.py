@@ -12,10 +12,32 @@ from looptime import LoopTimeEventLoop
 from dcmi_shim.emulator.install import install
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
+from tests.parts.emulator_objects import compile_once
+from tests.tiers import Guard, mark_tiers, needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_GUARD = Guard()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tiers before ``-m`` selects."""
+    mark_tiers(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Guard a unit test with its fixtures."""
+    if item.get_closest_marker("unit") is None:
+        return (yield)
+    _GUARD.watched = item.nodeid
+    try:
+        return (yield)
+    finally:
+        _GUARD.watched = None
 
 
 def pytest_sessionstart() -> None:
@@ -26,6 +48,7 @@ def pytest_sessionstart() -> None:
     """
     asyncio.set_event_loop(None)
     _let_virtual_time_pass()
+    _GUARD.install()
 
 
 def _let_virtual_time_pass() -> None:
@@ -50,6 +73,7 @@ def _threads_are_real_again() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def running_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """One API server for the session, with what earlier tests left in it."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
@@ -65,6 +89,7 @@ def control_plane(running_control_plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture
+@needs("server")
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A real mosquitto with nothing in it."""
     place = tmp_path / "broker"
@@ -73,9 +98,18 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield running
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _emulator_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The emulator's sources are compiled once for all workers of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        compile_once(patch, tmp_path_factory.getbasetemp())
+        yield
+
+
 @pytest.fixture(scope="session")
+@needs("daemon")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The emulated driver, built: its root is ``driver``."""
+    """The emulated driver, built: its root is ``driver``. Daemons run on it."""
     place = tmp_path_factory.mktemp("built")
     install(place / "driver", place / "emulator")
     return place

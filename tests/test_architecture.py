@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.parts.tree import ROOT, tracked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "architecture.md"
 ROOMS = sorted((ROOT / "docs" / "rooms").glob("*.md"))
 _SCREENS = 120
@@ -38,10 +38,7 @@ def test_it_begins_with_a_picture_and_fits_on_a_few_screens() -> None:
 
 
 def test_every_top_level_folder_is_named() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.splitlines()
-    assert _rows().keys() == {name.partition("/")[0] for name in listed if "/" in name}
+    assert _rows().keys() == {name.partition("/")[0] for name in tracked() if "/" in name}
 
 
 def test_layers_are_those_that_are_checked() -> None:

@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,7 +28,7 @@ NODED = frozenset(
     for number in range(1, last + 1)
 )
 NODED_NOT_DONE = frozenset({"M1", "M2", "M3", "M4", "P5", "N2", "H7"})
-"""Pingmesh and snapshots of containers: `docs/compatibility.md`. H7 is a reader's own notes."""
+"""Pingmesh, container snapshots: `docs/compatibility.md`. noded#H7 is a reader's own notes."""
 NODED_MODULES = (
     *("collectors/test_storage.py", "contract/test_node_generations.py"),
     *("contract/test_node_levels.py", "contract/test_public_fault.py"),
@@ -88,6 +90,7 @@ def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
 
 
+@pytest.mark.slow
 def test_every_example_is_tested_or_a_documented_no() -> None:
     found: dict[str, set[str]] = {}
     for path in TESTS.rglob("test_*.py"):

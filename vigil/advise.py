@@ -60,7 +60,7 @@ def advise(
         str | None,
         typer.Option(
             metavar="NS/NAME",
-            help="Of this PodGroup, or of its owner (--server: PodGroup).",
+            help="Of this PodGroup, or of its owner.",
             show_default=False,
         ),
     ] = None,
@@ -81,6 +81,7 @@ def advise(
     import sys
 
     from advisor.options import Profile
+    from advisor.what_if.assumptions import parse_all
     from contract.errors import ConfigurationError, Problem
     from vigil.advising.answers import from_dumps, from_server
     from vigil.advising.json_line import json_line
@@ -89,19 +90,20 @@ def advise(
     problems = []
     if bool(dump) == (server is not None):
         problems.append(Problem("--dump, --server", "give one of them, and not both"))
-    if server is not None and (what_if or state is not None):
-        problems.append(Problem("--what-if, --state", "need --dump"))
-    if watch and server is None:
-        problems.append(Problem("--watch", "needs --server"))
+    if server is not None and state is not None:
+        problems.append(Problem("--state", "needs --dump"))
+    if watch and (server is None or what_if):
+        problems.append(Problem("--watch", "needs --server, and takes no --what-if"))
     if job is not None and (job.count("/") != 1 or not all(job.split("/"))):
         problems.append(Problem("--job", f"{job!r} is not NAMESPACE/NAME"))
     if problems:
         raise ConfigurationError("command line", problems)
+    assumptions = parse_all(what_if or [])
     profiles = [one for one in Profile if profile in (one.value, Profiles.BOTH)]
     if server is not None:
-        answers = from_server(server, profiles, job, node, watch=watch)
+        answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
     else:
-        answers = from_dumps(dump or [], profiles, job, node, what_if or [], state)
+        answers = from_dumps(dump or [], profiles, job, node, assumptions, state)
     deletes = False
     try:
         for answer in answers:

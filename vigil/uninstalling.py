@@ -1,8 +1,8 @@
 """Cleans stores of what agents and aggregators wrote into them (``docs/installation.md``).
 
 A document is deleted only where NPU Vigil wrote it last. Readers of cluster-info first see each
-node without faults: an entry that is only left out stays in their memory (``spec/consumers.md``
-7.1). What a Device Plugin of the vendor's is registered for stays as it is.
+node without faults: an entry that is only left out stays in their memory (``consumers#7.1``).
+What a Device Plugin of the vendor's is registered for stays as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Labels of one PodGroup that do not agree: Volcano joins them (``spec/consumers.md`` 2.1)."""
+"""Labels of one PodGroup that do not agree: Volcano joins them (``consumers#2.1``)."""
 
 from __future__ import annotations
 

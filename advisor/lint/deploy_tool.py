@@ -1,4 +1,7 @@
-"""The two configurations of the deploy tool, as the objects that it makes of them (6.2, 6.3)."""
+"""The two configurations of the deploy tool, as the objects that it makes of them.
+
+Source: docs/spec/consumers.md#6.2, 6.3.
+"""
 
 from __future__ import annotations
 

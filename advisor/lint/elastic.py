@@ -1,4 +1,4 @@
-"""Elastic training: everything that has to hold at once (``spec/consumers.md`` 2.9, 5.3, R60)."""
+"""Elastic training: everything that has to hold at once (``consumers#2.9``, 5.3, R60)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
 
 
 def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
-    """What the job controller does once the pods are deleted (2.9)."""
+    """What the job controller does once the pods are deleted (consumers#2.9)."""
     action = elastic.evicted
     policies = workload.place.at(elastic.policies_line)
     if action is None or action.value not in _ENDS:

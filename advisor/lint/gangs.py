@@ -1,4 +1,4 @@
-"""How many pods are placed together, and how far a fault reaches (2.1, 2.8, 2.9)."""
+"""How many pods are placed together, and how far a fault reaches (consumers#2.1, 2.8, 2.9)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _is_off(group: Group) -> bool:
 
 
 def _is_limited(group: Group) -> bool:
-    """Whether only pods at fault are deleted (2.2)."""
+    """Whether only pods at fault are deleted (consumers#2.2)."""
     app = group.label(APP)
     path = group.annotation(RECOVER_POLICY_PATH)
     is_control = app is not None and app.value in MINDIE_CONTROL_APPS

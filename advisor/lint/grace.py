@@ -1,4 +1,4 @@
-"""The time that pods get at a fault, against the time that they need (2.7, 5.4)."""
+"""The time that pods get at a fault, against the time that they need (consumers#2.7, 5.4)."""
 
 from __future__ import annotations
 

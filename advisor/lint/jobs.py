@@ -1,4 +1,4 @@
-"""The objects of one kind each, as workloads: which pods are in one PodGroup (2.9)."""
+"""The objects of one kind each, as workloads: which pods are in one PodGroup (consumers#2.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a MindIE service with their scaling rule (``spec/consumers.md`` 3.2, 4.1, R53)."""
+"""The jobs of a MindIE service with their scaling rule (``consumers#3.2``, 4.1, R53)."""
 
 from __future__ import annotations
 

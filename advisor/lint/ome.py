@@ -1,4 +1,7 @@
-"""An InferenceService together with its runtime: what the service has beats the runtime (6.2)."""
+"""An InferenceService together with its runtime: what the service has beats the runtime.
+
+Source: docs/spec/consumers.md#6.2.
+"""
 
 from __future__ import annotations
 

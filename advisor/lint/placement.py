@@ -30,7 +30,7 @@ MACHINES = {
     "850-SuperPod-Atlas-8": 8,
     "950-SuperPod-Atlas-8": 8,
 }
-"""Cards of a node by its accelerator-type (``spec/dcmi.md`` 11)."""
+"""Cards of a node by its accelerator-type (``docs/spec/dcmi.md#11``)."""
 _OTHERS = ("half", "card", "card-910b-2", "card-910b-infer", "card-300i-duo", "soc")
 _A3 = "module-a3-"
 _POLICY = re.compile(r"chip\d+-node(\d+)(?:-.*)?", re.ASCII)

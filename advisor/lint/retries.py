@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NEVER = "Never"
 _FORMS = (Form.VCJOB, Form.ASCENDJOB, Form.STORM)
-"""Those where a pod can fail: the others always restart their containers (2.9)."""
+"""Those where a pod can fail: the others always restart their containers (consumers#2.9)."""
 
 
 def retries(text: Text | None) -> int:

@@ -1,4 +1,4 @@
-"""A scaling rule of MindIE Motor, as the operator decodes it (``spec/consumers.md`` 3.1 to 3.4)."""
+"""A scaling rule of MindIE Motor, as the operator decodes it (``consumers#3.1`` to 3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's own configuration: the switches of ``spec/consumers.md`` 1.1."""
+"""The scheduler's own configuration: the switches of ``docs/spec/consumers.md#1.1``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sp-block``: how many chips of a job are in one super pod (``spec/consumers.md`` 2.2)."""
+"""``sp-block``: how many chips of a job are in one super pod (``docs/spec/consumers.md#2.2``)."""
 
 from __future__ import annotations
 

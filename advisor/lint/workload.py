@@ -25,7 +25,10 @@ Texts = dict[str, Text]
 
 
 class Form(Enum):
-    """What a workload is; it decides which pods share a PodGroup and who makes them again (2.9)."""
+    """What a workload is; it decides which pods share a PodGroup and who makes them again.
+
+    Source: docs/spec/consumers.md#2.9.
+    """
 
     VCJOB = auto()
     ASCENDJOB = auto()
@@ -83,7 +86,7 @@ class Group:
         return next((source[key] for source in self.label_sources() if key in source), None)
 
     def label_sources(self) -> tuple[Texts, ...]:
-        """Return everything that Volcano merges into the labels of the job (2.1)."""
+        """Return everything that Volcano merges into the labels of the job (consumers#2.1)."""
         return (self.labels, *(role.labels for role in self.roles))
 
     def annotation(self, key: str) -> Text | None:
@@ -99,7 +102,7 @@ class Group:
 
 @dataclass(slots=True)
 class Elastic:
-    """What a vcjob has for elastic training (5.3)."""
+    """What a vcjob has for elastic training (consumers#5.3)."""
 
     spec_line: int
     max_retry: Text | None
@@ -139,7 +142,7 @@ class Workload:
 
 @dataclass(slots=True)
 class Component:
-    """The engine or decoder of an InferenceService or of a runtime (6.2)."""
+    """The engine or decoder of an InferenceService or of a runtime (consumers#6.2)."""
 
     pod: Role
     leader: Role | None

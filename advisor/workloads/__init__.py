@@ -1,4 +1,4 @@
-"""What made a job, and who makes its pods anew (``spec/consumers.md`` 2.9, R11, R35)."""
+"""What made a job, and who makes its pods anew (``docs/spec/consumers.md#2.9``, R11, R35)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StormServices of AIBrix: a PodGroup per instance, or one for all roles (2.9)."""
+"""StormServices of AIBrix: a PodGroup per instance, or one for all roles (consumers#2.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of the Ascend Operator (``spec/consumers.md`` 2.9 and 3.6)."""
+"""Jobs of the Ascend Operator (``docs/spec/consumers.md#2.9`` and 3.6)."""
 
 from __future__ import annotations
 

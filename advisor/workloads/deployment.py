@@ -1,4 +1,4 @@
-"""Deployments of OME: one PodGroup per ReplicaSet (``spec/consumers.md`` 2.9)."""
+"""Deployments of OME: one PodGroup per ReplicaSet (``docs/spec/consumers.md#2.9``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InferServices: the operator deletes the workload of the instance (``spec/consumers.md`` 2.9)."""
+"""InferServices: the operator deletes the workload of the instance (``consumers#2.9``)."""
 
 from __future__ import annotations
 

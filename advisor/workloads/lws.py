@@ -1,4 +1,4 @@
-"""LeaderWorkerSets of OME: one PodGroup per group (``spec/consumers.md`` 2.9)."""
+"""LeaderWorkerSets of OME: one PodGroup per group (``docs/spec/consumers.md#2.9``)."""
 
 from __future__ import annotations
 

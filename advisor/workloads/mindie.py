@@ -1,4 +1,4 @@
-"""MindIE Motor: server instances, controllers and coordinators (``spec/consumers.md`` 2.9, 3)."""
+"""MindIE Motor: server instances, controllers and coordinators (``consumers#2.9``, 3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Volcano Jobs: what their controller does depends on policies and on the stored ``maxRetry``.
 
-Source: ``spec/consumers.md`` 2.9, as observed on the controller v1.15.0.
+Source: ``docs/spec/consumers.md#2.9``, as observed on the controller v1.15.0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kubernetes Events: what happened to chips, told to people (``spec/device-plugin.md`` 6.1).
+"""Kubernetes Events: what happened to chips, told to people (``docs/spec/device-plugin.md#6.1``).
 
 Nothing here is awaited by those who report, and nothing is dropped: what the API server does not
 take now waits, merged where it is much, and the journal remembers it for the next process. Only

@@ -1,4 +1,4 @@
-"""Which reports of a chip's codes are told as Kubernetes Events (``spec/device-plugin.md`` 6.1).
+"""Which reports of a chip's codes are told as Kubernetes Events (``device-plugin#6.1``).
 
 Every event of the driver is, and what audits and time found that no event had said. What was told
 already is not: the same event reported twice, a second witness, a recovery that was in doubt.

@@ -1,4 +1,4 @@
-"""Kubernetes Events as upstream writes them (``spec/device-plugin.md`` 1.5 and 6.1)."""
+"""Kubernetes Events as upstream writes them (``docs/spec/device-plugin.md#1.5`` and 6.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heartbeat in annotations of the Node, for Volcano up to 5.0.1 (``spec/noded.md`` 7.2)."""
+"""The heartbeat in annotations of the Node, for Volcano up to 5.0.1 (``noded#7.2``)."""
 
 from __future__ import annotations
 

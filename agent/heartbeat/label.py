@@ -1,4 +1,4 @@
-"""The label without which old readers leave a node's heartbeat out (``spec/noded.md`` 7.2).
+"""The label without which old readers leave a node's heartbeat out (``docs/spec/noded.md#7.2``).
 
 It is the operator's: whoever sets it has a node without heartbeats taken for dead.
 """

@@ -1,4 +1,4 @@
-"""The heartbeat that is sent beside our own for readers of old releases (``spec/noded.md`` 7.10).
+"""The heartbeat that is sent beside our own for readers of old releases (``noded#7.10``).
 
 One of three: in annotations of the Node, or in node-info as releases 5.0.x or 6.0.RC had it.
 """

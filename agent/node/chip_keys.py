@@ -1,5 +1,5 @@
 """What the labels and annotations of our Node are to say of its chips, as the driver tells it
-(``spec/device-plugin.md`` 6.2, 6.3)."""
+(``docs/spec/device-plugin.md#6.2``, 6.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Node says of its chips: labels and annotations (``spec/device-plugin.md`` 6.2, 6.3).
+"""What a Node says of its chips: labels and annotations (``docs/spec/device-plugin.md#6.2``, 6.3).
 
 Pure. Without ``ResetInfo``: chips are not reset by us.
 """
@@ -153,7 +153,7 @@ def addresses_in(node: NodeObject, inventory: Inventory) -> dict[int, str]:
 
 
 def left_behind(node: NodeObject, inventory: Inventory) -> tuple[frozenset[str], frozenset[str]]:
-    """Labels and annotations of older releases that nobody keeps any more (1.8)."""
+    """Labels and annotations of older releases that nobody keeps any more (device-plugin#1.8)."""
     resource = family_of(inventory).resource
     labels = {resource + end for end in _OLD_LABELS} & node.labels.keys()
     annotations = {resource + end for end in _OLD_ANNOTATIONS} & node.annotations.keys()

@@ -1,5 +1,5 @@
-"""Keeps the labels and annotations of our Node (``spec/device-plugin.md`` 6.2 and 6.3,
-``spec/noded.md`` 4.2).
+"""Keeps the labels and annotations of our Node (``docs/spec/device-plugin.md#6.2`` and 6.3,
+``docs/spec/noded.md#4.2``).
 
 They are written once where they differ, and repaired when somebody changes or removes them. A key
 that somebody else goes on writing is written again after pauses. Everything else on the Node, and

@@ -1,6 +1,6 @@
 """The serial number of the server: read from its BMC, for the Node and for pages.
 
-Upstream asks once, a while after the start, and writes what comes as it is (``spec/noded.md`` 4.2,
+Upstream asks once, a while after the start, and writes what comes as it is (``noded#4.2``,
 D-16). Here the BMC is asked until it answers, and only what can be printed counts.
 """
 

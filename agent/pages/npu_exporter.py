@@ -1,6 +1,6 @@
 """NPU exporter's names for what the agent knows as well (``metrics.npu_exporter_names``).
 
-Names, types, help texts and labels are those of NPU exporter (``spec/dcmi.md`` 9), so that
+Names, types, help texts and labels are those of NPU exporter (``docs/spec/dcmi.md#9``), so that
 dashboards and alerts built on it go on working. What has no answer has no sample. Error codes are
 those that the driver reports; its link-down is among them, what only the tool finds is not. The
 code of a dropped card, of which the driver lists nothing, comes after them.

@@ -1,4 +1,4 @@
-"""How NPU exporter calls and explains the readings that it shows too (``spec/dcmi.md`` 9.3)."""
+"""How NPU exporter calls and explains the readings that it shows too (``dcmi#9.3``)."""
 
 from __future__ import annotations
 

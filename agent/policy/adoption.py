@@ -58,7 +58,10 @@ def adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
 
 
 def release(known: SubjectState, item: Released, draft: Draft) -> SubjectState:
-    """End what isolates a chip, whatever gave the reasons, and count from the beginning (3.6)."""
+    """End what isolates a chip, whatever gave the reasons, and count from the beginning.
+
+    Source: docs/spec/device-plugin.md#3.6.
+    """
     if not isinstance(known, ChipState) or not known.isolated:
         return known
     for upgrade in known.upgrades:

@@ -3,7 +3,7 @@
 Only while a duration rule names the memory's code. Then an occurrence of a core's code is held back
 for 5 s; if the memory's code occurs on that chip less than 5 s before or after it, it is dropped,
 else it begins late, with its own time. What holds already, and every recovery, is not touched
-(without defect K37). Source: ``spec/device-plugin.md`` 2.4.
+(without defect K37). Source: ``docs/spec/device-plugin.md#2.4``.
 """
 
 from __future__ import annotations

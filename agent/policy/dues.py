@@ -151,7 +151,8 @@ def _end_ms(fault: Fault) -> int | None:
 def _release_ms(known: ChipState, upgrade: Upgrade, tables: Catalogue) -> int | None:
     """When time alone takes ``upgrade`` back.
 
-    One without a known reason ends as the last one would that any rule could give (3.6).
+    One without a known reason ends as the last one would that any rule could give
+    (device-plugin#3.6).
     """
     if upgrade.kind == FAULT_FREQUENCY:
         frequency = tables.frequencies.get(upgrade.code)

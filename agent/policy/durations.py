@@ -3,7 +3,7 @@
 Pure functions of one chip. Nothing is counted: how long a code holds is told by its fault, how long
 it is gone by its upgrade, so a rule that is new finds a live fault at its true age, and a restart
 changes nothing. Both comparisons are strictly greater, hence each deadline is one millisecond
-behind its timeout. Source: ``spec/device-plugin.md`` 3.5, without its defects K15 and K43.
+behind its timeout. Source: ``docs/spec/device-plugin.md#3.5``, without its defects K15 and K43.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What an observation begins, changes and ends.
 
 The same for chips, switch ports and parts of the server; only who judges differs. Levels come from
-the catalogue (``spec/device-plugin.md`` 2.4 and 2.7, without the defects K07, K08 and K10 of its
-section 9).
+the catalogue (``device-plugin#2.4`` and 2.7, without the defects K07, K08 and K10).
 """
 
 from __future__ import annotations

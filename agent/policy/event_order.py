@@ -1,6 +1,6 @@
 """Which of two events of one code the driver made first, whatever order they arrived in.
 
-A recovery has the serial number of its occurrence (``spec/dcmi.md`` 5.2). A driver that fills in
+A recovery has the serial number of its occurrence (``dcmi#5.2``). A driver that fills in
 neither serial nor time is believed in its order of arrival.
 """
 

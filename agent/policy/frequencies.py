@@ -2,7 +2,7 @@
 
 Pure functions of one chip. What counts as an occurrence is the beginning of an episode, a one-off
 event, and for a code that has a duration rule its upgrade by that rule; so whoever says the same
-twice is counted once. Source: ``spec/device-plugin.md`` 3.4, without its defects K13 and K14.
+twice is counted once. Source: ``docs/spec/device-plugin.md#3.4``, without its defects K13 and K14.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def emptied(known: ChipState) -> ChipState:
 
 def configured(known: ChipState, subject: Subject, at_ms: int, draft: Draft) -> ChipState:
     """``known`` under new rules: those that are gone lose their counters, and what was counted may
-    be enough now (3.4)."""
+    be enough now (device-plugin#3.4)."""
     policies = draft.tables.frequencies
     left = {code: counter for code, counter in known.counters.items() if code in policies}
     if len(left) != len(known.counters):

@@ -1,6 +1,6 @@
 """A new fault configuration: everything that is known is judged again by the new tables.
 
-Source: ``spec/device-plugin.md`` 3.7, without the defects K33 and K51 of its section 9.
+Source: ``docs/spec/device-plugin.md#3.7``, without the defects K33 and K51.
 """
 
 from __future__ import annotations

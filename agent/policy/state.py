@@ -65,7 +65,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def device_fault(self) -> bool:
-        """Whether elastic training counts it as a device fault (``spec/consumers.md`` 5.3).
+        """Whether elastic training counts it as a device fault (``docs/spec/consumers.md#5.3``).
 
         What the tool for links finds does, whatever its severity.
         """

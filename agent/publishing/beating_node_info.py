@@ -4,7 +4,7 @@ It is always there and written every interval. Seconds only grow: two beats of o
 and so do those of a clock that was set back. While a part of the agent makes no progress the beat
 stands still; faults are published all the same.
 
-Source: ``spec/noded.md`` 7.3, 7.4 and 7.8.
+Source: ``docs/spec/noded.md#7.3``, 7.4 and 7.8.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class BeatingNodeInfo(NodeInfoDocument):
         return self._beating.interval_seconds * random.uniform(1 - JITTER, 1 + JITTER)
 
     def is_in_the_way(self, shown: Document) -> bool:
-        """Whether ``shown`` is of another generation: its readers must see that go (7.10)."""
+        """Whether ``shown`` is of another generation: its readers must see that go (noded#7.10)."""
         return generation_of(shown) is not self._beating.generation
 
     def verify(self, document: Document) -> None:

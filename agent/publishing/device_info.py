@@ -225,7 +225,8 @@ class DeviceInfoDocument:
     def released(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
         """The isolated chips whose names an operator took out of ``foreign``.
 
-        Only what a store had can be taken out; a document without the key says nothing (3.6).
+        Only what a store had can be taken out; a document without the key says nothing
+        (device-plugin#3.6).
         """
         names, state = read_names(foreign.data), self._state()
         if names is None:
@@ -304,7 +305,7 @@ def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Ad
     """Why a document of ``stamp`` (seconds; ``None``: of now) raised the levels of chips.
 
     A chip without a name was released, whatever isolated it; a name without a reason that we know
-    gets one (``spec/device-plugin.md`` 1.8, without defect K42).
+    gets one (``docs/spec/device-plugin.md#1.8``, without defect K42).
     """
     names = read_names(data)
     at_ms = now_ms if stamp is None or stamp <= 0 else min(stamp * 1000, now_ms)

@@ -1,6 +1,6 @@
 """Tells ClusterD of storage faults over gRPC, each change until it is acknowledged.
 
-Source: ``spec/noded.md`` 4.5, without the defect D-10 of its section 10: one worker, in order, each
+Source: ``noded#4.5``, without the defect D-10: one worker, in order, each
 call with a deadline. A connection lasts as long as there is something to tell: a ClusterD has no
 more than 1024 for all its nodes. gRPC and protobuf are imported here only, when there is something
 to tell.

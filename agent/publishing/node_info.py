@@ -1,6 +1,6 @@
 """The node-info document of this node: what it should say now, and what it said before us.
 
-Source: ``spec/noded.md`` 2 and 3.4.
+Source: ``docs/spec/noded.md#2`` and 3.4.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class NodeInfoDocument:
         """Whether ClusterD would not take an update of ``shown``.
 
         It reads the old document before the new one, and where it cannot, it drops both (defect
-        D-27, ``spec/noded.md`` 6.1 and 7.10).
+        D-27, ``docs/spec/noded.md#6.1`` and 7.10).
         """
         return generation_of(shown) is not Generation.D
 

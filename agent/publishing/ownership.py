@@ -1,9 +1,9 @@
 """Which of its documents this agent writes now, and which it leaves to another program.
 
-A document has one writer (design, invariant 5). While a Device Plugin or NodeD writes a document of
-ours, it stays theirs, and the agent publishes the others. A program that has written nothing for
-its longest period and a minute is gone: the Device Plugin rewrites ``device-info`` every 5 minutes,
-NodeD ``node-info`` every 30 (``spec/device-plugin.md`` 1.7, ``spec/noded.md`` 2.5). With its next
+A document has one writer (docs/architecture.md, invariant 5). While a Device Plugin or NodeD writes
+a document of ours, it stays theirs, and the agent publishes the others. A program that has written
+nothing for its longest period and a minute is gone: the Device Plugin rewrites ``device-info``
+every 5 minutes, NodeD ``node-info`` every 30 (``device-plugin#1.7``, ``noded#2.5``). With its next
 write the document is theirs again.
 """
 

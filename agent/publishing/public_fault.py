@@ -1,6 +1,6 @@
 """The documents with which a node tells of its storage faults, one for each resource.
 
-The schedule is one that a real ClusterD does not misread (``spec/clusterd.md`` 4.3, 4.4): an
+The schedule is one that a real ClusterD does not misread (``docs/spec/clusterd.md#4.3``, 4.4): an
 occurrence waits until the recovery before it has had its effect, and what is unchanged is written
 again, soon at first and then ever more rarely, because what the receiver drops (too many messages,
 not up yet) it drops without a word.

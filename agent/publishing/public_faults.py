@@ -1,7 +1,7 @@
 """What is to be told of storage faults: each that ever stood, with its newest assertion.
 
 Level-triggered from the state, so a fault that never was is never told to have recovered
-(``spec/noded.md`` 10, D-11). What must outlive the process is in the journal.
+(``docs/spec/noded.md#10``, D-11). What must outlive the process is in the journal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOLD_SECONDS = 10.0
 """How long an occurrence is not told after a recovery of the same fault was.
 
 A ClusterD that did not know the fault deletes it 5 s after its recovery, or as late as 6.5 s,
-whatever occurred meanwhile (``spec/clusterd.md`` 4.4)."""
+whatever occurred meanwhile (``docs/spec/clusterd.md#4.4``)."""
 
 _INVENTORY_SECONDS = 30.0
 _NO_DEVICES = (0,)
@@ -206,7 +206,7 @@ class PublicFaults:
 def message_of(
     node: str, resource: str, batch: Iterable[Said], message_id: str, at_ms: int
 ) -> PublicFault:
-    """The message that tells ``batch``, in the order of its codes (``spec/noded.md`` 4.5)."""
+    """The message that tells ``batch``, in the order of its codes (``docs/spec/noded.md#4.5``)."""
     faults = [
         Fault(
             fault_id=fault_id(node, said.code),

@@ -1,15 +1,15 @@
 """From the state to the device-info document: lists, health, fault entries.
 
-Source: ``spec/device-plugin.md`` 1.3, 1.6, 2.7 and 2.8.
+Source: ``docs/spec/device-plugin.md#1.3``, 1.6, 2.7 and 2.8.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy.health import is_healthy, is_network_healthy
 from agent.policy.state import CHIP_SOURCE, ChipState, State
 from agent.publishing.switch_info import switch_info_text
+from contract.chip_health import is_healthy, is_network_healthy
 from contract.codes import is_network
 from contract.device_info import (
     CARD_NETWORK_UNHEALTHY,
@@ -65,7 +65,7 @@ def render(
     before and gave no answer since the start keeps its faults, and is not free; but as long as the
     driver gives none about any chip, nothing is known of them. With
     ``cards_together`` both dies of a Duo card are unhealthy when one is, since they are reset as
-    one (2.8, EX-41).
+    one (device-plugin#2.8, EX-41).
     """
     in_use = used | assigned
     family = family_of(inventory)

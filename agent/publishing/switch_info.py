@@ -1,6 +1,6 @@
 """From the state to ``SwitchInfoCfg``, and back for an agent without a journal.
 
-Source: ``spec/device-plugin.md`` 5.2 and 5.3.
+Source: ``docs/spec/device-plugin.md#5.2`` and 5.3.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _live(state: State) -> list[tuple[SwitchPort, Fault]]:
 
 
 def _summary(live: Iterable[tuple[SwitchPort, Fault]]) -> tuple[str, str]:
-    """The level and the status of the node (the table of 5.3), the plane rule included."""
+    """The level and the status of the node, the plane rule included (device-plugin#5.3)."""
     levels = {fault.level or SwitchLevel.NOT_HANDLE.value for _, fault in live}
     if _is_plane_down(live):
         levels.add(SwitchLevel.SEPARATE)

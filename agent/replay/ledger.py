@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.policy.draft import level_of
-from agent.policy.health import is_healthy, is_network_healthy
 from agent.policy.state import ChangeKind, ChipState
+from contract.chip_health import is_healthy, is_network_healthy
 from contract.codes import is_network
 from contract.levels import ChipLevel, most_serious
 from contract.observation import chip_subject

@@ -3,7 +3,7 @@
 A document is taken apart into facts: one field of one device, maybe about one code. What varies
 from run to run of the real Device Plugin is no fact: ``UpdateTime``, ``fault_time``,
 ``upgrade_time`` and the time of a switch event, the order of codes within a chip and of the reasons
-of a chip. The check code must belong to the content. Source: ``spec/device-plugin.md`` 1.
+of a chip. The check code must belong to the content. Source: ``docs/spec/device-plugin.md#1``.
 """
 
 from __future__ import annotations
@@ -192,7 +192,8 @@ def differences(theirs: Facts, ours: Facts) -> list[Difference]:
 def grouped(facts: Facts) -> Groups:
     """Facts that change together: those of a chip, of its isolation, of all switches.
 
-    The isolation of a chip is written a cycle before its lists and levels follow (3.6).
+    The isolation of a chip is written a cycle before its lists and levels follow
+    (device-plugin#3.6).
     """
     groups: dict[tuple[str, str], dict[Fact, str]] = {}
     for fact, value in facts.items():
@@ -211,7 +212,7 @@ def grouped(facts: Facts) -> Groups:
 def is_mixture(theirs: Facts, states: list[Facts]) -> bool:
     """Whether a chip has the codes of several of ``states``, and all else follows from these.
 
-    Recoveries are held back by a second, occurrences are not (``spec/device-plugin.md`` 2.1).
+    Recoveries are held back by a second, occurrences are not (``docs/spec/device-plugin.md#2.1``).
     """
     codes = _codes(theirs)
     known = [_codes(state) for state in states]

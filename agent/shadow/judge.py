@@ -2,7 +2,7 @@
 
 The real Device Plugin writes in cycles: an occurrence up to 1 s, a recovery 2 s, the decision of a
 rule or the end of a one-off event 5 s after ours, and a write may carry the old state of one chip
-with the new one of another (``spec/device-plugin.md`` 1.7, 2.1). So a write is right if each of its
+with the new one of another (``device-plugin#1.7``, 2.1). So a write is right if each of its
 groups of facts is one that we wanted at some time from a while before it until shortly after it. A
 write that is not yet right is judged when our own state had the time to follow. What we want and
 nobody writes is a difference, too.
@@ -64,7 +64,7 @@ _ONLY_REFRESHED = frozenset(
         Field.DESCRIPTION,
     }
 )
-"""Changes of these alone are no reason for it to write (1.7)."""
+"""Changes of these alone are no reason for it to write (device-plugin#1.7)."""
 _ABSENT = Difference(Fact(Field.DOCUMENT), None, "written")
 _OLD = Difference(Fact(Field.UPDATE_TIME), "older than 5 min", "written every 5 min")
 

@@ -1,6 +1,6 @@
 """Why the real Device Plugin may differ: its known defects, where a difference shows which it is.
 
-The ids are those of ``spec/device-plugin.md`` 9; ``docs/compatibility.md`` says what ours does.
+The ids are those of ``device-plugin#9``; ``docs/compatibility.md`` says what ours does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a device-info document is written: its keys, their order and the text, values set aside.
 
-What is not said here is said by the facts. Source: ``spec/device-plugin.md`` 1.2 to 1.5 and 5.3.
+What is not said here is said by the facts. Source: ``device-plugin#1.2`` to 1.5 and 5.3.
 """
 
 from __future__ import annotations

@@ -9,9 +9,12 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.ended_jobs import EndedJobs
+from aggregator.advising.answers import Answers
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects
+from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
-from aggregator.advising.status import AdviceOfJob, AdviceStatus, changes_of, of_job
+from aggregator.advising.status import AdviceStatus, changes_of
+from aggregator.advising.what_if import WhatIf
 from contract.errors import StoreRefused
 from stores.base import Interrupted
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from advisor.snapshot import Snapshot
+    from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from service.moment import Clock
     from stores.cluster import Cluster, NotThere, ObjectKind, Update
@@ -47,7 +51,10 @@ class Advising:
         self._cluster = cluster
         self._clock = clock
         self._objects = ClusterObjects()
+        self._rules = RuleFeeds(self._objects, self._follow)
         self._sessions = Sessions()
+        self.answers = Answers(self._objects, self.status)
+        self.what_if = WhatIf(self._objects, lambda: self._sessions.states, lambda: clock().wall_ms)
         self._changed = asyncio.Event()
         self._advised_at_ms = 0
         self._seconds = 0.0
@@ -58,6 +65,7 @@ class Advising:
         async with asyncio.TaskGroup() as tasks:
             for name, kind in KINDS.items():
                 tasks.create_task(self._follow(name, kind), name=f"read {kind.name} for advice")
+            tasks.create_task(self._rules.run(), name="read scaling rules for advice")
             tasks.create_task(self._advise(), name="advise")
         raise AssertionError("the tasks never end")
 
@@ -74,11 +82,6 @@ class Advising:
             self._sessions.reports,
         )
 
-    def job(self, namespace: str, group: str) -> AdviceOfJob | None:
-        """What is advised about one PodGroup; ``None`` where there is none."""
-        found = self._objects.podgroup(namespace, group)
-        return None if found is None else of_job(*found, self.status())
-
     async def ended(
         self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
     ) -> EndedJobs:
@@ -92,6 +95,8 @@ class Advising:
         def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
+                if name == "ascendjobs":
+                    self._rules.wake()
 
         while True:
             try:
@@ -108,10 +113,10 @@ class Advising:
             if not self._objects.is_answered:
                 continue
             now_ms = self._clock().wall_ms
-            snapshot = self._objects.snapshot(now_ms)
+            snapshot, watched = self._objects.snapshot(now_ms), self._objects.take_watched()
             before = self._sessions.reports
             try:
-                self._seconds = await asyncio.to_thread(self._look, snapshot)
+                self._seconds = await asyncio.to_thread(self._look, snapshot, watched)
                 self._problem = ""
             except Exception as error:
                 # Nothing that is published depends on it.
@@ -122,9 +127,9 @@ class Advising:
             self._send(changes_of(self._sessions.reports, before, now_ms))
             await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
-    def _look(self, snapshot: Snapshot) -> float:
+    def _look(self, snapshot: Snapshot, watched: Watched) -> float:
         began = time.thread_time()
-        self._sessions.look(snapshot, records_known="reasons" not in self._objects.unknown)
+        self._sessions.look(snapshot, watched)
         return time.thread_time() - began
 
     async def _wait(self) -> None:

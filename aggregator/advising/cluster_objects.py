@@ -1,7 +1,7 @@
 """The objects that the advisor needs, followed in one store, as a snapshot of now.
 
-Of ConfigMaps these are the cluster documents and what the scheduler has and writes
-(``spec/consumers.md`` 1.1, 1.2, 1.14). AscendJobs and scaling rules are not read.
+Of ConfigMaps these are the cluster documents, what the scheduler has and writes, and the scaling
+rules in namespaces of AscendJobs that name one (``docs/spec/consumers.md#1.1``, 1.2, 1.14, 3.1).
 """
 
 from __future__ import annotations
@@ -13,22 +13,28 @@ import msgspec
 
 from advisor import objects
 from advisor.snapshot import ConfigMap, Pod, Snapshot
+from aggregator.advising.outcomes import Watched
 from contract import scheduling
 from contract.errors import DocumentError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Interrupted
-from stores.cluster import NotThere, ObjectKind
+from stores.cluster import NotThere, ObjectKind, Update
 from stores.cluster import Snapshot as Listed
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from advisor.snapshot import PodGroup
-    from stores.cluster import Update
+    from advisor.snapshot import AscendJob
 
 _LONGEST_ANNOTATION = 4096
 """Of a pod are kept; what decisions read is shorter."""
+
+_MOST_GRACES = 50_000
+"""Pods that begin to end between two computations; of more the grace is not compared."""
+
+_MOST_RULE_NAMESPACES = 100
+"""Each one costs a watch."""
 
 
 def _readable(read: Callable[[msgspec.Raw], Any]) -> Callable[[msgspec.Raw], Any]:
@@ -46,6 +52,12 @@ def _pod(raw: msgspec.Raw) -> Pod:
     for key in [key for key, text in pod.annotations.items() if len(text) > _LONGEST_ANNOTATION]:
         del pod.annotations[key]
     return pod
+
+
+def _rule(raw: msgspec.Raw) -> ConfigMap | None:
+    """A scaling rule; any other ConfigMap of a job's namespace means nothing."""
+    found = objects.configmap(raw)
+    return found if scheduling.SCALING_KEY in found.data else None
 
 
 def _named(namespace: str, name: str) -> ObjectKind[ConfigMap]:
@@ -77,6 +89,9 @@ KINDS: dict[str, ObjectKind[Any]] = {
     "vcjobs": ObjectKind(
         "Jobs of Volcano", "/apis/batch.volcano.sh/v1alpha1/jobs", _readable(objects.vcjob)
     ),
+    "ascendjobs": ObjectKind(
+        "AscendJobs", "/apis/mindxdl.gitee.com/v1/ascendjobs", _readable(objects.ascend_job)
+    ),
     "replicasets": ObjectKind(
         "ReplicaSets", "/apis/apps/v1/replicasets", _readable(objects.replica_set)
     ),
@@ -86,6 +101,18 @@ KINDS: dict[str, ObjectKind[Any]] = {
     "reasons": _REASONS,
 }
 """What is followed, by a name of one word."""
+
+_RULES = "scalingrules"
+
+
+def rules_in(namespace: str) -> tuple[str, ObjectKind[ConfigMap]]:
+    """Return the name and the kind of the scaling rules in a namespace.
+
+    The operator reads a rule in the namespace of its job (consumers#3.1).
+    """
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    kind = ObjectKind(f"scaling rules in {namespace}", path, _readable(_rule))
+    return f"{_RULES} in {namespace}", kind
 
 
 def _seen(one: ConfigMap, now_ms: int) -> ConfigMap:
@@ -103,9 +130,8 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_NEVER_READ = "ascendjobs"
 _OF_SCHEDULER = ("scheduler", "retries", "reasons")
-_OPTIONAL = ("vcjobs", "replicasets", "podgroups")
+_OPTIONAL = ("vcjobs", "ascendjobs", "replicasets", "podgroups")
 """What a missing right or a missing kind leaves unknown; the advisor knows these names."""
 
 
@@ -115,6 +141,7 @@ class ClusterObjects:
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
         self._unknown: dict[str, str] = dict.fromkeys(KINDS, "it was not listed yet")
+        self._graces: dict[str, int | None] = {}
 
     @property
     def unknown(self) -> dict[str, str]:
@@ -124,16 +151,39 @@ class ClusterObjects:
     @property
     def is_answered(self) -> bool:
         """Whether everything that advice needs was listed."""
-        return not self._unknown.keys() - {*_OPTIONAL, *_OF_SCHEDULER}
+        needed = KINDS.keys() - {*_OPTIONAL, *_OF_SCHEDULER}
+        return not self._unknown.keys() & needed
+
+    def want_rules(self) -> frozenset[str]:
+        """Return the namespaces whose scaling rules are to be followed now; forget all others."""
+        named = {
+            job.namespace
+            for job in self._all("ascendjobs")
+            if scheduling.SCALING_RULE in job.labels and not job.is_over
+        }
+        wanted = frozenset(sorted(named)[:_MOST_RULE_NAMESPACES])
+        names = {rules_in(namespace)[0]: namespace for namespace in named}
+        for name in [one for one in self._found if one.startswith(_RULES) and one not in names]:
+            del self._found[name]
+            self._unknown.pop(name, None)
+        for name, namespace in names.items():
+            if name not in self._found:
+                self._found[name] = {}
+                too_many = f"more than {_MOST_RULE_NAMESPACES} namespaces have some"
+                self._unknown[name] = "it was not listed yet" if namespace in wanted else too_many
+        return wanted
 
     def observe(
         self, name: str, event: Listed[Any] | Update[Any] | NotThere | Interrupted, now_ms: int
     ) -> bool:
         """Take in an event about a kind; returns whether anything is another now.
 
-        ``now_ms`` (wall) is noted on documents: their age is that of their last event (1.5-3).
+        ``now_ms`` (wall) is noted on documents: their age is that of their last event
+        (consumers#1.5, item 3).
         """
-        found = self._found[name]
+        found = self._found.setdefault(name, {})
+        if name == "pods":
+            self._note_graces(found, event)
         match event:
             case Interrupted(reason=reason):
                 # What was known goes on until it is listed again.
@@ -160,28 +210,54 @@ class ClusterObjects:
         found[event.key] = value
         return _plain(before) != _plain({event.key: value})
 
+    def _note_graces(
+        self, before: Mapping[str, Pod], event: Listed[Pod] | Update[Pod] | NotThere | Interrupted
+    ) -> None:
+        """Note with which grace pods begin to end: they may be gone before anybody looks."""
+        if isinstance(event, Listed):
+            now = event.items
+            gone = before.keys() - now.keys() - event.unreadable
+            self._graces |= dict.fromkeys(gone)
+        elif isinstance(event, Update) and event.value is not None:
+            now = {event.key: event.value}
+        else:
+            return
+        for uid, pod in now.items():
+            if pod.is_terminating and uid in before and not before[uid].is_terminating:
+                self._graces[uid] = pod.deletion_grace_seconds
+        while len(self._graces) > _MOST_GRACES:
+            del self._graces[next(iter(self._graces))]
+
+    def take_watched(self) -> Watched:
+        """Return what was seen since this was asked last and no snapshot shows."""
+        graces, self._graces = self._graces, {}
+        return Watched("reasons" not in self._unknown, graces)
+
     def snapshot(self, now_ms: int) -> Snapshot:
         """Return what there is now."""
-        maps = [one for name in ("documents", *_OF_SCHEDULER) for one in self._all(name)]
+        rules = [name for name in self._found if name.startswith(_RULES)]
+        maps = [one for name in ("documents", *_OF_SCHEDULER, *rules) for one in self._all(name)]
         maps.sort(key=lambda one: scheduling.go_integer(one.resource_version) or 0)
+        unread = self._unknown.keys() & set(_OPTIONAL)
+        if self._unknown.keys() & set(rules):
+            unread.add(_RULES)
         return Snapshot(
             now_ms,
             nodes=tuple(self._all("nodes")),
             pods=tuple(self._all("pods")),
             podgroups=tuple(self._all("podgroups")),
             vcjobs=tuple(self._all("vcjobs")),
+            ascend_jobs=tuple(filter(self._is_judged, self._all("ascendjobs"))),
             replica_sets=tuple(self._all("replicasets")),
             configmaps=tuple(maps),
-            unread=frozenset({_NEVER_READ, *self._unknown.keys() & set(_OPTIONAL)}),
+            unread=frozenset(unread),
         )
 
-    def podgroup(self, namespace: str, name: str) -> tuple[PodGroup, frozenset[str]] | None:
-        """Return a PodGroup and the uids of its pods; ``None`` where there is none."""
-        for one in self._all("podgroups"):
-            if (one.namespace, one.name) == (namespace, name):
-                pods = (pod for pod in self._all("pods") if pod.group == name)
-                return one, frozenset(pod.uid for pod in pods if pod.namespace == namespace)
-        return None
+    def _is_judged(self, job: AscendJob) -> bool:
+        """Whether all is known that the answer about the pods of ``job`` depends on."""
+        if scheduling.SCALING_RULE not in job.labels:
+            return True
+        return not self._unknown.keys() & {"podgroups", rules_in(job.namespace)[0]}
 
     def _all(self, name: str) -> Iterator[Any]:
         return iter(self._found[name].values())

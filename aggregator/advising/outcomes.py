@@ -1,7 +1,8 @@
 """What became of the deletions that were foretold. Pure: snapshots in, counts out.
 
 The scheduler has deleted the pods of a job when it has written a new record about it
-(``spec/consumers.md`` 1.14); pods of the job that the record does not name count too.
+(``consumers#1.14``); pods of the job that the record does not name count too. It writes
+none when it ends by force what it has evicted (recorded).
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.report import Workload
+from advisor.snapshot import Snapshot
+from advisor.workloads.vcjob import action_after_eviction
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advisor.report import Report
-    from advisor.snapshot import ConfigMap, Pod, Snapshot
+    from advisor.report import Decision, Report
+    from advisor.snapshot import ConfigMap, Pod
 
 WINDOW_MS = 10_000
 """So far apart are a session, the pods that go by it, and its record."""
@@ -46,18 +50,37 @@ class Missed(msgspec.Struct, frozen=True):
     why: str
 
 
+class Watched(msgspec.Struct, frozen=True):
+    """What a snapshot does not show.
+
+    ``records_known``: whether the scheduler's records are in it if there are any. ``graces``: by
+    uid the grace with which pods began to end since the snapshot before, ``None`` where that was
+    not seen.
+    """
+
+    records_known: bool = True
+    graces: dict[str, int | None] = {}
+
+
 class _Foretold(msgspec.Struct, frozen=True):
+    """``is_firm`` is false once a session that was shown early has not come about."""
+
     at_ms: int
     job: str
     pod: str
     grace_seconds: int
+    is_firm: bool = True
 
 
 class _Seen(msgspec.Struct, frozen=True):
+    """``grace_seconds`` of ``None``: not known. ``is_bound_to_wait`` is false for a pod that the
+    API server deletes at once, whatever the grace."""
+
     at_ms: int
     job: str
     pod: str
-    was_at_once: bool
+    grace_seconds: int | None
+    is_bound_to_wait: bool
 
 
 class Outcomes:
@@ -70,7 +93,13 @@ class Outcomes:
         self._records: Mapping[str, tuple[int, int]] | None = None
         self._acted: dict[str, int] = {}
         self._foretold: dict[str, _Foretold] = {}
+        self._previewed: frozenset[str] = frozenset()
         self._seen: dict[str, _Seen] = {}
+        self._evicted: set[str] = set()
+        """Pods that the scheduler has deleted with a grace, and that have not ended yet."""
+        self._rest: dict[str, int] = {}
+        """When it was foretold that a job's controller ends the pods that the scheduler leaves."""
+        self._snapshot = Snapshot(0)
 
     @property
     def next_ms(self) -> int | None:
@@ -79,42 +108,71 @@ class Outcomes:
         waiting += [one.at_ms for one in self._seen.values()]
         return min(waiting) + WINDOW_MS if waiting else None
 
-    def foretell(self, report: Report, now_ms: int) -> None:
-        """Count on the deletions of ``report`` from ``now_ms`` on, or since they were foretold."""
+    def foretell(self, report: Report, now_ms: int, *, is_preview: bool = False) -> None:
+        """Count on the deletions of ``report`` from ``now_ms`` on, or since they were foretold.
+
+        ``is_preview``: the session is still to come. What a later report about it has no more may
+        come or not.
+        """
+        foretold: set[str] = set()
         for decision in report.decisions:
+            if decision.pods and _controller_ends_rest(decision, self._snapshot):
+                self._rest[decision.job] = now_ms
             for pod in decision.pods:
+                before = (self._pods or {}).get(pod.uid)
+                if before is not None and before.is_terminating and pod.grace_seconds:
+                    continue  # It ends already, and nothing will show that it was evicted again.
+                foretold.add(pod.uid)
                 known = self._foretold.get(pod.uid)
-                if known is None or known.grace_seconds != pod.grace_seconds:
+                if known is None or known.grace_seconds != pod.grace_seconds or not known.is_firm:
                     name = f"{pod.namespace}/{pod.name}"
                     self._foretold[pod.uid] = _Foretold(
                         now_ms, decision.job, name, pod.grace_seconds
                     )
+        for uid in self._previewed - foretold:
+            if uid in self._foretold:
+                self._foretold[uid] = msgspec.structs.replace(self._foretold[uid], is_firm=False)
+        self._previewed = frozenset(foretold) if is_preview else frozenset()
 
-    def look(self, snapshot: Snapshot, *, records_known: bool) -> None:
-        """See which pods are gone since the last time, and settle what is known by now.
-
-        ``records_known``: whether the scheduler's records are in ``snapshot`` if there are any.
-        """
+    def look(self, snapshot: Snapshot, watched: Watched) -> None:
+        """See which pods are gone since the last time, and settle what is known by now."""
         now_ms = snapshot.now_ms
-        self._note_records(_read_records(snapshot.configmaps) if records_known else None, now_ms)
+        records = _read_records(snapshot.configmaps) if watched.records_known else None
+        self._note_records(records, now_ms)
         pods = {pod.uid: pod for pod in snapshot.pods if pod.group}
         for uid, before in (self._pods or {}).items():
-            self._compare(uid, before, pods.get(uid), now_ms)
-        self._pods = pods
+            self._compare(before, pods.get(uid), watched.graces, now_ms)
+        self._pods, self._snapshot = pods, snapshot
         self._settle(now_ms)
+        self._evicted &= pods.keys()
 
-    def _compare(self, uid: str, before: Pod, now: Pod | None, now_ms: int) -> None:
+    def _compare(
+        self, before: Pod, now: Pod | None, graces: Mapping[str, int | None], now_ms: int
+    ) -> None:
         """Note a deletion that has begun, or the forced end of one."""
         if now is not None and (before.is_terminating or not now.is_terminating):
             return
-        foretold = self._foretold.get(uid)
-        if before.is_terminating and (foretold is None or foretold.grace_seconds):
-            return  # It ends as its grace allows.
-        job, pod = f"{before.namespace}/{before.group}", f"{before.namespace}/{before.name}"
-        self._seen[uid] = _Seen(now_ms, job, pod, was_at_once=now is None)
+        uid = before.uid
+        if before.is_terminating:
+            foretold = self._foretold.get(uid)
+            if foretold is None or foretold.grace_seconds:
+                return  # It ends as its grace allows.
+            if uid in self._evicted:
+                del self._foretold[uid]
+                self.counts[Outcome.CAME] += 1
+                return
+        grace = 0 if now is None else now.deletion_grace_seconds
+        self._seen[uid] = _Seen(
+            now_ms,
+            f"{before.namespace}/{before.group}",
+            f"{before.namespace}/{before.name}",
+            graces.get(uid, grace),
+            is_bound_to_wait=bool(before.node) and before.is_live,
+        )
 
     def _note_records(self, records: Mapping[str, tuple[int, int]] | None, now_ms: int) -> None:
         if records is None:
+            self._records = None
             return
         for job, one in records.items():
             if self._records is not None and self._records.get(job) != one:
@@ -138,26 +196,61 @@ class Outcomes:
             del self._seen[uid]
         for uid, foretold in tuple(self._foretold.items()):
             if uid not in self._seen and not 0 <= now_ms - foretold.at_ms < WINDOW_MS:
-                why = f"the pod stays, {foretold.grace_seconds} s of grace were foretold"
-                self._count(now_ms, Outcome.DID_NOT_COME, uid, foretold, why)
+                if foretold.is_firm:
+                    why = f"the pod stays, {foretold.grace_seconds} s of grace were foretold"
+                    self._count(now_ms, Outcome.DID_NOT_COME, uid, foretold, why)
                 del self._foretold[uid]
+        for times in (self._acted, self._rest):
+            for job, at_ms in tuple(times.items()):
+                if not 0 <= now_ms - at_ms <= 2 * WINDOW_MS:
+                    del times[job]
 
     def _by_scheduler(self, uid: str, seen: _Seen, now_ms: int) -> None:
         foretold = self._foretold.pop(uid, None)
+        if foretold is None and seen.job in self._rest:
+            why = "the controller of its job ends the pods that the scheduler leaves"
+            self._count(now_ms, Outcome.BY_OTHERS, uid, seen, why)
+            return
+        if seen.grace_seconds != 0:
+            self._evicted.add(uid)
         if foretold is None:
             why = "the scheduler has deleted it, and that was not foretold"
             self._count(now_ms, Outcome.NOT_FORETOLD, uid, seen, why)
-        elif foretold.grace_seconds == 0 and not seen.was_at_once:
-            why = "it ends with a grace, and 0 s were foretold"
-            self._count(now_ms, Outcome.OTHERWISE, uid, seen, why)
-        else:
+            return
+        grace = foretold.grace_seconds if seen.is_bound_to_wait else 0
+        if seen.grace_seconds in (None, grace):
             self.counts[Outcome.CAME] += 1
+        else:
+            why = f"it ends with {seen.grace_seconds} s, and {grace} s were foretold"
+            self._count(now_ms, Outcome.OTHERWISE, uid, seen, why)
 
     def _count(
         self, now_ms: int, outcome: Outcome, uid: str, one: _Seen | _Foretold, why: str
     ) -> None:
         self.counts[outcome] += 1
         self.missed.append(Missed(now_ms, outcome, one.job, one.pod, uid, why))
+
+
+def _controller_ends_rest(decision: Decision, snapshot: Snapshot) -> bool:
+    """Whether the controller of a job ends what is left of it once a pod is deleted.
+
+    Source: docs/spec/consumers.md#2.9.
+    """
+    if decision.workload is Workload.OME_LWS:
+        return True
+    if decision.workload is not Workload.VCJOB:
+        return False
+    owners = {
+        group.owner.name
+        for group in snapshot.podgroups
+        if group.key == decision.job and group.owner
+    }
+    return any(
+        job.namespace == decision.namespace
+        and job.name in owners
+        and action_after_eviction(job) == "RestartJob"
+        for job in snapshot.vcjobs
+    )
 
 
 class _Record(msgspec.Struct):

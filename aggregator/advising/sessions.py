@@ -2,7 +2,7 @@
 
 A session is assumed each schedule period while a job is in the scheduler's cache, else with the
 next change. What changes within a period is shown at once, and counts from the next session on:
-the scheduler counts sessions (``spec/consumers.md`` 2.8).
+the scheduler counts sessions (``docs/spec/consumers.md#2.8``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
 from advisor.state import State
 from advisor.written_retries import written_retries
-from aggregator.advising.outcomes import Outcomes
+from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,8 +42,8 @@ class Sessions:
         self.count = 0
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
+        self.states: dict[Profile, State] = {}
         self._outcomes = Outcomes()
-        self._states: dict[Profile, State] = {}
         self._at_ms: int | None = None
         self._has_previewed = False
 
@@ -52,7 +52,7 @@ class Sessions:
         """When the next session is due without a change (wall); ``None``: nothing waits for it."""
         if self._at_ms is None:
             return None
-        if self._has_previewed or any(state.jobs for state in self._states.values()):
+        if self._has_previewed or any(state.jobs for state in self.states.values()):
             return self._at_ms + PERIOD_MS
         return self._outcomes.next_ms
 
@@ -63,35 +63,34 @@ class Sessions:
         judged: Collection[tuple[str, str]],
     ) -> EndedJobs:
         """Return what is known of ended vcjobs, see ``ended_jobs``, as the scheduler has it."""
-        state = self._states.get(Profile.UPSTREAM) or State()
+        state = self.states.get(Profile.UPSTREAM) or State()
         return ended_jobs(snapshot, state, _options(snapshot), sized=sized, judged=judged)
 
-    def look(self, snapshot: Snapshot, *, records_known: bool = True) -> None:
+    def look(self, snapshot: Snapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
 
-        What comes within a period is judged as the next session will. ``records_known``: see
-        ``Outcomes.look``.
+        What comes within a period is judged as the next session will.
         """
         now_ms = snapshot.now_ms
-        self._outcomes.look(snapshot, records_known=records_known)
+        self._outcomes.look(snapshot, watched)
         options = _options(snapshot)
         is_session = self._at_ms is None or not 0 <= snapshot.now_ms - self._at_ms < PERIOD_MS
         if not is_session and self._at_ms is not None:
             snapshot = msgspec.structs.replace(snapshot, now_ms=self._at_ms + PERIOD_MS)
-        reports = []
+        reports, states = [], {}
         for profile in Profile:
-            before = self._states.get(profile) or State(
+            before = self.states.get(profile) or State(
                 retries=written_retries(snapshot.configmaps) or {}
             )
             chosen = msgspec.structs.replace(options, profile=profile)
             report, after = advise(snapshot, before, chosen)
             reports.append(report)
-            if is_session:
-                self._states[profile] = after
+            states[profile] = after
         self._has_previewed = not is_session
         # The real session comes at its own time within the period.
-        self._outcomes.foretell(reports[0], now_ms)
+        self._outcomes.foretell(reports[0], now_ms, is_preview=not is_session)
         if is_session:
+            self.states = states
             self._at_ms = snapshot.now_ms
             self.count += 1
         self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}

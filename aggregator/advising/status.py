@@ -11,9 +11,7 @@ from advisor.report import Decision, Report
 from aggregator.advising.outcomes import Missed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from advisor.snapshot import PodGroup
+    from collections.abc import Iterable, Iterator
 
 
 class AdviceStatus(msgspec.Struct, frozen=True):
@@ -65,13 +63,41 @@ def changes_of(
         yield AdviceChange(node, at_ms, profile, job, None)
 
 
-class AdviceOfJob(msgspec.Struct, frozen=True):
-    """What is advised about one PodGroup, with where its pods can go."""
+class AdviceAbout(msgspec.Struct, frozen=True):
+    """What follows for one node or one job, by profile.
+
+    ``advised_at_ms`` and ``not_known`` are those of ``AdviceStatus``.
+    """
+
+    advised_at_ms: int
+    not_known: dict[str, str]
+    reports: tuple[Report, ...]
+
+
+class AdviceOfJob(AdviceAbout, frozen=True):
+    """What follows for the PodGroups that have a name, or whose owner has it, with placement.
+
+    ``podgroup`` is the name that was asked for, ``podgroups`` are ``<namespace>/<name>``.
+    """
 
     at_ms: int
     namespace: str
     podgroup: str
+    podgroups: tuple[str, ...]
+
+
+class AssumedAdvice(msgspec.Struct, frozen=True):
+    """What would follow in the next session, by profile, if ``what_if`` came to be.
+
+    ``bases`` are the reports without the assumptions. Verdicts about nodes that are well are left
+    out where they are in both, and placement where neither a job nor a node was asked for.
+    """
+
+    at_ms: int
+    what_if: tuple[str, ...]
+    not_known: dict[str, str]
     reports: tuple[Report, ...]
+    bases: tuple[Report, ...]
 
 
 def without_placement(status: AdviceStatus) -> AdviceStatus:
@@ -88,31 +114,3 @@ def without_placement(status: AdviceStatus) -> AdviceStatus:
             for report in status.reports
         ),
     )
-
-
-def of_job(group: PodGroup, pods: Collection[str], status: AdviceStatus) -> AdviceOfJob:
-    """What ``status`` has about a PodGroup, whose pods have the uids ``pods``."""
-    owner = group.owner.name if group.owner is not None else group.name
-    subjects = {f"{group.namespace}/{name}" for name in (group.name, owner)}
-    reports = tuple(
-        msgspec.structs.replace(
-            report,
-            node_verdicts=(),
-            decisions=tuple(one for one in report.decisions if one.job == group.key),
-            create_advice=tuple(
-                one for one in report.create_advice if f"{one.namespace}/{one.name}" in subjects
-            ),
-            elastic_advice=tuple(
-                one for one in report.elastic_advice if f"{one.namespace}/{one.name}" in subjects
-            ),
-            findings=tuple(
-                one for one in report.findings if one.object.rpartition(" ")[2] in subjects
-            ),
-            placement=tuple(
-                one for one in report.placement if any(pod.uid in pods for pod in one.pods)
-            ),
-            gangs=tuple(one for one in report.gangs if f"{one.namespace}/{one.name}" == group.key),
-        )
-        for report in status.reports
-    )
-    return AdviceOfJob(status.at_ms, group.namespace, group.name, reports)

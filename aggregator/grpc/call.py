@@ -1,6 +1,7 @@
 """What every method of the services does: read the request, keep to the limit, refuse in words.
 
-Upstream's own refusals have the status UNKNOWN and a text: its clients read nothing else (5.4).
+Upstream's own refusals have the status UNKNOWN and a text: its clients read nothing else
+(clusterd#5.4).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def reading(shape: type[Request], method: Method) -> Method:
 
 
 def unary(name: str, shape: type[Request], method: Method, bucket: Bucket, clock: Clock) -> Any:
-    """A method with one answer, within the limit that all of them share (5.1)."""
+    """A method with one answer, within the limit that all of them share (clusterd#5.1)."""
     read = reading(shape, method)
 
     async def call(content: bytes, context: Context) -> Any:

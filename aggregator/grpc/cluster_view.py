@@ -1,4 +1,4 @@
-"""What is wrong in the whole cluster, for whoever asks (``spec/clusterd.md`` 5.4).
+"""What is wrong in the whole cluster, for whoever asks (``docs/spec/clusterd.md#5.4``).
 
 An answer about ten thousand ill nodes takes from a tenth to half a second to make, and anybody may
 ask ten times a second: it is made once for all who ask, and others have their turn meanwhile.

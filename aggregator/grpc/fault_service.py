@@ -1,4 +1,4 @@
-"""``fault.Fault``: which jobs are hit, pushed and asked for (``spec/clusterd.md`` 5.4)."""
+"""``fault.Fault``: which jobs are hit, pushed and asked for (``docs/spec/clusterd.md#5.4``)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 CLUSTER = "-1"
-"""Stands for all jobs: who registers without a job gets this one (5.4)."""
+"""Stands for all jobs: who registers without a job gets this one (clusterd#5.4)."""
 
 NORMAL = "normal"
 """``signal_type`` of a message that says that nothing is wrong (any more)."""
@@ -107,7 +107,7 @@ class Tables(Protocol):
 
 
 class Answer(Protocol):
-    """What a message about public faults led to (4.1)."""
+    """What a message about public faults led to (clusterd#4.1)."""
 
     @property
     def code(self) -> int: ...

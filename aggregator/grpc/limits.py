@@ -1,4 +1,4 @@
-"""How often something may be done (``spec/clusterd.md`` 5.1 and 5.4)."""
+"""How often something may be done (``docs/spec/clusterd.md#5.1`` and 5.4)."""
 
 from __future__ import annotations
 

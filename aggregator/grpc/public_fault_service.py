@@ -1,4 +1,4 @@
-"""``PubFault``: public faults by gRPC (``spec/clusterd.md`` 4.1). It is in no package."""
+"""``PubFault``: public faults by gRPC (``docs/spec/clusterd.md#4.1``). It is in no package."""
 
 from __future__ import annotations
 

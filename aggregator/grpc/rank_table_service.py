@@ -1,4 +1,4 @@
-"""``config.Config``: the global rank table of a MindIE service (``spec/clusterd.md`` 5.5)."""
+"""``config.Config``: the global rank table of a MindIE service (``docs/spec/clusterd.md#5.5``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Jobs whose faults ended while this replica served nobody.
 
 Whoever was told of such a fault by the leader before would take the job for ill for ever: a job
-with which nothing is wrong is not told of otherwise (``spec/clusterd.md`` 5.4).
+with which nothing is wrong is not told of otherwise (``docs/spec/clusterd.md#5.4``).
 """
 
 from __future__ import annotations

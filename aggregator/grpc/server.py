@@ -166,7 +166,7 @@ class GrpcServer:
         self._tables.changed(jobs)
 
     def jobs_of(self, role: str) -> frozenset[str]:
-        """The jobs and jobIDs to whose faults a client of this role listens now (3.3)."""
+        """The jobs and jobIDs to whose faults a client of this role listens now (clusterd#3.3)."""
         everybody = self._faults.subscriptions.subscribed
         return frozenset(client.job for client in everybody if client.role == role)
 

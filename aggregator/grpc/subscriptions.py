@@ -1,4 +1,4 @@
-"""Who registered for what, and who listens (``spec/clusterd.md`` 5.4, defect B30).
+"""Who registered for what, and who listens (``docs/spec/clusterd.md#5.4``, defect B30).
 
 A client registers with a job and a role, then subscribes with the same two. A new registration of
 the two ends the subscription before it. Who does not subscribe within ``LEASE_MS`` is forgotten,

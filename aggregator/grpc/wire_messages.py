@@ -1,4 +1,4 @@
-"""Messages of the services from and to the values of the aggregator (``spec/clusterd.md`` 5.3)."""
+"""Messages of the services from and to the values of the aggregator (``clusterd#5.3``)."""
 
 from __future__ import annotations
 

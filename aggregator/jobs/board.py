@@ -1,7 +1,7 @@
 """The job view: tells for each job, and for the cluster, what is wrong, as soon as it changes.
 
 Only the nodes that changed are looked at, of their jobs only those that are hit or were, and of
-such a job only its ill nodes. At rest nothing is done. Source: ``spec/clusterd.md`` 5.4 and 6.
+such a job only its ill nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
 """
 
 from __future__ import annotations
@@ -87,11 +87,10 @@ class Board:
             if self._sees_jobs:
                 for job, came in self._look_at_jobs(node, quiet=quiet):
                     touched.setdefault(job, {})[node] = came
-        waiting = {job for node in self._dirty for job in self._held.jobs_on(node)}
+        waiting = self._waiting(self._dirty)
         self._dirty.clear()
         if not self._sees_jobs:
             return
-        waiting |= self._release()
         due = self._restored | self._book.take_due(now)
         self._restored = frozenset()
         for job in sorted(touched.keys() | due):
@@ -137,17 +136,25 @@ class Board:
         for job, gone in left.items():
             self._held.leave(about, gone, jobs.get(job), self._index.counts(job))
 
-    def _release(self) -> set[str]:
-        """Forget the left places of jobs that have no use for them any more; returns these jobs."""
-        jobs = self._world.jobs()
-        released = {
+    def _waiting(self, nodes: Iterable[str]) -> set[str]:
+        """Return the jobs with left places that may have something to do with these nodes.
+
+        Of those among them that are complete again, or deleted, the left places are forgotten.
+        """
+        held = self._held.jobs
+        if not held:
+            return set()
+        waiting = {
             job
-            for job in tuple(self._held.jobs)
-            if self._held.release(jobs.get(job), job, self._index.counts(job))
+            for node in nodes
+            for job in (*self._held.jobs_on(node), *self._index.jobs_on(node))
+            if job in held
         }
-        for job in released:
-            self._drop_from_group(job)
-        return released
+        jobs = self._world.jobs()
+        for job in waiting:
+            if self._held.release(jobs.get(job), job, self._index.counts(job)):
+                self._drop_from_group(job)
+        return waiting
 
     def _drop_from_group(self, job: str) -> None:
         """Take a job that has no place any more out of its group."""
@@ -239,7 +246,10 @@ class Board:
     # What is asked
 
     def knows(self, job_id: str, role: str = "") -> bool:
-        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role`` (5.4)."""
+        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role``.
+
+        Source: docs/spec/clusterd.md#5.4.
+        """
         jobs = self._world.jobs()
         if job_id in (CLUSTER, "") or job_id in jobs or self._index.nodes_of(job_id):
             return True
@@ -261,11 +271,17 @@ class Board:
 
     def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
         """A node of several of its jobs is told of once."""
-        by_node: dict[tuple[str, str, str], list[FaultDevice]] = {}
+        by_node: dict[str, tuple[NodeFaultInfo, list[FaultDevice]]] = {}
         for job in sorted(members):
             for one, faults in self._wrong(job):
-                by_node.setdefault((one.node_name, one.node_ip, one.node_sn), []).extend(faults)
-        return message(group, [node_info(*node, faults) for node, faults in by_node.items()])
+                by_node.setdefault(one.node_name, (one, []))[1].extend(faults)
+        return message(
+            group,
+            [
+                node_info(node, one.node_ip, one.node_sn, faults)
+                for node, (one, faults) in by_node.items()
+            ],
+        )
 
     def faulty(self) -> Collection[str]:
         """Keys of the jobs that are hit now, without MindIE's."""

@@ -1,4 +1,4 @@
-"""What is wrong on a node, whoever runs there (``spec/clusterd.md`` 5.4, "Cluster view").
+"""What is wrong on a node, whoever runs there (``docs/spec/clusterd.md#5.4``, "Cluster view").
 
 Only nodes with a device-info are told of, and only where something is wrong; a switch that is well
 is no fault, and of the faults of a chip the worst one counts, in whatever order they come (B26).

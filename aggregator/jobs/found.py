@@ -1,6 +1,6 @@
 """The faults of a node that hit a job, one by one, and what they do to its ranks.
 
-Source: ``spec/clusterd.md`` 6. Without rank tables: a job is where its pods are, and has the chips
+Source: ``clusterd#6``. Without rank tables: a job is where its pods are, and has the chips
 that they have. A pod that has none yet is hit by what concerns the whole node, and not by the
 switch, which only its chips would use.
 """
@@ -114,7 +114,7 @@ def rank_faults(told: Published, chips: Collection[str], *, ready: bool) -> list
 
 
 def _began_ms(fault: CodeFault) -> int:
-    """0 where the writer gave no time. Public faults are published with seconds (3.2)."""
+    """0 where the writer gave no time. Public faults are published with seconds (clusterd#3.2)."""
     at_ms = max(fault.time_ms, 0) * (1000 if fault.fault_type == "PublicFault" else 1)
     return at_ms if at_ms <= _LATEST_MS else 0
 

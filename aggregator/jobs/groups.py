@@ -1,4 +1,4 @@
-"""MindIE's inference services: the jobs that share a ``jobID`` (``spec/consumers.md`` 4.1)."""
+"""MindIE's inference services: the jobs that share a ``jobID`` (``consumers#4.1``)."""
 
 from __future__ import annotations
 

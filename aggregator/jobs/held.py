@@ -2,7 +2,7 @@
 
 A client over gRPC resumes a job on ``normal``. So what hits a place of the job goes on to hit the
 job after the pod has left, until its replacement has its chips or the job is deleted, as upstream,
-which takes places from the last complete rank table (``spec/clusterd.md`` 6). Only where the number
+which takes places from the last complete rank table (``clusterd#6``). Only where the number
 of pods is known: of a job without a PodGroup nobody knows whether a pod is to come.
 """
 
@@ -80,7 +80,7 @@ class Held:
 
     def release(self, about: Job | None, job: str, counts: tuple[int, int]) -> bool:
         """Forget the left places of a job that is complete again, was deleted, or has no known
-        size any more; whether it was one of these.
+        size any more; returns whether it was one of these.
         """
         size = 0 if about is None else about.size
         one = self._jobs[job]

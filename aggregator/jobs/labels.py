@@ -1,4 +1,4 @@
-"""The label by which schedulers hear of relation faults (``spec/consumers.md`` 1.10).
+"""The label by which schedulers hear of relation faults (``docs/spec/consumers.md#1.10``).
 
 What a pod is to have; whoever writes it asks again until nothing is wanted any more. A label is
 never taken away: the pod was hit. ``Separate`` is never made ``SubHealth`` again.

@@ -1,4 +1,4 @@
-"""From the faults that hit a job to its message (``spec/clusterd.md`` 5.4).
+"""From the faults that hit a job to its message (``docs/spec/clusterd.md#5.4``).
 
 Of a code that a device has twice the worse level counts, in whatever order they come.
 """

@@ -1,6 +1,6 @@
 """What is wrong with each node, and with the cluster; jobs have no part in it.
 
-Source: ``spec/clusterd.md`` 5.4 ("Cluster view").
+Source: ``docs/spec/clusterd.md#5.4`` ("Cluster view").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What hits one job on one node, and how ill it makes the job (``spec/clusterd.md`` 6)."""
+"""What hits one job on one node, and how ill it makes the job (``docs/spec/clusterd.md#6``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ranks of a job suffer from what (``spec/clusterd.md`` 6).
+"""Which ranks of a job suffer from what (``docs/spec/clusterd.md#6``).
 
 There are no rank tables here: the ranks of a pod's chips follow those of the pods before it, by the
 annotation ``hccl/rankIndex``, and within a pod the numbers of the chips. A pod without that

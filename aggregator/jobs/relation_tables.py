@@ -1,4 +1,4 @@
-"""Which faults of one job belong together, and what follows (``spec/clusterd.md`` 3.10).
+"""Which faults of one job belong together, and what follows (``docs/spec/clusterd.md#3.10``).
 
 The two files of upstream, ``relationFaultCustomization.json`` and ``faultDuration.json``, or what
 upstream ships. Where upstream takes half of a wrong file, such a file is refused here, with

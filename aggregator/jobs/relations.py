@@ -1,4 +1,4 @@
-"""What follows from faults of one job that belong together (``spec/clusterd.md`` 3.10). Pure.
+"""What follows from faults of one job that belong together (``docs/spec/clusterd.md#3.10``). Pure.
 
 A *relation fault* (a link or a port that is down) waits for a *trigger* (an operator of the job
 that failed). While both hold, in whatever order they came and on whatever nodes of the job, the

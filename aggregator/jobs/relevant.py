@@ -1,4 +1,4 @@
-"""What of a node the relation faults of a job are about (``spec/clusterd.md`` 3.10).
+"""What of a node the relation faults of a job are about (``docs/spec/clusterd.md#3.10``).
 
 Of a node whose switch is ``UnHealthy`` nothing: its job is hit already. Hidden faults do not count.
 """

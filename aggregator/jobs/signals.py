@@ -1,6 +1,6 @@
-"""What the fault service tells, as plain values: the messages of 5.3 without their uuid.
+"""What the fault service tells, as plain values: messages of ``clusterd#5.3`` without uuid.
 
-Two messages that say the same are equal. Source: ``spec/clusterd.md`` 5.3 and 5.4.
+Two messages that say the same are equal. Source: ``docs/spec/clusterd.md#5.3`` and 5.4.
 """
 
 from __future__ import annotations

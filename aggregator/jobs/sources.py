@@ -59,7 +59,8 @@ class Published(Protocol):
     """What is published of one node now, and what is kept out of it on purpose.
 
     ``received_ms`` (chip to code) and ``events_received_ms`` (by ``<code>_<chip>_<port>``): wall
-    time at which it was first heard of (1.6). What is not in there counts from when it is seen.
+    time at which it was first heard of (clusterd#1.6). What is not in there counts from when it is
+    seen.
     """
 
     @property

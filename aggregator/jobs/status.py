@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.advising.status import AdviceOfJob
 from aggregator.jobs.found import FaultDevice
 from aggregator.jobs.ranks import RankRecord
 from aggregator.jobs.signals import Health
@@ -57,10 +58,15 @@ class RelationStatus(msgspec.Struct, frozen=True):
 
 
 class JobStatus(HitJob, frozen=True):
-    """A job with its ranks that suffer and its relation faults."""
+    """A job with its ranks that suffer and its relation faults.
+
+    ``advice``: what the scheduler will do about it, ``null`` where that is not computed or its
+    pods have no PodGroup.
+    """
 
     ranks: tuple[RankRecord, ...]
     relations: tuple[RelationStatus, ...]
+    advice: AdviceOfJob | None = None
 
 
 def hit_job(job: str, about: Job | None, parts: Mapping[str, Part]) -> HitJob:

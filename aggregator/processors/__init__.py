@@ -1,21 +1,21 @@
-"""The chains of ``spec/clusterd.md`` 3.1: from what a node says to what is published of it.
+"""The chains of ``docs/spec/clusterd.md#3.1``: from what a node says to what is published of it.
 
 ::
 
     chains.py          the order: process_device, process_switch, process_node
-      custom_filter.py   faults that a job wants to ride out (3.3)
-      uce_accompany.py   faults that only come along with a UCE fault (3.4)
-      increment.py       which faults are new, for counting (3.9)
-      manual.py          chips that occurred too often (3.9)
-      fixing.py          adding and taking away faults, and the lists that follow (2.3)
+      custom_filter.py   faults that a job wants to ride out (clusterd#3.3)
+      uce_accompany.py   faults that only come along with a UCE fault (clusterd#3.4)
+      increment.py       which faults are new, for counting (clusterd#3.9)
+      manual.py          chips that occurred too often (clusterd#3.9)
+      fixing.py          adding and taking away faults, and the lists that follow (clusterd#2.3)
     states.py          what a chain remembers of a node
-    windows.py         which new faults count: the 30 s windows of the jobs (3.9)
-    separation.py      counters and the list of separated chips (3.9)
-    policy.py          clusterd-config-cm; manual_info.py clusterd-manual-info-cm (2.7)
+    windows.py         which new faults count: the 30 s windows of the jobs (clusterd#3.9)
+    separation.py      counters and the list of separated chips (clusterd#3.9)
+    policy.py          clusterd-config-cm; manual_info.py clusterd-manual-info-cm (clusterd#2.7)
     documents.py       both of them, watched and shown
     processing.py      what lives around the chains: due times, what is hidden
       memory.py          what must not be forgotten; keeping.py its texts
 
-Pre-separation (3.8) is decided in ``contract``. Retry, recover-in-place and stress test (3.5 to
-3.7) are services to the processes of a training job, and not done here.
+Pre-separation (clusterd#3.8) is decided in ``contract``. Retry, recover-in-place and stress test
+(clusterd#3.5 to 3.7) are services to the processes of a training job, and not done here.
 """

@@ -1,4 +1,4 @@
-"""The chains in upstream's order (``spec/clusterd.md`` 3.1), each pure and over one node.
+"""The chains in upstream's order (``docs/spec/clusterd.md#3.1``), each pure and over one node.
 
 Public faults are in the record already; relation faults belong to the view of jobs.
 """

@@ -1,6 +1,6 @@
 """Faults that a job rides out: its annotations say which, and for how long.
 
-Source: ``spec/clusterd.md`` 3.3. Unlike upstream (defect B24) a filter counts for chips of the job
+Source: ``clusterd#3.3``. Unlike upstream (defect B24) a filter counts for chips of the job
 on this node only, and ends with its annotation.
 """
 
@@ -176,7 +176,7 @@ def filter_switch(
 
 
 def event_key(event: SwitchEvent) -> str:
-    """The key of a switch's event in the time map (1.5)."""
+    """The key of a switch's event in the time map (clusterd#1.5)."""
     return f"{event.assembled_fault_code}_{event.switch_chip_id}_{event.switch_port_id}"
 
 

@@ -1,6 +1,6 @@
 """The documents by which operators rule manual separation, read and shown.
 
-Source: ``spec/clusterd.md`` 2.7. Unlike there, a change counts at once, a value that cannot be read
+Source: ``clusterd#2.7``. Unlike there, a change counts at once, a value that cannot be read
 releases nobody, and what is read of ``clusterd-manual-info-cm`` at the start is completed by what
 was kept.
 """

@@ -1,6 +1,6 @@
 """Adding faults to a record and taking them away, with the lists that follow from them.
 
-Source: ``spec/clusterd.md`` 2.3 (``AddFaultAndFix``, ``DelFaultAndFix``). Unlike there, the lists
+Source: ``clusterd#2.3`` (``AddFaultAndFix``, ``DelFaultAndFix``). Unlike there, the lists
 stay sorted (defect B17).
 """
 

@@ -1,7 +1,7 @@
-"""Which faults are new, for counting how often a code comes (``spec/clusterd.md`` 3.9).
+"""Which faults are new, for counting how often a code comes (``docs/spec/clusterd.md#3.9``).
 
 Faults on chips that no job uses do not count: upstream's design says they do, its program and that
-program's own test say they do not (3.9, B31), and what others see is the program.
+program's own test say they do not (clusterd#3.9, B31), and what others see is the program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chips that the aggregator separated because a fault came too often (``spec/clusterd.md`` 3.9)."""
+"""Chips that the aggregator separated because a fault came too often (``clusterd#3.9``)."""
 
 from __future__ import annotations
 

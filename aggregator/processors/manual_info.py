@@ -1,6 +1,6 @@
 """Upstream's document of the separated chips, ``clusterd-manual-info-cm``: a key for each node.
 
-Source: ``spec/clusterd.md`` 2.7, example E27.
+Source: ``docs/spec/clusterd.md#2.7``, E27.
 """
 
 from __future__ import annotations

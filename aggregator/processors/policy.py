@@ -1,4 +1,4 @@
-"""When a fault comes too often: ``clusterd-config-cm`` (``spec/clusterd.md`` 2.7)."""
+"""When a fault comes too often: ``clusterd-config-cm`` (``docs/spec/clusterd.md#2.7``)."""
 
 from __future__ import annotations
 

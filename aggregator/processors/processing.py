@@ -44,7 +44,7 @@ _PATIENCE_MS = 30_000
 
 
 class PublicFaults(Protocol):
-    """The first processor of the device chain (3.2)."""
+    """The first processor of the device chain (clusterd#3.2)."""
 
     def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
         """``record`` with the public faults of ``node``; quick where there are none."""

@@ -1,6 +1,6 @@
 """Chips whose faults came too often: counters, the list of separated chips, and their release.
 
-Source: ``spec/clusterd.md`` 2.7 and 3.9. Values in and out by wall time; no I/O, no clock.
+Source: ``docs/spec/clusterd.md#2.7`` and 3.9. Values in and out by wall time; no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Separation:
         """See what the document of a store has; returns nodes and chips that somebody released.
 
         A chip that was in it and is not was released by an operator, with all that was counted
-        (2.7). Of the nodes ``unread`` nothing is known.
+        (clusterd#2.7). Of the nodes ``unread`` nothing is known.
         """
         skipped = frozenset(unread)
         self.mark_shown(source, said)

@@ -1,6 +1,6 @@
 """What the chains remember of one node from one time to the next. Times are wall milliseconds.
 
-A node without anything to remember has no state. Source: ``spec/clusterd.md`` 1.6(6), 3.4, 3.9.
+A node without anything to remember has no state. Source: ``clusterd#1.6``(6), 3.4, 3.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Faults of the compute units that only come along with a UCE fault of the same chip.
 
-Source: ``spec/clusterd.md`` 3.4, defect B25 (what is remembered of UCE faults ends).
+Source: ``docs/spec/clusterd.md#3.4``, defect B25 (what is remembered of UCE faults ends).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which new faults of a job count: the same code on two chips at once is its software's fault.
 
-Source: ``spec/clusterd.md`` 3.9. Upstream compares with everything that is queued, here it is with
+Source: ``clusterd#3.9``. Upstream compares with everything that is queued, here it is with
 what came within 30 s (defect B31).
 """
 

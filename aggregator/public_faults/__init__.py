@@ -1,4 +1,4 @@
-"""Public faults: what others say of chips by ConfigMap, broker and gRPC (``spec/clusterd.md`` 4).
+"""Public faults: what others say of chips by ConfigMap, broker and gRPC (``clusterd#4``).
 
 part.py       all of it together: what the daemon reads, calls, keeps and shows
 hearing.py    a message on its way: judged, held, limited, counted

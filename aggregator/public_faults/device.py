@@ -1,4 +1,4 @@
-"""What public faults do to a node's record: ``spec/clusterd.md`` 3.2, 2.3 (AddFaultAndFix)."""
+"""What public faults do to a node's record: ``clusterd#3.2``, 2.3 (AddFaultAndFix)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def with_public_faults(
 
     Chips are called by the type of the record. A chip that is in no list may be in use, so it is
     shown; one that was never looked for (``placed``) must be in the record. The time of a public
-    fault is in seconds, where those of a driver are in milliseconds (3.2). Of more than
+    fault is in seconds, where those of a driver are in milliseconds (clusterd#3.2). Of more than
     ``MOST_SHOWN`` a code counts once for its chip, with its latest time, which is all that readers
     keep of it; every chip is isolated that should be.
     """
     chips = record.chips
-    times: dict[_Said, set[int]] = {}  # equal ones are one (2.3)
+    times: dict[_Said, set[int]] = {}  # equal ones are one (clusterd#2.3)
     for one in faults:
         for device in one.devices:
             if one.placed or f"{record.chip_type}-{device}" in chips:

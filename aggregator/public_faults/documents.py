@@ -2,7 +2,7 @@
 
 A document is a message that stays. Each of its texts counts once: not when something else of the
 document changes, and not again after a restart, for which digests of those that have counted are
-kept. What a text said stands when the document is deleted (``spec/clusterd.md`` 4.1).
+kept. What a text said stands when the document is deleted (``docs/spec/clusterd.md#4.1``).
 """
 
 from __future__ import annotations

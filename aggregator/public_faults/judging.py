@@ -1,6 +1,6 @@
 """What a message says of which node, and what of it is refused.
 
-``spec/clusterd.md`` 4.2; which nodes and chips there are, upstream does not look at.
+``docs/spec/clusterd.md#4.2``; which nodes and chips there are, upstream does not look at.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What stands, what ended a moment ago, and what ends by time.
 
-``spec/clusterd.md`` 4.4 without its defects (B22, B23). What a resource says of a fault last holds.
+``clusterd#4.4`` without its defects (B22, B23). What a resource says of a fault last holds.
 Messages may overtake each other: one that was told before the newest one, and that was on its way
 for a minute at most if so, says nothing. Beyond that the sender's clock was set back, and the order
 of arrival holds, as it does where both were told at once.

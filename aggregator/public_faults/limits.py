@@ -1,6 +1,6 @@
 """How much may be said: token buckets of a resource and of a resource about a node.
 
-``spec/clusterd.md`` 4.3 without its defect B12: what upstream allows a whole resource is allowed
+``clusterd#4.3`` without its defect B12: what upstream allows a whole resource is allowed
 about each node, and only what is valid counts.
 """
 

@@ -329,7 +329,7 @@ class PublicFaults:
         self._take_over(now)
 
     def _take_over(self, now: Moment) -> None:
-        """Where nothing of ours was kept, what upstream left is the state (2.7)."""
+        """Where nothing of ours was kept, what upstream left is the state (clusterd#2.7)."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         is_all = len(self._statistic) == self._sources

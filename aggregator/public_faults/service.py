@@ -1,4 +1,4 @@
-"""The way in for gRPC (``spec/clusterd.md`` 5.3, PubFault)."""
+"""The way in for gRPC (``docs/spec/clusterd.md#5.3``, PubFault)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``statistic-fault-info``: what people and other programs read of public faults.
 
-``spec/clusterd.md`` 2.7.
+``docs/spec/clusterd.md#2.7``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which table is in force: that of the ConfigMap, else that of the file, else what is shipped.
 
-``spec/clusterd.md`` 4.5. A bad text leaves in force what was (defect B21).
+``docs/spec/clusterd.md#4.5``. A bad text leaves in force what was (defect B21).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The file with codes and resources of public faults, whenever it changes.
 
-``spec/clusterd.md`` 4.5. The file lies in a directory of the host in upstream's installation, and
+``clusterd#4.5``. The file lies in a directory of the host in upstream's installation, and
 is replaced or written in place there, so it is looked at, not waited for.
 """
 

@@ -106,7 +106,7 @@ class Outcome(StrEnum):
 
     ADDED = "added"
     KNOWN = "known"
-    """It stands already: nothing of it changes (4.4)."""
+    """It stands already: nothing of it changes (clusterd#4.4)."""
     ENDED = "ended"
     ENDING = "ending"
     """It stands for 5 s at least."""

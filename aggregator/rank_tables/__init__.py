@@ -1,1 +1,1 @@
-"""The global rank table of a MindIE service (``spec/consumers.md`` 4.3): pure."""
+"""The global rank table of a MindIE service (``docs/spec/consumers.md#4.3``): pure."""

@@ -1,4 +1,4 @@
-"""The table of all jobs of one MindIE service, as its controller reads it (4.3).
+"""The table of all jobs of one MindIE service, as its controller reads it (consumers#4.3).
 
 Group 0 are the coordinators, group 1 the controllers, then comes one group for each server job
 whose table is completed. A job whose table is not is left out: by that the controller learns that

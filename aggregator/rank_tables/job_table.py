@@ -1,4 +1,4 @@
-"""The rank table of one job, as its operator writes it (``spec/consumers.md`` 4.1, 4.2).
+"""The rank table of one job, as its operator writes it (``docs/spec/consumers.md#4.1``, 4.2).
 
 It is the ConfigMap ``rings-config-<job>`` with the labels ``jobID`` and ``mx-consumer-cim``.
 """

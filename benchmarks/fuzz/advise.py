@@ -15,13 +15,13 @@ from advisor.scaling_rule import read_rule, target_index
 from advisor.scheduler_options import scheduler_options
 from advisor.snapshot import ConfigMap
 from advisor.state import State
+from advisor.what_if.assume import assume
+from advisor.what_if.assumptions import parse_all
 from contract import scheduling
 from contract.errors import VigilError
 from tests.advising.cluster import as_list, configmap, two_pods_on_two_of_three_nodes
 from tests.advisor.test_scaling_rule import S, rule_text
-from vigil.advising.assumptions import parse_all
 from vigil.advising.dump import sessions_of
-from vigil.advising.what_if import assume
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-/* The emulated BMC: its alarms and how it answers vendor requests (spec/dcmi.md 8.3). */
+/* The emulated BMC: its alarms and how it answers vendor requests (docs/spec/dcmi.md#8.3). */
 #ifndef VIGIL_EMULATOR_BMC_H
 #define VIGIL_EMULATOR_BMC_H
 

@@ -77,7 +77,7 @@ static int find_state(void)
     return state_name_beside(&attachment, self.dli_fname);
 }
 
-/* The interface must not be entered by two threads of a process at once (spec/dcmi.md 12). */
+/* The interface must not be entered by two threads of a process at once (docs/spec/dcmi.md#12). */
 static bool enter(enum function function)
 {
     if (atomic_fetch_add(&inside, 1) == 0)

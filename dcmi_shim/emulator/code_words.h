@@ -1,4 +1,4 @@
-/* Fault codes taken apart and put into words (spec/dcmi.md 5.2 to 5.4). */
+/* Fault codes taken apart and put into words (docs/spec/dcmi.md#5.2 to 5.4). */
 #ifndef VIGIL_EMULATOR_CODE_WORDS_H
 #define VIGIL_EMULATOR_CODE_WORDS_H
 

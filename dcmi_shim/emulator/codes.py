@@ -50,5 +50,5 @@ def _listed() -> dict[int, Severity]:
 
 
 def severity_of(code: int) -> Severity:
-    """What the driver calls ``code``; a code that it does not list is minor (5.5)."""
+    """What the driver calls ``code``; a code that it does not list is minor (dcmi#5.5)."""
     return _listed().get(code, Severity.MINOR)

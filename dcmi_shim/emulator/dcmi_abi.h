@@ -1,4 +1,4 @@
-/* Types of the DCMI interface as the vendor declares them (spec/dcmi.md 4), sizes checked. */
+/* Types of the DCMI interface as the vendor declares them (docs/spec/dcmi.md#4), sizes checked. */
 #ifndef VIGIL_DCMI_ABI_H
 #define VIGIL_DCMI_ABI_H
 

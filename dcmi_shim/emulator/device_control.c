@@ -1,4 +1,4 @@
-/* Reset and settings (spec/dcmi.md 2.4), and what these chips do not have. */
+/* Reset and settings (docs/spec/dcmi.md#2.4), and what these chips do not have. */
 #include "call.h"
 
 enum { OUT_OF_BAND = 0, IN_BAND = 1, RESET_STAGE_MS = 400, RESET_STAGES = 4, DIE_POLICIES = 2 };

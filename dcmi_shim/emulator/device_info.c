@@ -1,4 +1,4 @@
-/* The multiplexer dcmi_get_device_info (spec/dcmi.md 2.3, 10.3, 10.8). */
+/* The multiplexer dcmi_get_device_info (docs/spec/dcmi.md#2.3, 10.3, 10.8). */
 #include <string.h>
 
 #include "call.h"

@@ -1,4 +1,4 @@
-/* Fault events: one subscription or one reader in a process (spec/dcmi.md 5.1, 5.7). */
+/* Fault events: one subscription or one reader in a process (docs/spec/dcmi.md#5.1, 5.7). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Which codes a chip lists now, and how faults begin and end (spec/dcmi.md 5). */
+/* Which codes a chip lists now, and how faults begin and end (docs/spec/dcmi.md#5). */
 #ifndef VIGIL_EMULATOR_FAULTS_H
 #define VIGIL_EMULATOR_FAULTS_H
 

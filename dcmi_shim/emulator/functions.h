@@ -1,5 +1,5 @@
 /*
- * Every function that the libraries export: sections 2, 3 and 6 of spec/dcmi.md, and nothing else.
+ * Every function that the libraries export: docs/spec/dcmi.md#2, 3 and 6, and nothing else.
  * FUNCTION(name, NODE | CHIP | SWITCH): CHIP when a hook can be set for one chip of it, SWITCH when
  * it belongs to the switch library.
  * The Python side reads this file too; keep one entry per line.

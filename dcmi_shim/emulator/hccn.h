@@ -1,4 +1,4 @@
-/* What the hccn_tool look-alike is asked, and its answers (spec/dcmi.md 7). */
+/* What the hccn_tool look-alike is asked, and its answers (docs/spec/dcmi.md#7). */
 #ifndef VIGIL_EMULATOR_HCCN_H
 #define VIGIL_EMULATOR_HCCN_H
 

@@ -1,4 +1,4 @@
-/* Answers of the 910B and A3 tool (spec/dcmi.md 7.2 to 7.4). */
+/* Answers of the 910B and A3 tool (docs/spec/dcmi.md#7.2 to 7.4). */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

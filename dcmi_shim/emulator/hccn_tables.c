@@ -1,4 +1,4 @@
-/* Answers of the A5 tool (spec/dcmi.md 7.2 and 7.5). Each chip has two Ethernet ports; those of an
+/* Answers of the A5 tool (dcmi#7.2 and 7.5). Each chip has two Ethernet ports; those of an
  * A5 have one of the unified bus besides. */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A program that looks like the vendor's hccn_tool (spec/dcmi.md 7): arguments and exit status. */
+/* A program that looks like the vendor's hccn_tool (dcmi#7): arguments and exit status. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Health and error codes (spec/dcmi.md 2.2, 5.5, 5.7). */
+/* Health and error codes (docs/spec/dcmi.md#2.2, 5.5, 5.7). */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "code_words.h"
 #include "faults.h"
 
-/* dcmi_rdfx_detect_result (spec/dcmi.md 4.3) */
+/* dcmi_rdfx_detect_result (docs/spec/dcmi.md#4.3) */
 enum { NETWORK_OK = 0, NETWORK_FAULT = 5 };
 
 DCMI_EXPORT int dcmi_get_device_health(int card_id, int device_id, unsigned int *health)

@@ -1,4 +1,4 @@
-/* Initialisation, enumeration and identity (spec/dcmi.md 2.1, 1.4, 1.5). */
+/* Initialisation, enumeration and identity (docs/spec/dcmi.md#2.1, 1.4, 1.5). */
 #include <stdio.h>
 #include <string.h>
 

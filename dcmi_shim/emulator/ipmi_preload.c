@@ -2,7 +2,7 @@
  * Preloaded into a program, this library is the character device of the BMC: the program's open,
  * close and ioctl of $VIGIL_IPMI_DEVICE (default /dev/ipmi0) reach the emulated BMC, everything
  * else goes on to the C library. The descriptor is a timer that expires when a reply is there, so
- * that poll, select and epoll are real. Structures and ioctl numbers: spec/noded.md 4.1.
+ * that poll, select and epoll are real. Structures and ioctl numbers: docs/spec/noded.md#4.1.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

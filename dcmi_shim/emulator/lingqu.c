@@ -1,4 +1,4 @@
-/* The library of the on-board switches (spec/dcmi.md 6): one initialisation in a process. */
+/* The library of the on-board switches (docs/spec/dcmi.md#6): one initialisation in a process. */
 #define _GNU_SOURCE
 #include "lingqu_abi.h"
 

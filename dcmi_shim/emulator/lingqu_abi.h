@@ -1,4 +1,4 @@
-/* Types of the switch library as the vendor declares them (spec/dcmi.md 6), sizes checked. */
+/* Types of the switch library as the vendor declares them (docs/spec/dcmi.md#6), sizes checked. */
 #ifndef VIGIL_LINGQU_ABI_H
 #define VIGIL_LINGQU_ABI_H
 

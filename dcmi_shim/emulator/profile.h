@@ -1,4 +1,4 @@
-/* What the emulated servers are made of (spec/dcmi.md 10.8). */
+/* What the emulated servers are made of (docs/spec/dcmi.md#10.8). */
 #ifndef VIGIL_EMULATOR_PROFILE_H
 #define VIGIL_EMULATOR_PROFILE_H
 
@@ -47,7 +47,7 @@ static inline int profile_chips(const struct profile *profile)
     return profile->cards * profile->dies;
 }
 
-/* Name of a die in a super pod (spec/dcmi.md 1.4); this server's index is 0. */
+/* Name of a die in a super pod (docs/spec/dcmi.md#1.4); this server's index is 0. */
 static inline unsigned super_pod_device_id(unsigned card, unsigned die, unsigned chip)
 {
     return card << 18 | die << 16 | chip;

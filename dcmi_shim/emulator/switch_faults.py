@@ -1,4 +1,4 @@
-"""Faults of the emulated on-board switches as people write them (``spec/dcmi.md`` 6)."""
+"""Faults of the emulated on-board switches as people write them (``docs/spec/dcmi.md#6``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* Figures of healthy idle chips (spec/dcmi.md 2.3, 10.8). */
+/* Figures of healthy idle chips (docs/spec/dcmi.md#2.3, 10.8). */
 #include <string.h>
 
 #include "call.h"

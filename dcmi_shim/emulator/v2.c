@@ -1,5 +1,5 @@
 /*
- * The interface of the Ascend 950 (spec/dcmi.md 3). Each of these stands for a call of the first
+ * The interface of the Ascend 950 (dcmi#3). Each of these stands for a call of the first
  * generation, whose card is the one number of a chip; call.c answers that they are not here where
  * the chips are not of that kind.
  */

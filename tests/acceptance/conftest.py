@@ -10,6 +10,7 @@ from tests.acceptance.daemons import Agent, Daemon
 from tests.acceptance.hardware import GAPPED, Hardware, compile_library
 from tests.acceptance.installed import install
 from tests.acceptance.places import Cluster, Folder
+from tests.tiers import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ class MakeAgent(Protocol):
 
 
 @pytest.fixture(scope="session")
+@needs("daemon")
 def vigil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The installed command."""
     return install(tmp_path_factory.mktemp("installed"))

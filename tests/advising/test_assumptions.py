@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from advisor.options import Options
 from advisor.snapshot import ConfigMap
+from advisor.what_if.assume import assume
+from advisor.what_if.assumptions import CHIP_LEVELS, parse, parse_all
 from contract import device_info
 from contract.cluster_device import device_record
 from contract.cluster_info import verify_device_value
@@ -24,9 +26,7 @@ from contract.families import FAMILIES
 from contract.node_info import decode_node_info, encode_node_info
 from contract.switch_info import decode_switch_info
 from tests.advising.cluster import CHIPS, UPDATED, as_list, two_pods_on_two_of_three_nodes
-from vigil.advising.assumptions import CHIP_LEVELS, parse, parse_all
 from vigil.advising.dump import sessions
-from vigil.advising.what_if import assume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -284,10 +284,10 @@ def test_texts_that_say_nothing(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("chip 3 of n9 SeparateNPU", "no Node n9 is in the dump"),
-        ("heal n9", "no Node n9 is in the dump"),
+        ("chip 3 of n9 SeparateNPU", "there is no Node n9"),
+        ("heal n9", "there is no Node n9"),
         ("chip 8 of n1 SeparateNPU", "n1 has no Ascend910-8, its chips are Ascend910-0, "),
-        ("pod default/x exits 1", "no such pod is in the dump"),
+        ("pod default/x exits 1", "there is no such pod"),
     ],
 )
 def test_what_is_not_in_the_dump(snapshot: Snapshot, text: str, expected: str) -> None:
@@ -298,7 +298,7 @@ def test_what_is_not_in_the_dump(snapshot: Snapshot, text: str, expected: str) -
 
 def test_chips_of_a_node_without_a_document(snapshot: Snapshot) -> None:
     bare = msgspec.structs.replace(snapshot, configmaps=())
-    with pytest.raises(ConfigurationError, match="no document in the dump has the chips of n1"):
+    with pytest.raises(ConfigurationError, match="no document has the chips of n1"):
         assumed(bare, "chip 3 of n1 SeparateNPU")
 
 

@@ -232,6 +232,7 @@ def test_wrong_use(dump: Path, options: tuple[str, ...]) -> None:
     assert result.exit_code == 2 or isinstance(result.exception, ConfigurationError)
 
 
+@pytest.mark.daemon
 def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> None:
     command = [sys.executable, "-m", "vigil", "advise", "--dump", str(dump), "--json"]
     printed = set()

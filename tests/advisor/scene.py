@@ -1,6 +1,6 @@
 """A small cluster to decide about: nodes of eight chips, documents about them, jobs.
 
-Sources: ``spec/consumers.md`` 2.11 (the fixture of the worked examples) and 1.3.
+Sources: ``docs/spec/consumers.md#2.11`` (the fixture of the worked examples) and 1.3.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Scene:
         )
 
     def configmaps(self) -> list[ConfigMap]:
-        """Return the documents about the cluster (1.2)."""
+        """Return the documents about the cluster (consumers#1.2)."""
         devices = {f"mindx-dl-deviceinfo-{name}": self._device(name) for name in self.names()}
         switches = {
             f"mindx-dl-switchinfo-{name}": {
@@ -305,5 +305,5 @@ def codes(report: Report) -> set[str]:
 
 
 def sections(report: Report) -> set[int]:
-    """Return the numbers of section 8 by which a report differs from upstream."""
+    """Return the numbers of consumers#8 by which a report differs from upstream."""
     return {one.section for one in report.findings if one.code == "UPSTREAM_DIVERGES"}

@@ -1,6 +1,6 @@
 """The recordings in the profile ``corrected``: where it decides otherwise, and by which number.
 
-Sources: ``spec/consumers.md`` 7.6 P10 and section 8.
+Sources: ``docs/spec/consumers.md#7.6``, P10 and 8.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROW = re.compile(r"\| `volcano/([^`]+)` \| (deletions|placement|neither) \|.*\|
 
 @cache
 def rows() -> dict[str, tuple[str, int]]:
-    """Return the rows of ``docs/compatibility.md``: what differs, and the number of section 8."""
+    """Return the rows of ``docs/compatibility.md``: what differs, and the number of consumers#8."""
     return {found[1]: (found[2], int(found[3])) for found in _ROW.finditer(DOCUMENT.read_text())}
 
 

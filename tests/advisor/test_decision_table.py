@@ -1,4 +1,4 @@
-"""Rows D1 to D15 of ``spec/consumers.md`` 2.10, and what stays isolated in each."""
+"""Rows D1 to D15 of ``docs/spec/consumers.md#2.10``, and what stays isolated in each."""
 
 from __future__ import annotations
 

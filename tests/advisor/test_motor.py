@@ -82,7 +82,7 @@ def test_a_starting_instance_takes_its_place_only_when_corrected() -> None:
 
 @pytest.mark.parametrize("free", [0, 1, 2, 3])
 def test_no_more_jobs_than_free_places_when_corrected(free: int) -> None:
-    """P8: and they are the first ones by name."""
+    """consumers#P8: and they are the first ones by name."""
     snapshot = service([{"g0": 3}], {"g0": 3 - free} if free < 3 else {}, ("g0",) * 4)
     corrected = advised(snapshot, Profile.CORRECTED)
     allowed = [name for name, one in corrected.items() if one.verdict == "ALLOW"]
@@ -193,7 +193,7 @@ def test_an_invalid_rule_is_a_finding() -> None:
     ],
 )
 def test_a_failed_pod_needs_a_retry(label: str, left: int | None, codes: list[str]) -> None:
-    """3.6: the operator asks what the scheduler has written."""
+    """consumers#3.6: the operator asks what the scheduler has written."""
     job = msgspec.structs.replace(JOB, labels={**JOB.labels, "fault-retry-times": label})
     snapshot = with_job(2, "Running", S, job=job)
     failed = msgspec.structs.replace(snapshot.pods[0], phase="Failed")

@@ -1,4 +1,4 @@
-"""Where pods can go, and whether gangs fit (``spec/consumers.md`` 1.6, 1.7 and 1.9)."""
+"""Where pods can go, and whether gangs fit (``docs/spec/consumers.md#1.6``, 1.7 and 1.9)."""
 
 from __future__ import annotations
 

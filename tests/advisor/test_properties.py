@@ -1,4 +1,4 @@
-"""Properties P1 to P7 and P9 of ``spec/consumers.md`` 7.6, over random clusters and sessions."""
+"""Properties ``consumers#P1`` to P7 and P9, over random clusters and sessions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _limits = settings(max_examples=40, deadline=None, suppress_health_check=[Health
 def test_what_is_deleted_is_there_and_budgets_hold(
     scene: Scene, steps: list[tuple[str, Any, Any]], profile: Profile
 ) -> None:
-    """P1, P2, P3, P7 and P9, session by session; the state survives its encoding."""
+    """consumers#P1, P2, P3, P7 and P9, session by session; the state survives its encoding."""
     scene.options = _options(profile)
     used: dict[str, int] = {}
     times = {
@@ -153,7 +153,7 @@ def test_what_is_deleted_is_there_and_budgets_hold(
 def test_network_faults_alone_delete_nothing(
     scene: Scene, networks: list[tuple[str, list[int]]], profile: Profile
 ) -> None:
-    """P4."""
+    """consumers#P4."""
     scene.options = _options(profile)
     scene.chips = {node: Chips(network=numbers) for node, numbers in networks}
     for name, pod in scene.pods.items():
@@ -167,7 +167,7 @@ def test_network_faults_alone_delete_nothing(
 def test_removing_a_fault_adds_no_deletion(
     scene: Scene, steps: list[tuple[str, Any, Any]], profile: Profile, data: st.DataObject
 ) -> None:
-    """P5, from equal states."""
+    """consumers#P5, from equal states."""
     scene.options = _options(profile)
     for step in steps:
         _apply(scene, step)
@@ -184,7 +184,7 @@ def test_removing_a_fault_adds_no_deletion(
 @_limits
 @given(st.sampled_from(["force", "grace"]), st.integers(1, 3), st.booleans())
 def test_scope_only_widens_while_a_job_is_pending(value: str, rank: int, blocks: bool) -> None:
-    """P6."""
+    """consumers#P6."""
     scene = Scene(count=5)
     labels = {"fault-scheduling": value, "pod-rescheduling": "on"}
     annotations = {"sp-block": "16"} if blocks else {}

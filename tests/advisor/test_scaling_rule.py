@@ -1,4 +1,4 @@
-"""The scaling rule of MindIE Motor: X1 to X14 as written in ``spec/consumers.md`` 3.7."""
+"""The scaling rule of MindIE Motor: X1 to X14 as written in ``docs/spec/consumers.md#3.7``."""
 
 from __future__ import annotations
 

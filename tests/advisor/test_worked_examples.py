@@ -1,4 +1,4 @@
-"""The worked examples of ``spec/consumers.md`` 2.11, and where ``corrected`` differs."""
+"""The worked examples of ``docs/spec/consumers.md#2.11``, and where ``corrected`` differs."""
 
 from __future__ import annotations
 

@@ -251,6 +251,7 @@ async def life(
         await this.store.close()
 
 
+@pytest.mark.slow
 async def test_it_is_written_every_interval_and_each_beat_differs(tmp_path: Path) -> None:
     async with life(tmp_path) as this:
         await until(lambda: len(this.beats) >= 6, "beats")
@@ -268,6 +269,7 @@ async def test_it_is_written_every_interval_and_each_beat_differs(tmp_path: Path
         await until(lambda: this.kinds.count(Kind.PUBLICATION) > told, "that is")
 
 
+@pytest.mark.slow
 async def test_a_clock_that_is_set_back_does_not_stop_it(tmp_path: Path) -> None:
     async with life(tmp_path) as this:
         await until(lambda: len(this.beats) >= 2, "beats")
@@ -314,6 +316,7 @@ async def test_a_change_of_generations_deletes_and_creates(
     assert this.store.generations == [None, now or Generation.D]
 
 
+@pytest.mark.slow
 async def test_nothing_of_it_is_written_while_the_collectors_stand_still(tmp_path: Path) -> None:
     async with life(tmp_path) as this:
         await until(lambda: len(this.beats) >= 2, "beats")

@@ -89,6 +89,7 @@ async def test_a_healthy_start_says_nothing(tmp_path: Path, log: pytest.LogCaptu
     assert lines_of(LOGGER, log) == []
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 async def test_a_storm_is_few_lines(log: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     clock = Clock()

@@ -129,6 +129,7 @@ def vigil(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.daemon
 def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
     done = vigil("validate", written(tmp_path / "agent.toml", WRONG))
     assert done.returncode == 2
@@ -137,6 +138,7 @@ def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
     assert "6 problem(s)" in done.stderr
 
 
+@pytest.mark.daemon
 def test_validate_tells_kinds_apart(tmp_path: Path) -> None:
     agent = written(tmp_path / "a.toml", 'store = "directory:/x"\n')
     done = vigil("validate", agent)
@@ -223,6 +225,7 @@ def test_an_old_heartbeat_that_has_no_place(variables: dict[str, str], what: str
     assert what in str(caught.value)
 
 
+@pytest.mark.daemon
 def test_an_interval_below_a_second_ends_the_agent_with_2(tmp_path: Path) -> None:
     done = vigil("agent", "--node-name", "n", "--heartbeat-interval-seconds", "0.5")
     assert done.returncode == 2

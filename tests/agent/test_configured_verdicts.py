@@ -134,6 +134,7 @@ async def test_a_pruned_journal_leads_to_the_same_state(tmp_path: Path, seed: in
     assert configured_by(remembered) == life.verdicts.texts
 
 
+@pytest.mark.slow
 async def test_a_journal_that_comes_back_has_the_configuration(tmp_path: Path) -> None:
     """What was written while it failed may be lost; a snapshot needs its tables."""
     life = Life(tmp_path, Clock())

@@ -138,6 +138,7 @@ async def test_a_stamp_that_no_clock_shows_ends_nothing(tmp_path: Path, stamp: i
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["up", "down"])
 async def test_an_upgrade_outlives_a_slow_store(
     tmp_path: Path, link: str, monkeypatch: pytest.MonkeyPatch
@@ -158,6 +159,7 @@ async def test_an_upgrade_outlives_a_slow_store(
         assert (upgrade.gone_since_ms is None) == (link == "down")
 
 
+@pytest.mark.slow
 async def test_a_slow_store_is_the_memory_of_chips_that_gave_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def count(items: list[Item], code: str | None = None) -> int:
     return sum(group.count for group in groups if code is None or code in group.codes)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(TELLINGS, st.floats(0, 2))), st.integers(0, 20))
 def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int) -> None:
     backlog, now, sent = Backlog(0.0), 0.0, list[Item]()

@@ -1,4 +1,4 @@
-"""Events as they are written: names, places, messages that fit (``spec/device-plugin.md`` 6.1)."""
+"""Events as they are written: names, places, messages that fit (``device-plugin#6.1``)."""
 
 from __future__ import annotations
 

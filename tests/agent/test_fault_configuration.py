@@ -231,6 +231,7 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
 either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP])
 
 
+@pytest.mark.slow
 @either_late
 async def test_what_was_in_force_is_kept_for_a_start_without_a_store(
     tmp_path: Path, late: ConfigMap
@@ -258,6 +259,7 @@ async def test_what_was_in_force_is_kept_for_a_start_without_a_store(
         assert fourth.levels == ["NotHandleFault"], "what was deleted does not come back"
 
 
+@pytest.mark.slow
 @either_late
 async def test_malformed_at_a_start_keeps_what_was_in_force(
     tmp_path: Path, late: ConfigMap
@@ -298,6 +300,7 @@ async def test_the_first_start_waits_for_the_store_but_not_long(tmp_path: Path) 
         assert refused.followed.trouble == "no right to watch"
 
 
+@pytest.mark.slow
 async def test_what_is_known_at_a_start_is_in_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

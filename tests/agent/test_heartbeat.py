@@ -7,6 +7,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from agent.heartbeat.claim import Standing
 from agent.heartbeat.heartbeat import Edges, Heartbeat
 from agent.heartbeat.holder import identity, this_holder
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    import pytest
 
 HOLDER = "host-m_5"
 
@@ -89,6 +90,7 @@ async def running(bench: Bench) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_it_does_not_beat_while_a_task_stalls(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,6 +129,7 @@ async def test_a_blind_agent_beats_and_reports_it(tmp_path: Path) -> None:
         assert await shown() is False
 
 
+@pytest.mark.slow
 async def test_a_failure_is_tried_again_long_before_the_interval_is_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,6 +171,7 @@ async def test_a_store_that_hangs_is_no_stall(
         assert bench.heartbeat.trouble == "heartbeats cannot be read: no answer in time"
 
 
+@pytest.mark.slow
 async def test_a_rival_that_has_to_give_way_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

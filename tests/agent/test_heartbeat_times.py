@@ -158,7 +158,7 @@ async def test_a_longer_interval_is_announced_while_beats_take_long(seconds: flo
 
 
 async def test_beats_of_one_second_differ_on_the_node() -> None:
-    """H6."""
+    """noded#H6."""
     async with running(1.0) as bench:
         await asyncio.sleep(100)
         await bench.heartbeat.look_around()

@@ -87,6 +87,7 @@ def test_a_directory_without_journal_remembers_nothing(tmp_path: Path) -> None:
     assert read_remembered(tmp_path / FILE_NAME) == Remembered()
 
 
+@pytest.mark.slow
 async def test_everything_is_carried_to_the_disk_within_about_a_second(tmp_path: Path) -> None:
     """The file alone, without its WAL, is what a power cut leaves."""
     journal = open_journal(tmp_path / "state")
@@ -153,6 +154,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 async def test_a_full_disk_delays_nobody_and_loses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,6 +189,7 @@ async def test_a_full_disk_delays_nobody_and_loses_nothing(
     assert sum("works again" in message for message in messages) == 1
 
 
+@pytest.mark.slow
 async def test_what_is_held_in_memory_is_bounded_and_the_loss_is_marked(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, held_bytes=10_000)
     assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
@@ -255,6 +258,7 @@ async def test_slow_commits_are_one_warning_with_their_count(
     assert longest_ms >= 60
 
 
+@pytest.mark.slow
 async def test_a_commit_that_hangs_is_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +276,7 @@ async def test_a_commit_that_hangs_is_an_error(
     assert "works again (0 rows lost)" in caplog.records[1].message
 
 
+@pytest.mark.slow
 async def test_a_slow_commit_that_fails_is_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -291,6 +296,7 @@ async def test_a_slow_commit_that_fails_is_an_error(
     assert failed == ["ERROR", "WARNING"]
 
 
+@pytest.mark.slow
 async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -314,6 +320,7 @@ async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
     assert "moved to" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_removed_while_running_is_made_again(tmp_path: Path) -> None:
     recovered: list[bool] = []
     journal = open_journal(tmp_path, on_recovered=lambda: recovered.append(True))

@@ -1,4 +1,4 @@
-"""Which labels and annotations a Node deserves (``spec/device-plugin.md`` 6.2, 6.3)."""
+"""Which labels and annotations a Node deserves (``docs/spec/device-plugin.md#6.2``, 6.3)."""
 
 from __future__ import annotations
 

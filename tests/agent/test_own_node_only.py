@@ -114,6 +114,7 @@ async def test_it_looks_again_when_the_store_was_away() -> None:
     task.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 async def test_a_whole_agent_looks_at_the_start_and_after_an_outage(tmp_path: Path) -> None:
     player = Player(RECORDING, tmp_path)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.journal.journal import JournalStatus
@@ -216,6 +217,7 @@ async def test_readiness_says_why_not(tmp_path: Path) -> None:
         assert "npu_vigil_heartbeat_conflict 1.0" in (await fetch(tmp_path, "/metrics"))[1]
 
 
+@pytest.mark.slow
 async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
     pages = Pages()
     async with serving(pages.application, "127.0.0.1:0", tmp_path):

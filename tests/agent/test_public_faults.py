@@ -1,6 +1,6 @@
 """What is told of storage faults and when: nothing that a real ClusterD would misread.
 
-In virtual time against what a ClusterD makes of messages (``spec/clusterd.md`` 4.4).
+In virtual time against what a ClusterD makes of messages (``docs/spec/clusterd.md#4.4``).
 """
 
 from __future__ import annotations

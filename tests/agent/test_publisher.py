@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from agent.publishing import publisher as publisher_module
 from agent.publishing.publisher import Edges, Publisher, Wanted, absent
@@ -20,8 +21,6 @@ from stores.directory import DirectoryStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-    import pytest
 
     from stores.base import Selection, WatchEvent
 
@@ -242,6 +241,7 @@ async def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Pat
         await bench.shows("healthy")
 
 
+@pytest.mark.slow
 async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
@@ -283,6 +283,7 @@ async def test_an_existing_document_is_told_of_and_its_stamp_gone_on_from(tmp_pa
         assert bench.record.foreign_writes == 0
 
 
+@pytest.mark.slow
 async def test_an_outage_is_waited_for_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,6 +305,7 @@ async def test_an_outage_is_waited_for_and_logged_once(
     assert sum("answers again" in text for text in texts) == 1
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_away_at_start_is_waited_for(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.store.error = StoreUnavailable("connection refused")
@@ -342,6 +344,7 @@ async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> N
         assert await bench.shows("healthy") < 1
 
 
+@pytest.mark.slow
 async def test_a_deletion_that_no_watch_can_show_is_repaired_soon(
     tmp_path: Path,
 ) -> None:
@@ -415,6 +418,7 @@ async def test_who_writes_is_asked_before_a_repair(tmp_path: Path) -> None:
     assert bench.record.foreign_writes == 0
 
 
+@pytest.mark.slow
 async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
@@ -427,6 +431,7 @@ async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Pa
         assert bench.record.writes["change", "conflict"] == 1
 
 
+@pytest.mark.slow
 async def test_a_foreign_change_while_the_last_one_is_read_is_repaired_too(
     tmp_path: Path,
 ) -> None:
@@ -458,6 +463,7 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
         assert await bench.shows("faulty") < 1
 
 
+@pytest.mark.slow
 async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,6 +487,7 @@ async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
         assert "the conflict is over: nobody else writes it any more" in caplog.text
 
 
+@pytest.mark.slow
 async def test_writes_of_another_agent_with_this_name_are_no_conflict(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -510,6 +517,7 @@ async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
 
 
+@pytest.mark.slow
 async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
     tmp_path: Path,
 ) -> None:
@@ -530,6 +538,7 @@ async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
         await stranger
 
 
+@pytest.mark.slow
 async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
@@ -556,6 +565,7 @@ async def test_what_an_operator_does_before_the_first_write_counts_too(tmp_path:
         assert bench.foreign_seen == ["an operator's"]
 
 
+@pytest.mark.slow
 async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         bench.refresh_seconds = 0.5
@@ -563,6 +573,7 @@ async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
         assert len({document.data["stamp"] for document in bench.store.written}) >= 3
 
 
+@pytest.mark.slow
 async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
@@ -604,6 +615,7 @@ async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
     await until(lambda: len(bench.store.written) > wrote, "it is written again", 10)
 
 
+@pytest.mark.slow
 async def test_what_a_store_forgot_is_written_again_and_is_nobodys_deed(tmp_path: Path) -> None:
     root = tmp_path / "store"
     async with running(root) as bench:

@@ -88,6 +88,7 @@ async def test_what_somebody_puts_there_is_deleted_again(tmp_path: Path) -> None
             assert await bench.stored() == {}
 
 
+@pytest.mark.slow
 async def test_somebody_who_goes_on_putting_it_there_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,7 @@ async def test_somebody_who_goes_on_putting_it_there_is_a_conflict(
         await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
 
 
+@pytest.mark.slow
 async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.shows("healthy")

@@ -40,6 +40,7 @@ def holder(directory: Path, seconds: float) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_just_ending_is_waited_for(tmp_path: Path) -> None:
     with holder(tmp_path, 0.5), claimed(tmp_path):
         assert (tmp_path / "lock").exists()

@@ -7,6 +7,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from agent.episodes.teller import Teller
 from agent.journal.file import FILE_NAME, Kind, body_of
 from agent.journal.journal import Journal
@@ -78,6 +80,7 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
     await journal.close()
 
 
+@pytest.mark.slow
 async def test_a_journal_that_was_set_back_is_told_as_another_one(tmp_path: Path) -> None:
     way = Way(tmp_path / "history.sqlite")
     state = tmp_path / "state"

@@ -172,6 +172,7 @@ def test_the_config_map_of_the_servers_parts(change: dict[str, Any], where: list
         check_config_map(text, "x")
 
 
+@pytest.mark.daemon
 def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: Path) -> None:
     lists = {"SeparateFaultCodes": ["1", "2C000031"], "NotHandleFaultCodes": ["2c000031", "z"]}
     file = tmp_path / "x.json"
@@ -185,6 +186,7 @@ def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: 
     assert vigil(str(file)).stdout == f"{file}: ok (node-fault-code)\n"
 
 
+@pytest.mark.daemon
 def test_the_command(tmp_path: Path) -> None:
     done = vigil("-", text=json.dumps(CONFIG_MAP))
     assert (done.returncode, done.stdout) == (0, "standard input: ok (fault-config)\n")

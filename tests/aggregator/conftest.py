@@ -9,6 +9,7 @@ import pytest
 
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
+from tests.tiers import needs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,7 @@ async def store(address: tuple[str, Path | None]) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
+@needs("daemon")
 def make(tmp_path: Path) -> Iterator[Make]:
     """Makes aggregators that are stopped after the test."""
     made: list[Daemon] = []

@@ -132,6 +132,7 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_nobody_is_
     assert daemon.log.read_text().count("WARNING aggregator.absence") == 2, "one of each run"
 
 
+@pytest.mark.daemon
 async def test_explicit_deletions_in_a_directory(tmp_path: Path) -> None:
     nodes = [f"n{number:02}" for number in range(12)]
     root = tmp_path / "store"

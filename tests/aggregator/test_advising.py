@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from advisor import objects
 from advisor.options import Profile
-from aggregator.advising.cluster_objects import KINDS, ClusterObjects
+from advisor.snapshot import AscendJob, PodGroup
+from aggregator.advising.answers import Answers
+from aggregator.advising.cluster_objects import KINDS, ClusterObjects, rules_in
+from aggregator.advising.outcomes import Watched
 from aggregator.advising.sessions import PERIOD_MS, Sessions
-from aggregator.advising.status import AdviceStatus, changes_of, of_job, without_placement
+from aggregator.advising.status import (
+    AdviceAbout,
+    AdviceStatus,
+    changes_of,
+    without_placement,
+)
 from stores.base import Interrupted
 from stores.cluster import NotThere, Update
 from stores.cluster import Snapshot as Listed
 from tests.advising import cluster
-
-if TYPE_CHECKING:
-    from advisor.report import Report
+from tests.advisor.test_scaling_rule import S, labels_of, rule_text
 
 NOW_MS = cluster.UPDATED * 1000 + 10_000
 _READ = {
@@ -131,9 +137,92 @@ def test_what_cannot_be_read_is_not_known(event: Any) -> None:
         found.observe(name, event if name == "vcjobs" else Listed({}), NOW_MS)
     assert found.is_answered
     assert found.unknown == {"vcjobs": event.reason}
-    assert found.snapshot(0).unread == {"ascendjobs", "vcjobs"}
+    assert found.snapshot(0).unread == {"vcjobs"}
     found.observe("vcjobs", Listed({}), NOW_MS)
     assert found.unknown == {}
+
+
+_NOT_YET = "it was not listed yet"
+
+
+def motor() -> ClusterObjects:
+    """Return a service of one job that names a rule and has no pods."""
+    found = filled(cluster.two_pods_on_two_of_three_nodes())
+    labels = labels_of("g0")
+    job = AscendJob("mind", "g0-0", "u-g0-0", labels, replicas=2)
+    group = PodGroup("mind", "g0-0-u-g0-0", "g-0", "Inqueue", 2, labels=labels)
+    found.observe("ascendjobs", Listed({job.uid: job}), NOW_MS)
+    found.observe("podgroups", Update(group.uid, group), NOW_MS)
+    assert found.want_rules() == {"mind"}
+    return found
+
+
+def created(found: ClusterObjects) -> list[tuple[str, str]]:
+    """Return the answers of ``upstream`` by job."""
+    sessions = Sessions()
+    sessions.look(found.snapshot(NOW_MS))
+    return [(one.verdict, one.reason) for one in sessions.reports[0].create_advice]
+
+
+def test_a_scaling_rule_is_looked_for_where_its_job_is() -> None:
+    found = motor()
+    name, kind = rules_in("mind")
+    raw = cluster.configmap("mind", "rule", rule_text(S), 3, "elastic_scaling.json")
+    rule = kind.read(msgspec.Raw(json.dumps(raw).encode()))
+    assert rule is not None
+    assert found.observe(name, Listed({rule.uid: rule}), NOW_MS)
+    assert created(found) == [("ALLOW", "")]
+    other = cluster.configmap("mind", "other", "", 4)
+    assert kind.read(msgspec.Raw(json.dumps(other).encode())) is None
+    assert found.observe(name, Update(rule.uid, None), NOW_MS)
+    assert created(found) == [("HOLD", "RULE_MISSING")]
+
+
+def test_without_its_rule_or_podgroups_a_job_gets_no_answer() -> None:
+    """The operator may know what is not known here."""
+    found = motor()
+    name, _ = rules_in("mind")
+    assert (created(found), found.unknown) == ([], {name: _NOT_YET})
+    assert found.snapshot(0).unread == {"scalingrules"}
+    assert found.is_answered
+    found.observe(name, Interrupted("forbidden"), NOW_MS)
+    assert (created(found), found.unknown) == ([], {name: "forbidden"})
+    found.observe(name, Listed({}), NOW_MS)
+    assert found.unknown == {}
+    found.observe("podgroups", NotThere("no such kind"), NOW_MS)
+    assert created(found) == []
+
+
+def test_rules_are_forgotten_with_the_last_job_that_names_one() -> None:
+    found = motor()
+    found.observe("ascendjobs", Listed({}), NOW_MS)
+    assert (found.want_rules(), found.unknown) == (frozenset(), {})
+
+
+def test_rules_of_a_hundred_namespaces_are_followed() -> None:
+    found = motor()
+    names = (f"n{n:03}" for n in range(120))
+    jobs = {name: AscendJob(name, "g0-0", name, labels_of("g0")) for name in names}
+    found.observe("ascendjobs", Listed(jobs), NOW_MS)
+    assert found.want_rules() == {f"n{n:03}" for n in range(100)}
+    assert found.unknown["scalingrules in n119"] == "more than 100 namespaces have some"
+
+
+def test_with_which_grace_pods_began_to_end_is_noted_until_it_is_asked_for() -> None:
+    found = filled(cluster.two_pods_on_two_of_three_nodes())
+    first, second = found.snapshot(0).pods
+    ends = msgspec.structs.replace(first, is_terminating=True, deletion_grace_seconds=30)
+    found.observe("pods", Update(first.uid, ends), NOW_MS)
+    final = msgspec.structs.replace(ends, deletion_grace_seconds=0)
+    found.observe("pods", Update(first.uid, final), NOW_MS)
+    found.observe("pods", Update(first.uid, None), NOW_MS)
+    assert found.take_watched() == Watched(graces={first.uid: 30})
+    assert found.take_watched() == Watched()
+    found.observe("pods", Interrupted("away"), NOW_MS)
+    found.observe("pods", Listed({}), NOW_MS)
+    assert found.take_watched() == Watched(graces={second.uid: None}), "nobody saw how it went"
+    found.observe("reasons", NotThere("no right"), NOW_MS)
+    assert not found.take_watched().records_known
 
 
 def test_nothing_is_said_before_nodes_pods_and_documents_were_listed() -> None:
@@ -158,17 +247,42 @@ def test_pages_have_what_they_are_about() -> None:
     found, sessions = filled(items), Sessions()
     sessions.look(found.snapshot(NOW_MS))
     status = AdviceStatus(NOW_MS, reports=sessions.reports)
-    group = found.podgroup("default", "j")
-    assert group is not None
-    assert found.podgroup("default", "k") is None
+    answers = Answers(found, lambda: status)
 
-    def placed(reports: tuple[Report, ...]) -> list[int]:
-        return [len(one.placement) for one in reports]
+    def placed(answer: AdviceAbout | AdviceStatus) -> list[int]:
+        return [len(one.placement) for one in answer.reports]
 
-    assert placed(of_job(*group, status).reports) == [1, 1]
-    assert placed(without_placement(status).reports) == [0, 0]
+    assert placed(without_placement(status)) == [0, 0]
     assert [one.node_verdicts for one in without_placement(status).reports] == [(), ()]
-    assert [len(one.gangs) for one in of_job(*group, status).reports] == [1, 1]
+    job = answers.of_job("default", "j")
+    assert job is not None
+    assert (job.podgroups, placed(job)) == (("default/j",), [1, 1])
+    assert [len(one.gangs) for one in job.reports] == [1, 1]
+    assert [tuple(one.placement[0].refuses) for one in job.reports] == [("n1",)] * 2
+    there = answers.of_job("default", "j", "n3")
+    assert there is not None
+    assert [one.placement[0].accepts for one in there.reports] == [("n3",)] * 2
+    assert answers.of_job("default", "k") is None
+    page = answers.page_of_node("n1")
+    assert page is not None
+    for about in (page, answers.of_node("n1")):
+        assert [[one.node for one in each.node_verdicts] for each in about.reports] == [["n1"]] * 2
+    assert answers.page_of_node("n9") is None
+
+
+def test_a_job_is_found_by_its_owner() -> None:
+    items = cluster.two_pods_on_two_of_three_nodes()
+    items[3]["metadata"]["ownerReferences"] = [
+        {"kind": "Job", "name": "owner", "uid": "u", "controller": True}
+    ]
+    found, sessions = filled(items), Sessions()
+    ill(found, NOW_MS)
+    sessions.look(found.snapshot(NOW_MS))
+    answers = Answers(found, lambda: AdviceStatus(NOW_MS, reports=sessions.reports))
+    job = answers.of_job("default", "owner")
+    assert job is not None
+    assert job.podgroups == ("default/j",)
+    assert [len(one.deletions) for one in job.reports] == [2, 2]
 
 
 def test_changes_of_decisions_are_told_once() -> None:

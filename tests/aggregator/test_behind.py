@@ -56,6 +56,7 @@ def shown(world: Replicas, node: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @BEHIND
 async def test_a_fault_that_it_has_not_heard_of_stays(tmp_path: Path, *, interrupted: bool) -> None:
     async with replicas(tmp_path) as world:
@@ -78,6 +79,7 @@ async def test_a_fault_that_it_has_not_heard_of_stays(tmp_path: Path, *, interru
         assert world.unhealthy("n1") == ""
 
 
+@pytest.mark.slow
 async def test_what_came_after_the_last_leader_is_read_by_its_name(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         await world.device("n1", config())
@@ -94,6 +96,7 @@ async def test_what_came_after_the_last_leader_is_read_by_its_name(tmp_path: Pat
         assert shown(world, "n1") == ["", "Ascend910-3", "Ascend910-5", "Ascend910-6"]
 
 
+@pytest.mark.slow
 @BEHIND
 async def test_a_node_that_it_has_not_heard_of_stays(tmp_path: Path, *, interrupted: bool) -> None:
     async with replicas(tmp_path) as world:
@@ -109,6 +112,7 @@ async def test_a_node_that_it_has_not_heard_of_stays(tmp_path: Path, *, interrup
         assert shown(world, "n2") == ["nothing", "Ascend910-3"]
 
 
+@pytest.mark.slow
 async def test_one_that_was_deleted_meanwhile_is_dropped(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         for node in ("n1", "n2"):
@@ -124,6 +128,7 @@ async def test_one_that_was_deleted_meanwhile_is_dropped(tmp_path: Path) -> None
         assert set(world.devices) == {"n2"}
 
 
+@pytest.mark.slow
 async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         for node in ("n1", "n2"):
@@ -146,6 +151,7 @@ async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Pa
         assert shown(world, "n1") == ["", "Ascend910-3", "Ascend910-4"]
 
 
+@pytest.mark.slow
 async def test_documents_of_many_nodes_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,6 +190,7 @@ async def undisturbed(place: Path, states: dict[str, int]) -> dict[str, Any]:
         return entries(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_nothing_older_is_published_and_both_agree_at_last(tmp_path: Path, seed: int) -> None:
     async with replicas(tmp_path / "two") as world:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
 
+pytestmark = pytest.mark.daemon
+
 INTERVAL = 0.2
 AHEAD_SECONDS = 3600
 MARK = "0123456789abcdef" * 2

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from stores.base import EventChannel
 
+pytestmark = pytest.mark.server
+
 NODE = "node-1"
 NOW_MS = 1_800_000_000_000
 

@@ -164,6 +164,7 @@ for number in range(1_000_000):
 """
 
 
+@pytest.mark.slow
 def test_what_was_answered_survives_the_death_of_the_process(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with subprocess.Popen(

@@ -72,6 +72,7 @@ def kept(bucket: str) -> tuple[str, str]:
     return STATE_NAMESPACE, f"{STATE_PREFIX}counts-{bucket}"
 
 
+@pytest.mark.slow
 async def test_state_is_kept_and_found_again_before_anything_is_observed(
     root: Path, store: DirectoryStore
 ) -> None:
@@ -105,6 +106,7 @@ async def test_what_changed_last_is_kept_when_told_to_end(
     assert found.data == {KEY: "6"}
 
 
+@pytest.mark.slow
 async def test_a_view_is_written_repaired_and_taken_away(root: Path, store: DirectoryStore) -> None:
     counter, total = Counter(), (SYSTEM, "total")
     async with running(root, counter), watching(store, VIEW) as seen:
@@ -133,6 +135,7 @@ async def test_a_view_is_written_repaired_and_taken_away(root: Path, store: Dire
         await seen.until(lambda seen: total not in seen.documents)
 
 
+@pytest.mark.slow
 async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
     root: Path, store: DirectoryStore
 ) -> None:

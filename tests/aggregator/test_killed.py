@@ -21,6 +21,7 @@ MOMENTS = (0.0, 0.006, 0.03, 0.06, 0.11)
 """Requests take 4 ms here, and state is written every 50 ms."""
 
 
+@pytest.mark.slow
 async def test_a_public_fault_in_a_document_is_not_lost(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         nodes = [f"n{number}" for number in range(len(MOMENTS))]

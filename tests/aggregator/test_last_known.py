@@ -62,6 +62,7 @@ async def test_what_was_put_is_there_and_what_was_dropped_is_not(tmp_path: Path)
     assert load(tmp_path) == {A: Known(places, beats, False), B: Known(places, {}, True)}
 
 
+@pytest.mark.slow
 async def test_it_is_written_behind_without_an_end(tmp_path: Path) -> None:
     async with running(tmp_path) as known:
         known.put(A, N1)
@@ -121,6 +122,7 @@ async def test_rows_that_cannot_be_read_are_left_out(
     assert "1 rows cannot be read" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directory", [None, "file"])
 async def test_without_a_place_the_aggregator_goes_on(
     tmp_path: Path, directory: str | None

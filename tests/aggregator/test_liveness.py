@@ -59,7 +59,7 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def test_the_acceptance_timeline() -> None:
-    # noded.md 7.11, listed every second as its scheduler does; deleted is unknown, not a 0.
+    # noded#7.11, listed every second as its scheduler does; deleted is unknown, not a 0.
     observer, value = Observer(), 1000
     verdicts = {}
     for second in range(100, 148):

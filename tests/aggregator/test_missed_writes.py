@@ -106,6 +106,7 @@ async def test_a_fault_that_no_watch_shows_is_read_by_name(
         assert reads(world) == 2
 
 
+@pytest.mark.slow
 async def test_a_recovery_and_faults_of_50_nodes_are_read_by_name_and_of_more_listed(
     tmp_path: Path,
 ) -> None:
@@ -124,6 +125,7 @@ async def test_a_recovery_and_faults_of_50_nodes_are_read_by_name_and_of_more_li
         assert 1 <= reads(world) - 1 <= 4
 
 
+@pytest.mark.slow
 async def test_while_watches_work_nothing_is_read(tmp_path: Path) -> None:
     async with beating(tmp_path, 20) as (world, beats):
         for number in range(1, 60):

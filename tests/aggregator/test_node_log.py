@@ -68,6 +68,7 @@ async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) ->
     assert text.endswith(" and 1 more")
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFixture) -> None:
     node_log = NodeLog()

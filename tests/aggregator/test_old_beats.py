@@ -1,4 +1,4 @@
-"""Heartbeats of old releases: the timeline and the cases of the specification (noded.md 7.11)."""
+"""Heartbeats of old releases: the timeline and the cases of ``docs/spec/noded.md#7.11``."""
 
 from __future__ import annotations
 

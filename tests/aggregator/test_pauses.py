@@ -69,6 +69,7 @@ def do_not_pause(replica: Replica) -> None:
     vars(replica.client).pop("request", None)
 
 
+@pytest.mark.slow
 async def test_a_write_that_a_paused_leader_had_on_its_way_is_refused(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         for node in ("n1", "n2"):

@@ -176,6 +176,7 @@ async def test_a_fault_does_not_wait_for_a_touch_that_takes_long() -> None:
         assert [0 <= at - began < 2 for at, *_ in cluster.store.puts][-1:] == [True]
 
 
+@pytest.mark.slow
 async def test_touches_go_on_while_something_changes_all_the_time() -> None:
     cluster = Cluster(60, there=True)
     busy, quiet = cluster.names[:55], cluster.names[55:]

@@ -122,6 +122,7 @@ async def test_a_leader_whose_watch_of_the_nodes_fails(tmp_path: Path) -> None:
         assert not reasons(one)
 
 
+@pytest.mark.slow
 async def test_none_to_make_is_no_failure(tmp_path: Path) -> None:
     async with leader(tmp_path) as (world, one):
         for _ in range(60):

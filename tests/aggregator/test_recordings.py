@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NAMES = recorded.names()
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)  # a binary fraction: sums of times stay exact
 @pytest.mark.parametrize("name", NAMES)
 async def test_recording(name: str, tmp_path: Path) -> None:

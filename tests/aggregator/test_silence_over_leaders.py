@@ -58,6 +58,7 @@ def brakes(replica: Replica) -> bool:
     return replica.made.listener.verdict.brake is not None
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_who_is_lost_stays_lost_until_it_beats(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as world, agents(world, NODES) as beating:
@@ -101,6 +102,7 @@ async def test_who_fell_silent_before_is_found_in_time(
         assert ever_lost(world) == [set(), {"n0"}]
 
 
+@pytest.mark.slow
 async def test_nobody_is_lost_because_somebody_has_just_begun(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world, agents(world, NODES) as beating:
         await servers(world)
@@ -120,6 +122,7 @@ async def test_nobody_is_lost_because_somebody_has_just_begun(tmp_path: Path) ->
         assert ever_lost(world, began) == [set(), {"n1"}]
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_who_fell_silent_while_nobody_listened_is_lost_one_threshold_later(
     tmp_path: Path, *, killed: bool
@@ -137,6 +140,7 @@ async def test_who_fell_silent_while_nobody_listened_is_lost_one_threshold_later
         assert lost(world) == {"n1"}
 
 
+@pytest.mark.slow
 @EITHER_END
 @pytest.mark.parametrize("before", [3, 12, 30])
 async def test_many_at_once_are_never_lost_whoever_leads(
@@ -164,6 +168,7 @@ async def test_many_at_once_are_never_lost_whoever_leads(
         assert ever_lost(world) == [set()]
 
 
+@pytest.mark.slow
 async def test_who_is_lost_while_the_leader_is_paused_is_lost_for_it_too(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world, agents(world, NODES) as beating:
         await servers(world)
@@ -182,6 +187,7 @@ async def test_who_is_lost_while_the_leader_is_paused_is_lost_for_it_too(tmp_pat
         assert ever_lost(world) == [set(), {"n1"}]
 
 
+@pytest.mark.slow
 async def test_an_outage_between_two_leaders_is_nobodys_silence(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world, agents(world, NODES):
         await servers(world)

@@ -124,6 +124,7 @@ async def test_one_sender_is_not_held_up_by_the_pace_of_what_is_kept(tmp_path: P
         assert world.at_ms - began < 20 * 100
 
 
+@pytest.mark.slow
 async def test_a_call_that_waits_while_the_leadership_ends_is_refused(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         await world.node("n1", serial_number="SN-1")
@@ -169,6 +170,7 @@ def manual_info(world: Replicas) -> dict[str, str]:
     return world.outputs.get("clusterd-manual-info-cm", {})
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_the_third_occurrence_counts_after_two_of_another_leader(
     tmp_path: Path, *, killed: bool
@@ -187,6 +189,7 @@ async def test_the_third_occurrence_counts_after_two_of_another_leader(
         assert stamps_grow(world)
 
 
+@pytest.mark.slow
 async def test_an_occurrence_that_was_not_kept_yet_counts_once(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         await counted(world)
@@ -207,6 +210,7 @@ async def test_an_occurrence_that_was_not_kept_yet_counts_once(tmp_path: Path) -
         assert text["Total"] == ["Ascend910-0"]
 
 
+@pytest.mark.slow
 async def test_a_release_by_an_operator_while_nobody_leads(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         await counted(world)
@@ -228,6 +232,7 @@ async def test_a_release_by_an_operator_while_nobody_leads(tmp_path: Path) -> No
         assert not separated(world), "what was counted is forgotten with it"
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_a_release_by_an_operator_while_nobody_runs(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as world:
@@ -315,6 +320,7 @@ async def relation(world: Replicas) -> None:
     await world.device("n1", config([link, trigger], SuperPodID=0, ServerIndex=0), 1)
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_a_relation_fault_waits_on_and_labels_once(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as world:
@@ -335,6 +341,7 @@ async def test_a_relation_fault_waits_on_and_labels_once(tmp_path: Path, *, kill
         assert labels(world) == ["Separate"]
 
 
+@pytest.mark.slow
 async def test_a_label_that_the_leader_could_not_set_is_set_by_the_next_one(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         await job(world)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
 
+pytestmark = pytest.mark.daemon
+
 INTERVAL = 0.4
 TOUCH_SECONDS = 1.0
 LEASE_SECONDS = 2

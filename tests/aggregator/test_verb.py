@@ -40,6 +40,7 @@ def test_layers(tmp_path: Path) -> None:
     assert load_aggregator(file, {}, {}).publish_urls == ("directory:/a",)
 
 
+@pytest.mark.daemon
 def test_all_problems_at_once(tmp_path: Path) -> None:
     file = tmp_path / "aggregator.toml"
     file.write_text('store = ["nowhere"]\ntouch_period_seconds = 0\nlisten = "x"\nshards = 3\n')
@@ -58,6 +59,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> No
         load_aggregator(file, {}, {})
 
 
+@pytest.mark.daemon
 def test_an_address_that_is_no_address(tmp_path: Path) -> None:
     store = f"directory:{tmp_path / 'store'}"
     result = vigil("--store", store, "--state-dir", str(tmp_path), "--listen", "9821")
@@ -65,6 +67,7 @@ def test_an_address_that_is_no_address(tmp_path: Path) -> None:
     assert "--listen: is not HOST:PORT" in result.stderr
 
 
+@pytest.mark.daemon
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -92,6 +95,7 @@ def test_an_address_for_grpc_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.code == 3
 
 
+@pytest.mark.daemon
 def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     result = vigil("--kubeconfig", str(tmp_path / "none"), "--state-dir", str(tmp_path))
     assert result.returncode == 2

@@ -50,6 +50,7 @@ async def test_a_public_fault_waits_for_its_node_over_a_restart(tmp_path: Path) 
         assert world.unhealthy("n2") == CHIP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 403, 404, 503])
 async def test_documents_that_must_not_be_read_keep_nothing_else_back(
     status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture

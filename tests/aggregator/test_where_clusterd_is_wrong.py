@@ -203,6 +203,7 @@ async def test_after_a_restart_without_inputs_nothing_stale_stays(tmp_path: Path
             assert world.outputs[name][name] == "", name
 
 
+@pytest.mark.slow
 async def test_surplus_shards_are_blanked_after_a_restart(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         await many(world, 0, 2100)
@@ -269,6 +270,7 @@ async def test_faults_that_flap_are_gone_when_they_are_gone(tmp_path: Path) -> N
         assert stamps == sorted(stamps)
 
 
+@pytest.mark.slow
 async def test_a_relation_fault_keeps_its_level_after_its_time(tmp_path: Path) -> None:
     """A link is down for longer than 300 s, with the trigger that makes it worse at its end."""
     async with cluster(tmp_path) as world:
@@ -386,6 +388,7 @@ async def test_steady_changes_of_one_kind_do_not_keep_another_from_repair(
             assert world.outputs[CLUSTER_NODE_NAME] == good
 
 
+@pytest.mark.slow
 async def test_a_change_rewrites_its_own_shard_only(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         await many(world, 0, 2100)

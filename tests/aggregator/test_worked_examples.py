@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = recordings()
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)  # a binary fraction: sums of times stay exact
 @pytest.mark.parametrize("name", EXAMPLES)
 async def test_example(name: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -266,6 +267,7 @@ class Told:
         return self.kinds[kind](source, event)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.data())
 def test_any_order_of_events_and_lists_ends_in_the_same_facts(data: DataObject) -> None:

@@ -1,32 +1,34 @@
-"""What counts as within budget on each family."""
+"""The benchmark of families: when it raises faults, and that it ends."""
 
 from __future__ import annotations
 
-import pytest
+import subprocess
+import sys
 
-from benchmarks.families import Family
-from benchmarks.footprint import Figures
+from benchmarks.families import spread
 
-IDLE = Figures("directory", "idle", 2, 70.0, 0.3, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("profile", "faults", "recoveries", "well"),
-    [
-        ("310p", (0.5, 0.55, 1.1), (0.8, 0.85, 1.4), True),
-        ("310p", (0.5, 0.7, 0.8), (0.8,), False),
-        ("duo", (0.1, 0.2, 1.3), (0.8,), False),
-        ("310", (0.5,), (0.8, 0.8, 1.6), False),
-        ("a2", (0.02, 0.03), (0.02,), True),
-        ("a5", (0.02, 0.07), (0.02,), False),
-    ],
-)
-def test_budgets(
-    profile: str, faults: tuple[float, ...], recoveries: tuple[float, ...], well: bool
-) -> None:
-    assert Family(profile, faults, recoveries, IDLE).is_within_budget is well
+HANGS = """
+import sys, time
+from benchmarks import families
+families.usual_seconds = lambda count, seconds: 0.2
+families.measured = lambda *_: time.sleep(60)
+sys.argv = ["families", "--profile", "310p"]
+families.main()
+"""
 
 
-def test_an_idle_agent_that_costs_too_much() -> None:
-    idle = Figures("directory", "idle", 2, 70.0, 0.41, 0.0)
-    assert not Family("a2", (0.02,), (0.02,), idle).is_within_budget
+def test_changes_come_in_every_part_of_a_period_once() -> None:
+    for count in (1, 7, 30):
+        pauses = spread(count)
+        assert sorted(int((pause - 0.5) * count) for pause in pauses) == list(range(count))
+    assert spread(30) != sorted(spread(30))
+
+
+def test_a_profile_that_hangs_ends_it_and_is_named() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.returncode == 1
+    assert "310p: this takes" in ended.stdout
+    assert "Timeout (0:00:00.4" in ended.stderr
+    assert "in main" in ended.stderr

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INPUTS = 2_000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # some are whole programs
 @pytest.mark.parametrize("name", TARGETS)
 def test_nonsense_is_refused_and_changes_nothing(

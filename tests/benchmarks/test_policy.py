@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import chain
 
+import pytest
+
 from benchmarks.policy import Figures, Run, figures, storm
 from contract.observation import Assertion
 
@@ -25,6 +27,7 @@ def test_a_storm_has_all_kinds_of_observations_and_leaves_nothing_that_holds() -
     assert held == set()
 
 
+@pytest.mark.slow
 def test_what_is_measured_changes_the_state_and_does_not_let_it_grow() -> None:
     found = figures(runs=2, batches=60)
     assert not found.grows

@@ -1,4 +1,4 @@
-"""The worked examples of ``spec/clusterd.md`` section 8 as recordings: what upstream does.
+"""The worked examples of ``docs/spec/clusterd.md#8`` as recordings: what upstream does.
 
 Inputs follow from the words of each example, outputs are its bytes
 (``tests/vectors/clusterd/examples.json``). ``<now>`` in them is the moment of writing.
@@ -35,7 +35,7 @@ def recordings() -> dict[str, dict[str, Any]]:
 
 
 def _one(name: str) -> Script:
-    """E1 to E9, E11, E12 and E14: one node."""
+    """clusterd#E1 to E9, E11, E12 and E14: one node."""
     node, data = CASES[name]
     script = Script(name).start()
     script.device(node, data)

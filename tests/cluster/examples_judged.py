@@ -143,7 +143,7 @@ def e29() -> Script:
 
 
 def e31() -> Script:
-    """The internal record is not to be seen: what a client is told of it (5.4) is."""
+    """The internal record is not to be seen: what a client is told of it (clusterd#5.4) is."""
     script = Script("E31", only="fault.Fault/GetFaultMsgSignal").start()
     script.node("node1")
     script.job()

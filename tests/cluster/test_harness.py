@@ -66,6 +66,7 @@ def _less(recording: dict[str, Any]) -> None:
     recording["observed"] = [one for one in recording["observed"] if one["name"] != DEVICE]
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize(
     "change",

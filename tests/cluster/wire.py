@@ -1,6 +1,6 @@
 """The messages of ClusterD's gRPC services as a client of upstream's has them.
 
-Made from the numbers of ``spec/clusterd.md`` 5.3, not from this project's own files, and in a pool
+Made from the numbers of ``clusterd#5.3``, not from this project's own files, and in a pool
 of their own: an independent client.
 """
 

@@ -126,6 +126,7 @@ alarms = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     st.frozensets(
         st.tuples(st.builds(host_subject, st.just("Fan"), st.integers(0, 2)), st.just("28000009"))
@@ -241,6 +242,7 @@ async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 async def test_from_the_bmc_to_observations(
     server: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
@@ -264,6 +266,7 @@ async def test_from_the_bmc_to_observations(
         await until(lambda: watched.steps > steps + 2)
 
 
+@pytest.mark.slow
 async def test_a_bmc_that_is_absent_comes_and_hangs(
     server: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
@@ -289,6 +292,7 @@ async def test_a_bmc_that_is_absent_comes_and_hangs(
         assert said.words()[-2:] == ["node 0 answered", "host 3 Fan absent 28000009"]
 
 
+@pytest.mark.slow
 async def test_bad_replies_change_nothing(
     server: tuple[Path, Emulator], hardware: Emulator
 ) -> None:

@@ -87,6 +87,7 @@ async def test_the_first_round_is_one_batch() -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_an_idle_round_is_ordered_once_and_not_for_every_chip() -> None:
     driver, marks = ScriptedDriver(16), list[float]()
     async with collecting(driver, marks=marks):
@@ -296,6 +297,7 @@ async def test_the_health_of_an_events_own_card_is_asked_at_once() -> None:
         assert f"chip 1 present {CARD_DROP}" in said.words(at)
 
 
+@pytest.mark.slow
 async def test_many_events_ask_for_health_once_a_second() -> None:
     driver = ScriptedDriver(8)
     async with collecting(driver):

@@ -146,6 +146,7 @@ async def until(condition: Callable[[], object], seconds: float = 5) -> None:
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 async def test_only_chips_with_processes_are_asked_for_more() -> None:
     driver = ScriptedDriver()
     driver.family = "Ascend310P"  # has no network, so the tool is not asked
@@ -157,6 +158,7 @@ async def test_only_chips_with_processes_are_asked_for_more() -> None:
     assert set(asked) == {("processes", 0), ("processes", 1), ("AI_CORE", 1), ("HBM", 1)}
 
 
+@pytest.mark.slow
 async def test_a_driver_without_process_lists_is_not_blind() -> None:
     driver = ScriptedDriver()
     driver.trouble = {("processes", chip): UNSUPPORTED for chip in (0, 1)}
@@ -175,6 +177,7 @@ async def test_nothing_hangs_for_one_who_does_not_look() -> None:
     assert not driver.asked
 
 
+@pytest.mark.slow
 async def test_a_chip_that_is_gone_is_blind() -> None:
     driver = ScriptedDriver()
     async with detecting(driver, believed={(chip_subject(9), HANG): 1}) as said:
@@ -226,6 +229,7 @@ def observations(said: Said) -> list[Observation]:
     return [one for _, batch in said.batches for one in batch if isinstance(one, Observation)]
 
 
+@pytest.mark.slow
 async def test_a_chip_hangs_and_works_again(
     server: tuple[Path, Emulator], hardware: Emulator, busy: int
 ) -> None:
@@ -250,6 +254,7 @@ async def test_a_chip_hangs_and_works_again(
         assert not any(word.startswith("chip 6") for word in said.words())
 
 
+@pytest.mark.slow
 async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
     server: tuple[Path, Emulator], hardware: Emulator, busy: int
 ) -> None:

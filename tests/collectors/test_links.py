@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collectors.base import Sink
     from contract.observation import Report, Subject
 
+pytestmark = pytest.mark.slow
+
 CHIPS = 4
 
 

@@ -67,6 +67,7 @@ async def test_a_fault_is_found_within_its_period() -> None:
             assert said.words(begin)[-1] == f"chip 1 absent {HBM_CODE}"
 
 
+@pytest.mark.slow
 async def test_lists_every_second_and_health_as_before_and_with_each_change() -> None:
     driver = polled(8)
     async with collecting(driver):
@@ -93,6 +94,7 @@ async def test_with_events_nothing_is_asked_more_often() -> None:
     assert len(asked(driver, "health")) == 8 * 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chips", "seconds"), [(64, 0.025), (8, 0.4)])
 async def test_a_slow_driver_has_half_of_its_time_for_itself(chips: int, seconds: float) -> None:
     driver, shown = polled(chips), dict[str, float | None]()

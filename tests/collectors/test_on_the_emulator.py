@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from contract.observation import Subject
     from dcmi_shim.discovery import FoundLibrary
 
+pytestmark = pytest.mark.slow
+
 HBM = "80E01801"
 AIC = "80C98009"
 

@@ -1,4 +1,4 @@
-"""The collector of storage faults, in virtual time (``spec/noded.md`` 4.3, 4.4; D-11)."""
+"""The collector of storage faults, in virtual time (``docs/spec/noded.md#4.3``, 4.4; D-11)."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_errors_of_dtfs_are_told_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_memory_error_counts_after_ten_minutes_either_way(tmp_path: Path) -> None:
-    """P3."""
+    """noded#P3."""
     host = Host(dpc=dpc("0 0"))
     async with host.collected(tmp_path) as said:
         host.files["dpc"] = dpc("-12 0")  # seen after 5 s
@@ -276,6 +276,7 @@ async def test_a_file_that_was_once_there_is_missed(tmp_path: Path) -> None:
     assert said.words() == [f"storage 0 DPC blind: {tmp_path}/dpc: No such file or directory"]
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(False)
 async def test_a_file_that_hangs_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -82,6 +82,7 @@ async def until(condition: Callable[[], bool], seconds: float) -> float:
     return time.monotonic() - begin
 
 
+@pytest.mark.slow
 async def test_occurrence_notice_and_recovery(
     built: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
@@ -113,6 +114,7 @@ async def test_occurrence_notice_and_recovery(
     assert before_ms <= occurred.driver_raised_at_ms <= occurred.seen_at_ms <= wall_clock()
 
 
+@pytest.mark.slow
 async def test_what_events_did_not_tell(built: tuple[Path, Emulator], hardware: Emulator) -> None:
     hardware.switch_occur(PORT)
     await asyncio.sleep(0.1)
@@ -149,6 +151,7 @@ async def test_ports_and_repetitions(built: tuple[Path, Emulator], hardware: Emu
         ]
 
 
+@pytest.mark.slow
 async def test_many_more_faults_than_a_list_shows(
     built: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
@@ -167,6 +170,7 @@ async def test_many_more_faults_than_a_list_shows(
         await until(lambda: len(said.words()) == 1 + 2 * 192, 3)
 
 
+@pytest.mark.slow
 async def test_a_list_that_hangs_is_blindness(
     built: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
@@ -187,6 +191,7 @@ async def test_a_list_that_hangs_is_blindness(
         assert str(said.words()).count(" blind: ") == 1
 
 
+@pytest.mark.slow
 async def test_a_library_that_comes_later(hardware: Emulator, tmp_path: Path) -> None:
     root = tmp_path / "driver"
     install(root, tmp_path / "emulator", "a3")
@@ -201,6 +206,7 @@ async def test_a_library_that_comes_later(hardware: Emulator, tmp_path: Path) ->
         await until(lambda: "node 0 answered" in said.words(), 8)
 
 
+@pytest.mark.slow
 async def test_without_the_list_function(tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "emulator", "a3", without=[LIST])
     with contextlib.closing(Emulator(tmp_path / "emulator")) as emulator:
@@ -218,6 +224,7 @@ async def test_without_the_list_function(tmp_path: Path) -> None:
             assert str(said.words()).count(" blind: ") == 1
 
 
+@pytest.mark.slow
 async def test_without_the_subscription(tmp_path: Path) -> None:
     without = ["lq_dcmi_subscribe_fault_event"]
     install(tmp_path / "driver", tmp_path / "emulator", "a3", without=without)
@@ -247,6 +254,7 @@ async def test_nothing_is_said_of_servers_without_switches(tmp_path: Path) -> No
         assert said.words() == []
 
 
+@pytest.mark.slow
 async def test_what_is_remembered_is_blind_until_the_driver_answers(tmp_path: Path) -> None:
     driver = ScriptedDriver()
     driver.ready.clear()

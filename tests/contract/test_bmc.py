@@ -1,4 +1,4 @@
-"""Device types as in ``spec/noded.md`` 4.1."""
+"""Device types as in ``docs/spec/noded.md#4.1``."""
 
 from __future__ import annotations
 

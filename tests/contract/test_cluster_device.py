@@ -1,4 +1,4 @@
-"""Device-info becomes a member of cluster-info-device: examples E1 to E14, to the byte."""
+"""Device-info becomes a member of cluster-info-device: clusterd#E1 to E14, to the byte."""
 
 from __future__ import annotations
 

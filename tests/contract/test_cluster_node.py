@@ -1,4 +1,4 @@
-"""Node-info and switch-info and their members of cluster-info: examples E15 to E18 and E33."""
+"""Node-info and switch-info and their members of cluster-info: clusterd#E15 to E18 and E33."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``faultCustomization.json`` as the Device Plugin reads it (3.3 to 3.5, EX-29)."""
+"""``faultCustomization.json`` as the Device Plugin reads it (device-plugin#3.3 to 3.5, EX-29)."""
 
 from __future__ import annotations
 
@@ -173,7 +173,10 @@ def test_an_id_that_never_matches_is_told(text: str) -> None:
 
 
 def test_the_first_spelling_of_an_unlisted_code_counts() -> None:
-    """As upstream remembers it (2.5), but not for longer than the configuration (K46)."""
+    """As upstream remembers it, but not for longer than the configuration (K46).
+
+    Source: docs/spec/device-plugin.md#2.5.
+    """
     first, second = FREQUENCY | {"EventId": ["080ABCDEF"]}, FREQUENCY | {"EventId": ["80ABCDEF"]}
     assert list(read({"FaultFrequency": [first]}).frequencies) == ["80ABCDEF"]
     both = read({"FaultFrequency": [first, second]})

@@ -1,4 +1,4 @@
-"""Which text of each document is in force (3.1)."""
+"""Which text of each document is in force (device-plugin#3.1)."""
 
 from __future__ import annotations
 

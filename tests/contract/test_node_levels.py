@@ -1,5 +1,5 @@
 """``NodeDConfiguration.json``: what is accepted, and everything for which one is refused
-(``spec/noded.md`` 3.2, E11, E13)."""
+(``docs/spec/noded.md#3.2``, E11, E13)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_shipped_table_as_a_document() -> None:
 
 
 def test_codes_in_any_case_and_twice() -> None:
-    """E11."""
+    """noded#E11."""
     found = read_node_levels(codes(PreSeparate=["abcdef12", "ABCDEF12"], NotHandle=["0000zzzz"]))
     assert found.levels == {"ABCDEF12": "PreSeparateFault", "0000ZZZZ": "NotHandleFault"}
     (problem,) = found.problems
@@ -89,7 +89,7 @@ def test_what_is_accepted(text: str, levels: dict[str, str]) -> None:
     ],
 )
 def test_what_is_refused(text: str, where: list[str]) -> None:
-    """E13, and what its recordings do not have."""
+    """noded#E13, and what its recordings do not have."""
     assert refused(text) == where
 
 

@@ -25,7 +25,7 @@ CHIPS = "[0,1,2,3,4,5,6,7]"
 
 
 def text(resource: str, at_ms: int, uuid_end: str, *faults: tuple[str, str, str]) -> str:
-    """A message as Go writes it (``spec/noded.md`` 9.4)."""
+    """A message as Go writes it (``docs/spec/noded.md#9.4``)."""
     listed = ",".join(
         f'{{"faultId":"{name}","faultType":"Node","faultCode":"{code}","faultTime":{at_ms},'
         f'"assertion":"{assertion}","faultLocation":{{}},"influence":[{{"nodeName":"node-1",'

@@ -1,4 +1,4 @@
-"""``SwitchFaultCode.json``: codes are compared as text (5.2)."""
+"""``SwitchFaultCode.json``: codes are compared as text (device-plugin#5.2)."""
 
 from __future__ import annotations
 

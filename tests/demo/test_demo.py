@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.parts.controlplane import ControlPlane
 
+pytestmark = pytest.mark.daemon
+
 
 EVERYWHERE = {"kube-root-ca.crt", "extension-apiserver-authentication"}
 FAULT = {"80E01801": "RestartBusiness"}

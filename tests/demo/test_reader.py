@@ -13,7 +13,7 @@ from vigil.demo.reader import (
     read_public_faults,
 )
 
-# spec/device-plugin.md 8.3, V2
+# docs/spec/device-plugin.md#8.3, V2
 V2 = (
     '{"DeviceInfo":{"DeviceList":{"huawei.com/Ascend910":"Ascend910-1",'
     '"huawei.com/Ascend910-Fault":"[{\\"fault_type\\":\\"CardUnhealthy\\",'
@@ -52,7 +52,7 @@ def test_cluster_info_is_read() -> None:
     assert read_cluster_info("") == {}
 
 
-# What a real NodeD told of a storage client, without its times (spec/noded.md 4.3).
+# What a real NodeD told of a storage client, without its times (docs/spec/noded.md#4.3).
 STORAGE = (
     '{"id":"cf38ca0f-c586-4f64-b4f6-a6fa73ef374b","version":"1.0","resource":"dpcStorage",'
     '"faults":[{"faultId":"2dff","faultType":"Node","faultCode":"110001020","assertion":"occur",'
@@ -70,7 +70,7 @@ def test_a_message_about_public_faults_is_read() -> None:
 
 
 def test_an_isolated_chip_is_known_in_both_documents() -> None:
-    """spec/clusterd.md 2.1: the merged map leaves out the codes that isolate."""
+    """docs/spec/clusterd.md#2.1: the merged map leaves out the codes that isolate."""
     levels = {"80E3A201": "ManuallySeparateNPU", "80E18401": "NotHandleFault"}
     own = ChipsView.expected(range(2), {0: levels})
     assert own.isolated == own.unhealthy == {0}

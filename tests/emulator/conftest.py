@@ -34,9 +34,7 @@ class Server:
 
 def _server(directory: Path, profile: str) -> Iterator[Server]:
     emulator_dir = directory / "emulator"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CC", "gcc -Werror")
-        install(directory, emulator_dir, profile)
+    install(directory, emulator_dir, profile)
     emulator = Emulator(emulator_dir)
     library = directory / LIBRARY
     yield Server(library, emulator_dir, emulator, Driver(library))

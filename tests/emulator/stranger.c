@@ -1,5 +1,5 @@
 /*
- * Someone else's program: the start-up orders of spec/dcmi.md 10.2 to 10.4, every value checked.
+ * Someone else's program: the start-up orders of dcmi#10.2 to 10.4, every value checked.
  * Usage: stranger LIBRARY a2|a3 SYMBOL...   (the symbols that MindCluster resolves)
  */
 #include <dlfcn.h>

@@ -110,6 +110,7 @@ def test_troubles(a2: Server) -> None:
     assert printed(a2, events(0)) == " db 07 00 00 00 00 00\n"
 
 
+@pytest.mark.slow
 def test_a_hang_ends_with_its_cause(a2: Server) -> None:
     a2.emulator.bmc.hang()
     with pytest.raises(subprocess.TimeoutExpired):

@@ -51,6 +51,7 @@ def test_the_shim_has_the_numbers_of_the_kernel(client: Path) -> None:
     assert int(address) == 8
 
 
+@pytest.mark.slow
 def test_the_device_for_a_program_of_someone_else(a2: Server, client: Path) -> None:
     header = "1 12 123456789abc 31 94:"
     for device in ("/dev/ipmi0", "/tmp/another"):

@@ -26,6 +26,7 @@ def bmc(server: Server, line: str) -> None:
     assert vigil(server, "simulate", "bmc", *line.split()) == ""
 
 
+@pytest.mark.slow
 def test_every_verb(a2: Server) -> None:
     for line in (
         "occur 28000009 --device Fan --index 3 --severity critical",

@@ -17,6 +17,8 @@ from tests.emulator.driver import Driver, wait_until
 if TYPE_CHECKING:
     from tests.emulator.conftest import Server
 
+pytestmark = pytest.mark.daemon
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions and reads of fault events (``spec/dcmi.md`` 5.1, 5.2, 5.7)."""
+"""Subscriptions and reads of fault events (``docs/spec/dcmi.md#5.1``, 5.2, 5.7)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.emulator.conftest import Server, Watchers
 
 
+@pytest.mark.slow
 def test_the_fields_of_an_event(a3: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a3)
     assert watcher.return_code == 0
@@ -160,6 +161,7 @@ def test_events_that_a_slow_handler_makes_the_queue_lose_are_counted(
     slow.kill()
 
 
+@pytest.mark.slow
 def test_a_new_emulator_directory_under_a_subscriber(
     tmp_path: Path, a2: Server, watchers: Watchers
 ) -> None:

@@ -1,4 +1,4 @@
-"""Error list, health and events belong together (``spec/dcmi.md`` 5.5, 5.6)."""
+"""Error list, health and events belong together (``docs/spec/dcmi.md#5.5``, 5.6)."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def test_severities_are_those_of_the_drivers_list(code: str, severity: Severity)
     assert severity_of(parse_code(code)) is severity
 
 
+@pytest.mark.slow
 def test_a_fault_that_comes_back_before_it_has_left_the_list(a2: Server) -> None:
     a2.emulator.occur(0, "80E18402")
     wait_until(lambda: a2.driver.codes(0) == ["80E18402"])
@@ -117,6 +118,7 @@ def test_a_lost_event(a2: Server, watchers: Watchers) -> None:
     wait_until(lambda: a2.driver.codes(0) == ["80E18402", "80E01801"])
 
 
+@pytest.mark.slow
 def test_a_change_without_any_trace(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     a2.emulator.lose_everything_next()

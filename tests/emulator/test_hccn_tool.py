@@ -1,4 +1,4 @@
-"""The look-alike of hccn_tool: formats, streams and exit statuses (spec/dcmi.md 7)."""
+"""The look-alike of hccn_tool: formats, streams and exit statuses (docs/spec/dcmi.md#7)."""
 
 from __future__ import annotations
 

@@ -65,6 +65,7 @@ def test_what_ends_a_hang(a2: Server, how: str) -> None:
     assert stuck.answer == 0
 
 
+@pytest.mark.slow
 def test_a_slow_call(a2: Server) -> None:
     a2.emulator.slow("get_device_health", 500, chip=2)
     begin = time.monotonic()

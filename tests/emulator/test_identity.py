@@ -1,4 +1,4 @@
-"""Bad ids, bad sizes and NULL (``spec/dcmi.md`` 1.5)."""
+"""Bad ids, bad sizes and NULL (``docs/spec/dcmi.md#1.5``)."""
 
 from __future__ import annotations
 

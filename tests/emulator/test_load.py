@@ -106,6 +106,7 @@ def test_more_than_a_driver_can_tell(a2: Server) -> None:
     assert (_percent(a2, 3, AI_CORE), _processes(a2, 3)) == (0, [])
 
 
+@pytest.mark.daemon
 def test_by_hand(a2: Server) -> None:
     def simulate(*arguments: object) -> tuple[int, str]:
         result = _vigil("simulate", *arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)

@@ -1,4 +1,4 @@
-"""What servers of each family answer, read without the shim (``spec/dcmi.md`` 2.3, 3, 11)."""
+"""What servers of each family answer, read without the shim (``docs/spec/dcmi.md#2.3``, 3, 11)."""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ def _problems(text: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
+@pytest.mark.slow
 def test_every_action_is_played_at_its_time(a3: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a3)
     begin = time.monotonic()
@@ -234,6 +235,7 @@ def _steps_or_problems(text: str) -> tuple[int | None, int]:
         return None, len(error.problems)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_values, max_size=4), _values)
 def test_nothing_makes_the_parser_fail_in_another_way(steps: list[object], profile: object) -> None:

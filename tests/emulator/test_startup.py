@@ -1,4 +1,4 @@
-"""A stranger's C program with its own types runs the start-up orders of ``spec/dcmi.md`` 10."""
+"""A stranger's C program with its own types runs the start-up orders of ``dcmi#10``."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def _exported(library: Path) -> set[str]:
     return {line.split()[-1] for line in listing.splitlines()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["a2", "a3"])
 def test_start_up_orders(
     profile: str, programs: dict[str, Path], request: pytest.FixtureRequest
@@ -136,6 +137,7 @@ def test_directories_that_cannot_be_made(tmp_path: Path) -> None:
         install(tmp_path / "file" / "driver", tmp_path / "state")
 
 
+@pytest.mark.slow
 def test_installing_again_keeps_running_programs_alive(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "state")
     driver = Driver(tmp_path / LIBRARY)

@@ -80,6 +80,7 @@ def test_a_control_killed_while_it_holds_the_state_blocks_nobody(a2: Server) -> 
     assert call.answer == 0
 
 
+@pytest.mark.slow
 def test_controls_killed_in_the_middle_of_changes(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     for _ in range(5):
@@ -128,6 +129,7 @@ def test_a_damaged_state_is_an_internal_error_until_it_is_made_whole(
     assert a2.driver.codes(0) == []
 
 
+@pytest.mark.slow
 def test_a_subscriber_survives_damage(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     os.truncate(a2.emulator_dir / "state", 100)
@@ -238,6 +240,7 @@ def test_a_closed_emulator(tmp_path: Path) -> None:
         emulator.reset()
 
 
+@pytest.mark.slow
 def test_signals_do_not_disturb_a_waiting_call(a2: Server) -> None:
     """A signal wakes the wait; the call goes on waiting."""
     program = """

@@ -1,4 +1,4 @@
-"""The on-board switches through their library's C ABI (``spec/dcmi.md`` 6)."""
+"""The on-board switches through their library's C ABI (``docs/spec/dcmi.md#6``)."""
 
 from __future__ import annotations
 
@@ -142,6 +142,7 @@ def test_only_the_a3_has_the_library(built_a2: Server, built_a3: Server) -> None
     assert {line.split()[2] for line in listing.splitlines()} == EXPORTED
 
 
+@pytest.mark.slow
 def test_a_driver_that_becomes_an_a2_loses_the_library(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "emulator", "a3", without=["lq_dcmi_get_fault_nums"])
     library = tmp_path / LIBRARY.with_name(SWITCH_LIBRARY.name)

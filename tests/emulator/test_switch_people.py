@@ -46,6 +46,7 @@ def _faults(server: Server) -> list[tuple[int, ...]]:
     return [tuple(fault[key] for key in MEMBERS) for fault in status["switch"]["faults"]]
 
 
+@pytest.mark.daemon
 def test_from_the_command_line(a3: Server) -> None:
     def simulate(*arguments: object) -> None:
         result = _vigil(a3, "simulate", "switch", *arguments)
@@ -79,6 +80,7 @@ def test_from_the_command_line(a3: Server) -> None:
     assert _faults(a3) == []
 
 
+@pytest.mark.daemon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -101,6 +103,7 @@ def test_wrong_use(a3: Server, arguments: tuple[object, ...], message: str) -> N
     assert _faults(a3) == []
 
 
+@pytest.mark.daemon
 def test_a_server_without_switches(a2: Server) -> None:
     result = _vigil(a2, "simulate", "switch", "occur", "0x00f1fef5", "na", "--chip", 1)
     assert result.returncode == 2

@@ -1,4 +1,4 @@
-/* DCMI types as a program of someone else declares them: written from spec/dcmi.md 4.1 alone. */
+/* DCMI types as a program of someone else declares them: written from dcmi#4.1 alone. */
 #ifndef VENDOR_H
 #define VENDOR_H
 

@@ -1,4 +1,7 @@
-"""Addresses of chips on the Node, as the recording ``chip-address-changes`` has them (6.3)."""
+"""Addresses of chips on the Node, as the recording ``chip-address-changes`` has them.
+
+Source: docs/spec/device-plugin.md#6.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Duo cards, whose two dies a Device Plugin may reset as one (EX-41, V7)."""
+"""Duo cards, whose two dies a Device Plugin may reset as one (EX-41, device-plugin#V7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes Events of a real agent on a real API server (``spec/device-plugin.md`` 6.1)."""
+"""Kubernetes Events of a real agent on a real API server (``docs/spec/device-plugin.md#6.1``)."""
 
 from __future__ import annotations
 

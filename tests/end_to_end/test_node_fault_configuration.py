@@ -1,4 +1,4 @@
-"""The fault configuration of the server's parts in a real agent (``spec/noded.md`` 3)."""
+"""The fault configuration of the server's parts in a real agent (``docs/spec/noded.md#3``)."""
 
 from __future__ import annotations
 

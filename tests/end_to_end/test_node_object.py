@@ -1,4 +1,7 @@
-"""Labels and annotations of the Node, by a real agent on a real API server (6.2, 6.3)."""
+"""Labels and annotations of the Node, by a real agent on a real API server.
+
+Source: docs/spec/device-plugin.md#6.2, 6.3.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ UNRECORDED = {
     "a2": {"accelerator": "huawei-Ascend910", "node.kubernetes.io/npu.chip.name": "910B3"},
     "a3": {"accelerator": "huawei-Ascend910", "node.kubernetes.io/npu.chip.name": "Ascend910"},
 }
-"""The recorded Nodes had these before; every one gets them (6.2)."""
+"""The recorded Nodes had these before; every one gets them (device-plugin#6.2)."""
 
 
 class Watched:

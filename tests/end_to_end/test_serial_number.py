@@ -1,4 +1,4 @@
-"""The serial number of the server on its Node, by a real agent (``spec/noded.md`` 4.2, D-16)."""
+"""The serial number of the server on its Node, by a real agent (``noded#4.2``, D-16)."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ async def test_the_agent_is_ready_lives_and_ends(folder_node: Node, manager: Man
     await manager.hears("STOPPING=1")
 
 
+@pytest.mark.daemon
 async def test_the_aggregator_is_ready_lives_and_ends(
     tmp_path: Path, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.daemon
+
 CODE = "[0x00f1fef5,155912,cpu,na]"
 PORT = SwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
 OTHER = SwitchFault(code_of("[0x00f1fef5,155914,npu,na]"), chip=5, port=7, peer_port=1)
@@ -138,7 +140,10 @@ def test_no_library(a3: Node, tmp_path: Path) -> None:
 
 
 def test_another_level_table_is_in_force_at_once(a3: Node) -> None:
-    """Also where the level of the whole stays the same, which upstream would not write (5.3)."""
+    """Also where the level of the whole stays the same, which upstream would not write.
+
+    Source: docs/spec/device-plugin.md#5.3.
+    """
     up(a3)
     a3.emulator.switch_occur(PORT)
     a3.emulator.switch_occur(OTHER)

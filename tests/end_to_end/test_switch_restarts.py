@@ -51,6 +51,7 @@ def switches(node: Node) -> tuple[list[str], str, str] | None:
     return codes, info["FaultLevel"], info["NodeStatus"]
 
 
+@pytest.mark.daemon
 def test_faults_of_switches_come_go_and_outlive_restarts(node: Node) -> None:
     node.start()
     node.wait(lambda: switches(node) == CLEAN, "the clean document")

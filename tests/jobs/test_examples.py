@@ -1,4 +1,4 @@
-"""The worked example of the job view, ``spec/clusterd.md`` E31: what is found, fault by fault."""
+"""The worked example of the job view, ``clusterd#E31``: what is found, fault by fault."""
 
 from __future__ import annotations
 

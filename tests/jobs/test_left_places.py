@@ -1,4 +1,4 @@
-"""``normal`` is not said of a job while a pod of it is missing (``spec/clusterd.md`` 6)."""
+"""``normal`` is not said of a job while a pod of it is missing (``docs/spec/clusterd.md#6``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKEN = fault(1, "RestartNPU", "80E18402")
 def sized(scene: Scene, size: int, job: str = "job", **labels: str) -> None:
     """Give a job its PodGroup."""
     scene.world.all_jobs[job] = Job(job, "default", job, labels=labels, size=size)
-    scene.look()
+    scene.look(*(node for node, pods in scene.world.pods.items() if pods))
 
 
 def two_pods(size: int = 2, nodes: int = 4) -> Scene:
@@ -146,7 +146,7 @@ def test_an_inference_service_is_hit_while_an_instance_of_it_is_missing() -> Non
     scene.end("one-1", "n2")
     scene.board.take_changed_jobs()
     del scene.world.all_jobs["one"]
-    scene.look()
+    scene.look("n2")
     assert scene.board.take_changed_jobs() == {"one", "service"}
     assert hit_nodes(scene, "service") == []
 

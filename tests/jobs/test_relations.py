@@ -1,4 +1,4 @@
-"""What follows when faults of one job come together (``spec/clusterd.md`` 3.10)."""
+"""What follows when faults of one job come together (``docs/spec/clusterd.md#3.10``)."""
 
 from __future__ import annotations
 

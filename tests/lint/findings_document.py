@@ -18,7 +18,7 @@ _HEAD = (
     "the object is\nrefused, never placed, or a setting does not do what it says. A `warning`: it "
     "does, but a named case goes\notherwise. An `info`: what was given does not suffice to judge "
     "it. A comment `# vigil: ignore CODE reason` on the\nline of a finding silences it. Sources "
-    "are sections, examples and rules of `spec/consumers.md`.\n\n"
+    "are sections, examples and rules of `docs/spec/consumers.md`.\n\n"
     "| code | severity | what will happen | what to write | source |\n|---|---|---|---|---|\n"
 )
 

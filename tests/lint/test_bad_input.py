@@ -225,6 +225,7 @@ def test_anchors_and_merges_are_followed() -> None:
 _TEXTS = st.text(alphabet="ab:-[]{}\"'#&*!|>\n \t{%", max_size=60)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(_TEXTS, st.integers(0, len(WRONG)))
 def test_nonsense_is_a_finding_and_never_an_error(nonsense: str, at: int) -> None:

@@ -1,4 +1,4 @@
-"""The examples of ``spec/consumers.md``, completed: each raises what it deserves, and no more."""
+"""The completed examples of ``docs/spec/consumers.md``: each raises what it deserves, no more."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_examples_raise_what_they_deserve(name: str) -> None:
 
 
 def test_the_shipped_configuration_of_aibrix() -> None:
-    """6.3: a misspelled strategy on both roles, and a label twice; the router has no chips."""
+    """consumers#6.3: a misspelled strategy on both roles, a label twice, a router without chips."""
     assert codes(_SHIPPED) == ["SUBHEALTH_TYPO", "REPEATED_KEY", "SUBHEALTH_TYPO"]
 
 

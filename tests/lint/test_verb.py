@@ -76,6 +76,7 @@ def test_exit_status(arguments: Sequence[str | Path], status: int) -> None:
     assert run(*arguments).exit_code == status
 
 
+@pytest.mark.daemon
 @pytest.mark.parametrize("arguments", [[RIGHT, "--format", "xml"], []])
 def test_wrong_use(arguments: Sequence[str | Path]) -> None:
     done = run_as_program(*arguments)
@@ -143,6 +144,7 @@ def test_a_directory_is_read_by_name(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.daemon
 def test_the_same_input_gives_the_same_bytes() -> None:
     files = [CASES / f"{name}.wrong.yaml" for name in NAMES]
     outputs = {run_as_program(*files, "--json", seed=seed).stdout for seed in ("0", "42")}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aggregator.advising.cluster_objects import KINDS
 from aggregator.config import load_aggregator
 from tests.packaging.test_grpc_components import container, one
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.server
 def test_it_is_switched_on_and_may_read_each_kind(tmp_path: Path) -> None:
     items = build_with(tmp_path, "overlays/beside-device-plugin", "advice")
     environment = {one["name"]: one["value"] for one in container(items).get("env", [])}

@@ -196,6 +196,7 @@ def test_a_fault_on_a_server_reaches_the_readers(
     assert aggregator.status is None
 
 
+@pytest.mark.server
 async def test_rights_are_by_the_name_in_the_certificate(pki: Path, url: str) -> None:
     mine = Document("kube-system", "mindx-dl-deviceinfo-node-1", {"text": "mine"})
     owner = open_store(url, mqtt=certified(pki, "node-1"), node="node-1")
@@ -233,6 +234,7 @@ def test_each_topic_of_a_node_is_granted_by_its_name() -> None:
     assert (alone["events"], alone["heard"]) == ("write", "read")
 
 
+@pytest.mark.server
 async def test_a_node_may_write_nothing_beside_its_own_topics(pki: Path, url: str) -> None:
     connection = Connection(parse_address(url), certified(pki, "node-1"), "node-1")
     mine = "vigil/v1/nodes/node-1"
@@ -250,6 +252,7 @@ async def test_a_node_may_write_nothing_beside_its_own_topics(pki: Path, url: st
         await connection.close()
 
 
+@pytest.mark.server
 async def test_nobody_comes_in_without_a_certificate(pki: Path, url: str) -> None:
     store = open_store(url, mqtt=Mqtt.model_validate({"ca_file": pki / "authority.crt"}))
     try:
@@ -259,6 +262,7 @@ async def test_nobody_comes_in_without_a_certificate(pki: Path, url: str) -> Non
         await store.close()
 
 
+@pytest.mark.server
 def test_certificates_are_not_made_twice_or_for_names_with_a_meaning(pki: Path) -> None:
     before = (pki / "node-1.crt").read_bytes()
     for what in (

@@ -113,6 +113,7 @@ def test_agents_and_operators_may_write(
         take_back(control_plane, [rights, *bindings])
 
 
+@pytest.mark.server
 def test_all_objects_are_ours_by_their_label() -> None:
     """``kubectl delete -l`` takes these away, and nothing else."""
     for item in build(OVERLAY):
@@ -120,6 +121,7 @@ def test_all_objects_are_ours_by_their_label() -> None:
         assert "ascend" not in item["metadata"]["name"]
 
 
+@pytest.mark.server
 def test_older_clusters_get_roles_of_every_release(tmp_path: Path) -> None:
     items = build_with(tmp_path, OVERLAY, "device-plugin-roles", "without-own-node-only")
     kinds = {item["kind"] for item in items}

@@ -9,6 +9,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _OF_TYPE_CHECKERS = "_typeshed"
@@ -31,6 +33,7 @@ def imported(file: Path) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
+@pytest.mark.slow
 def test_every_import_is_declared_and_locked() -> None:
     packages = set().union(*(imported(f) for room in ROOMS for f in (ROOT / room).rglob("*.py")))
     foreign = packages - sys.stdlib_module_names - set(ROOMS) - {_OF_TYPE_CHECKERS}

@@ -16,6 +16,8 @@ from tests.parts.kustomize import MANIFESTS, build
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.server
+
 OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
 REPLACED = (PurePath("/usr/local/Ascend/driver"), PurePath("/usr/local/dcmi"))
 """What an installer of the driver deletes and makes anew."""

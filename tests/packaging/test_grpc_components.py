@@ -61,6 +61,7 @@ def check_service(items: list[dict[str, Any]]) -> None:
     assert endpoint.listen == f"0.0.0.0:{ports[port['targetPort']]}"
 
 
+@pytest.mark.server
 def test_in_plain_text_it_stands_behind_a_policy() -> None:
     items = build("overlays/with-clusterd-clients")
     check_service(items)
@@ -75,6 +76,7 @@ def test_in_plain_text_it_stands_behind_a_policy() -> None:
     assert ([port["port"] for port in http["ports"]], "from" in http) == (["http"], False)
 
 
+@pytest.mark.server
 def test_over_tls_the_files_are_where_the_secret_is(over_tls: list[dict[str, Any]]) -> None:
     check_service(over_tls)
     files = configured(over_tls).tls

@@ -28,6 +28,7 @@ def agent_of(folder: str) -> dict[str, Any]:
     return pod
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_pod_may_read_the_log_and_sees_the_mounts_of_the_host(folder: str) -> None:
     pod = agent_of(folder)

@@ -13,6 +13,8 @@ import pytest
 
 from tests.parts.kustomize import build
 
+pytestmark = pytest.mark.server
+
 ROOT = Path(__file__).parents[2]
 _DOCKER = """#!/bin/sh
 echo "$@" >> "{asked}"

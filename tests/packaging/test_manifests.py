@@ -49,6 +49,7 @@ def applied(
     take_back(control_plane, items)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("folder", WRITING)
 def test_public_faults_count_from_the_namespaces_of_the_system_only(folder: str) -> None:
     for item in build(folder):
@@ -62,6 +63,7 @@ def test_public_faults_count_from_the_namespaces_of_the_system_only(folder: str)
     raise AssertionError("there is no aggregator")
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("folder", ["base", *OVERLAYS])
 def test_namespaces_are_applied_before_what_is_in_them(folder: str) -> None:
     """And can be told from the rest by a label, so that they stay when NPU Vigil goes."""

@@ -379,6 +379,7 @@ def test_what_roles_alone_would_let_through(
         agent.until(REFUSED)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("folder", ["base", *OVERLAYS])
 def test_every_overlay_has_the_policy_and_can_be_had_without(folder: str, tmp_path: Path) -> None:
     policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -397,6 +398,7 @@ def test_every_overlay_has_the_policy_and_can_be_had_without(folder: str, tmp_pa
     assert deleting == []
 
 
+@pytest.mark.server
 def test_the_policy_names_the_keys_that_agents_keep() -> None:
     (policy,) = (item for item in build("base") if item["kind"] == "ValidatingAdmissionPolicy")
     variables = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}

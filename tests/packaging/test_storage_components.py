@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("overlay", ["base", *OVERLAYS])
 def test_both_files_of_the_host(overlay: str, tmp_path: Path) -> None:
     items = build_with(tmp_path, overlay, "dpc-storage", "dtfs-storage")

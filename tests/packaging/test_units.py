@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("with_drop_ins", [False, True], ids=["alone", "with-drop-ins"])
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_takes_the_unit(unit: Path, with_drop_ins: bool, tmp_path: Path) -> None:
@@ -44,6 +45,7 @@ def test_systemd_takes_the_unit(unit: Path, with_drop_ins: bool, tmp_path: Path)
     assert (result.returncode, ours) == (0, []), result.stderr
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_a_wrong_setting_is_found(unit: Path, tmp_path: Path) -> None:
     place = tmp_path / unit.name
@@ -54,6 +56,7 @@ def test_a_wrong_setting_is_found(unit: Path, tmp_path: Path) -> None:
     assert "sometimes" in result.stderr
 
 
+@pytest.mark.server
 def test_a_wrong_drop_in_is_found(tmp_path: Path) -> None:
     unit = ROOT / "systemd/npu-vigil-aggregator.service"
     shutil.copy(unit, tmp_path)
@@ -71,6 +74,7 @@ def test_a_wrong_drop_in_is_found(tmp_path: Path) -> None:
 
 
 # The agent needs root, devices and the kernel's log; the aggregator nothing of it.
+@pytest.mark.server
 @pytest.mark.parametrize(("unit", "exposure"), [("agent", 40), ("aggregator", 15)])
 def test_no_unit_is_more_open_than_it_must_be(unit: str, exposure: int) -> None:
     file = ROOT / f"systemd/npu-vigil-{unit}.service"

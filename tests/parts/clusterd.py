@@ -1,5 +1,5 @@
 """The receiving side of public faults: a real gRPC server, and what a real ClusterD makes of
-messages (``spec/clusterd.md`` 4.4)."""
+messages (``docs/spec/clusterd.md#4.4``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bus errors of cores around a multi-bit error of the memory (``spec/device-plugin.md`` 2.4)."""
+"""Bus errors of cores around a multi-bit error of the memory (``device-plugin#2.4``)."""
 
 from __future__ import annotations
 

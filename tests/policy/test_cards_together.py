@@ -1,4 +1,4 @@
-"""Duo cards that are reset as one: both dies are unhealthy when one is (EX-41, V7)."""
+"""Duo cards reset as one: both dies are unhealthy when one is (EX-41, device-plugin#V7)."""
 
 from __future__ import annotations
 

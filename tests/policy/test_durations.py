@@ -212,7 +212,10 @@ class TestUpgrade:
         ]
 
     def test_of_a_one_off_event_never_comes(self) -> None:
-        """Upstream upgrades a notice for good if ``FaultTimeout`` is 0 (3.5): it never lasted."""
+        """Upstream upgrades a notice for good if ``FaultTimeout`` is 0: it never lasted.
+
+        Source: docs/spec/device-plugin.md#3.5.
+        """
         at_once = rules(c80E21007=DurationPolicy(0, 0, ChipLevel.SEPARATE_NPU))
         state = step(healthy(), [seen(ONCE, "80E21007")], T + 600_000, at_once)[0]
         assert next_deadline_ms(state, at_once) is None
@@ -223,7 +226,7 @@ class TestUpgrade:
         assert [reason["upgrade_time"] for reason in reasons(state)] == [UPGRADE_TIME]
 
     def test_of_a_rule_that_is_new_counts_from_the_faults_own_time(self) -> None:
-        """Upstream never upgrades a fault that is older than the rule (3.5)."""
+        """Upstream never upgrades a fault that is older than the rule (device-plugin#3.5)."""
         state = step(healthy(), [DOWN], T + 300_000, rules())[0]
         assert reasons(state) == []
         new = Configured("new", T + 300_000)
@@ -232,7 +235,7 @@ class TestUpgrade:
         assert [reason["upgrade_time"] for reason in reasons(state)] == [UPGRADE_TIME]
 
     def test_of_a_rule_that_is_gone_goes_with_it(self) -> None:
-        """3.7; the code is at its own level again."""
+        """device-plugin#3.7; the code is at its own level again."""
         state = after(healthy(), [DOWN], T + 30_000)
         state, (change,) = step(state, [Configured("none", T + 40_000)], T + 40_000, rules())
         assert (change.kind, change.new_level) == (ChangeKind.RELEASED, "NotHandleFault")
@@ -249,7 +252,7 @@ class TestUpgrade:
         ]
 
     def test_to_a_milder_level_is_a_reason_and_no_more(self) -> None:
-        """Nothing lowers a level (3.8), in no place of the document."""
+        """Nothing lowers a level (device-plugin#3.8), in no place of the document."""
         milder = rules(c80E3A201=DurationPolicy(5_000, 5_000, ChipLevel.SUB_HEALTH_FAULT))
         state = step(healthy(), [seen(OCCUR, "80E3A201")], T + 60_000, milder)[0]
         (entry,) = document(state).faults
@@ -281,7 +284,10 @@ class TestDocument:
         assert document(step(state, [], T + 16_001, rule)[0]).unhealthy == ()
 
     def test_shows_a_code_that_is_gone_only_while_it_matters(self) -> None:
-        """``PreSeparateNPU`` does not hurt a chip in use: upstream has no entry then (1.3)."""
+        """``PreSeparateNPU`` does not hurt a chip in use: upstream has no entry then.
+
+        Source: docs/spec/device-plugin.md#1.3.
+        """
         rule = rules(c80E21007=DurationPolicy(5_000, 60_000, ChipLevel.PRE_SEPARATE_NPU))
         reports = [seen(OCCUR, "80E21007"), seen(RECOVER, "80E21007", at=T + 10_000)]
         state = step(healthy(), reports, T + 10_000, rule)[0]

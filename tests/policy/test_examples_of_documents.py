@@ -1,4 +1,4 @@
-"""Worked examples of the device plugin's specification that have no line of their own in 8.4."""
+"""Worked examples of the Device Plugin that have no line in ``device-plugin#8.4``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_ex_01_healthy_chips_to_the_byte() -> None:
 
 
 def test_ex_11_the_same_occurrence_twice_counts_once() -> None:
-    """Upstream stores it twice, and counts two occurrences (2.4)."""
+    """Upstream stores it twice, and counts two occurrences (device-plugin#2.4)."""
     state = after(healthy(), [seen(OCCUR, CODE), seen(OCCUR, CODE)])
     (fault,) = render(state, inventory(), STAMP).faults
     assert fault.fault_code == CODE

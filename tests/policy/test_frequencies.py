@@ -1,6 +1,6 @@
 """The frequency rule: what is counted, when a code is upgraded and released.
 
-The worked examples are those of ``spec/device-plugin.md`` 8.1; whatever they say of cycles happens
+The worked examples are those of ``device-plugin#8.1``; whatever they say of cycles happens
 at its millisecond here.
 """
 
@@ -336,7 +336,7 @@ class TestState:
 
 
 class TestConfigured:
-    """3.7 and EX-40, EX-55: reasons and key follow the rules as they are now."""
+    """device-plugin#3.7, EX-40 and EX-55: reasons and key follow the rules as they are now."""
 
     ISOLATED = take(healthy(), occurs(T, T + 10, T + 20), T + 20, FREQ3)
 

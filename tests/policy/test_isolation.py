@@ -1,5 +1,5 @@
 """Isolation is state: the key and its reasons come from the upgrades of the chips, and an operator
-takes a chip out by its name. The worked examples are those of ``spec/device-plugin.md`` 8.1.
+takes a chip out by its name. The worked examples are those of ``docs/spec/device-plugin.md#8.1``.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def test_after_a_restart_each_source_is_told_what_it_said_itself(source: str) ->
 
 
 def test_link_that_the_tool_found_counts_as_a_device_fault() -> None:
-    """``spec/consumers.md`` 5.3; the driver calls it minor."""
+    """``docs/spec/consumers.md#5.3``; the driver calls it minor."""
     by_event = after(with_tool(), [driver(OCCUR)])
     by_tool = after(by_event, [tool(PRESENT, T + 2_000)])
     assert [held.device_fault for state in (by_event, by_tool) if (held := fault(state))] == [

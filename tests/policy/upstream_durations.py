@@ -1,6 +1,6 @@
 """The duration rule as the specification writes it down, cycle by cycle and word by word.
 
-Source: ``spec/device-plugin.md`` 3.5. It is the oracle of the tests, with all of its oddities.
+Source: ``device-plugin#3.5``. It is the oracle of the tests, with all of its oddities.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A real Device Plugin stops and starts beside an agent that owns device-info, in virtual time.
 
-The plugin is its writes: one every 5 minutes and at each start, as ``spec/device-plugin.md`` 1.7
+The plugin is its writes: one every 5 minutes and at each start, as ``device-plugin#1.7``
 has it. Its name in the store is that of the real program.
 """
 
@@ -173,6 +173,7 @@ async def _played(player: Beside) -> AsyncIterator[None]:
             player._plugin.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 async def test_document_is_taken_over_and_given_back_twice(tmp_path: Path) -> None:
     async with beside(tmp_path) as node:
@@ -199,6 +200,7 @@ async def test_document_is_taken_over_and_given_back_twice(tmp_path: Path) -> No
             assert node.seconds_since_beat() < 6
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 async def test_own_key_is_never_lost_when_the_document_changes_hands(tmp_path: Path) -> None:
     async with with_node_info(tmp_path) as node:
@@ -289,6 +291,7 @@ async def test_write_of_a_stranger_gives_nothing_back(tmp_path: Path) -> None:
         assert node.written() == ["device-plugin"]
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 async def test_plugin_in_a_conflict_is_given_the_document(tmp_path: Path) -> None:
     """Its writes come while a stranger's have begun a conflict already."""

@@ -32,6 +32,7 @@ NOT_PLAYED = {"flags-and-node-name-refused"}
 """No agent runs in it: ``test_noded_flags.py``."""
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize("name", [name for name in RECORDINGS if name not in NOT_PLAYED])
 async def test_recording(name: str, tmp_path: Path) -> None:

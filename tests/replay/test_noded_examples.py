@@ -1,4 +1,4 @@
-"""Worked examples of NodeD's specification that are about a life of the agent (section 9).
+"""Worked examples of NodeD's specification that are about a life of the agent (``noded#9``).
 
 Those about documents alone are in ``tests/policy/test_node_info.py``.
 """
@@ -138,6 +138,7 @@ async def test_c1_c2_a_start_with_a_fault_has_one_order(tmp_path: Path) -> None:
     assert all(seen.document is not None for seen in player.shown)
 
 
+@pytest.mark.slow
 async def test_c3_the_same_twice_is_written_once(tmp_path: Path) -> None:
     player = await played(life(alarms=[SYSTEM], ends_ms=29 * 60_000), tmp_path)
     assert len(player.shown) == 1

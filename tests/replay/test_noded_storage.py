@@ -98,6 +98,7 @@ def tree(told: Iterable[tuple[int, str, str]]) -> tuple[dict[str, Any], dict[str
     return assertions, times
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize("name", NAMES)
 async def test_recording(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ def steps(recording: dict[str, Any], do: str) -> list[dict[str, Any]]:
     return [step for step in recording["steps"] if step["do"] == do]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["crash-loop-with-active-fault", "restart-with-active-alarm", "report-interval-one-second"],
@@ -204,6 +205,7 @@ async def test_a_bmc_that_comes_back_is_asked_again(name: str, tmp_path: Path) -
         assert player.blind() == {}
 
 
+@pytest.mark.slow
 async def test_a_bmc_that_hangs_later_is_said_to_be_blind(tmp_path: Path) -> None:
     """D-19: the document stays as it is, and is not made younger."""
     async with running(tmp_path, FAN) as player:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parts.certificates import make_authority
+from tests.tiers import needs
 from vigil.scan.certificates import end_of_der
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
+@needs("server")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A real one, in DER."""
     place: Path = tmp_path_factory.mktemp("authority")

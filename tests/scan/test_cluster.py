@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.scan.conftest import Server
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("folder", "options"),
     [

@@ -207,6 +207,7 @@ async def test_a_short_outage_changes_nothing_and_a_long_one_begins_anew() -> No
             assert a.leadership.taken_total == taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [3.0, 10.0, 30.0])
 async def test_one_leads_on_while_renewals_take_long(seconds: float) -> None:
     server = Server()
@@ -297,6 +298,7 @@ async def test_no_read_is_made_while_renewals_are_quick(
         assert a.link.reads == 0
 
 
+@pytest.mark.slow
 async def test_one_whose_renewals_never_return_is_waited_for_and_no_longer() -> None:
     server = Server()
     async with candidates(server, "a", "b") as (a, b):

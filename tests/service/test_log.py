@@ -81,6 +81,7 @@ def test_elsewhere_each_message_is_one_line_with_its_time() -> None:
     assert "Traceback" in lines[2]
 
 
+@pytest.mark.daemon
 def test_why_a_program_ends_is_an_error_in_the_journal() -> None:
     program = ("-m", "vigil", "agent", "--node-name", "A_B", "--listen", "nowhere")
     lines = written("socket", names_it=True, program=program)
@@ -108,6 +109,7 @@ def pipe() -> Iterator[UnreadPipe]:
     pipe.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("last", "status"),
     [
@@ -176,6 +178,7 @@ def test_a_reader_that_is_gone_disturbs_nobody() -> None:
     assert 0 < int(process.stdout) <= 10_000
 
 
+@pytest.mark.slow
 def test_a_journal_that_stands_still_is_not_waited_for() -> None:
     reader, writer = socket.socketpair()
     begin = time.monotonic()
@@ -192,6 +195,7 @@ def test_a_journal_that_stands_still_is_not_waited_for() -> None:
         assert reader.recv(100).startswith(b"2")
 
 
+@pytest.mark.slow
 def test_others_who_have_the_same_pipe_wait_for_its_reader_as_before(pipe: UnreadPipe) -> None:
     subprocess.run([sys.executable, "-c", SET_UP], stderr=pipe.writer, cwd=ROOT, check=True)
     assert os.get_blocking(pipe.writer)

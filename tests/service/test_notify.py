@@ -55,6 +55,7 @@ async def test_ready_when_ready_and_stopping_at_the_end(manager: Manager) -> Non
     assert manager.heard("WATCHDOG") == []
 
 
+@pytest.mark.slow
 async def test_the_watchdog_is_fed_only_while_nothing_stalls(manager: Manager) -> None:
     daemon = Daemon({**manager.environment, "WATCHDOG_USEC": "200000"})
     daemon.not_ready = ()
@@ -85,6 +86,7 @@ async def test_the_watchdog_of_another_process_is_not_fed(manager: Manager) -> N
     assert manager.heard("WATCHDOG") == []
 
 
+@pytest.mark.slow
 async def test_a_manager_that_does_not_listen_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

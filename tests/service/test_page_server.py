@@ -233,6 +233,7 @@ async def test_unfinished_requests_keep_nobody_else_out(tmp_path: Path) -> None:
         assert closed + shown["npu_vigil_pages_closed_total", "address"] >= 80 - 12
 
 
+@pytest.mark.slow
 async def test_who_lets_wait_is_closed(tmp_path: Path) -> None:
     async with site(tmp_path, QUICK) as served:
         silent, half, idle, greedy = [await served.client() for _ in range(4)]
@@ -287,6 +288,7 @@ async def test_a_page_that_cannot_be_made_is_logged_once(
     assert logged.exc_info is not None
 
 
+@pytest.mark.slow
 async def test_an_exposition_is_rendered_once_for_all_who_ask_within_a_second(
     tmp_path: Path,
 ) -> None:
@@ -324,6 +326,7 @@ def few_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, few_descriptors: None
 ) -> None:
@@ -345,6 +348,7 @@ async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
     assert sum("not accepted" in record.message for record in caplog.records) == 1
 
 
+@pytest.mark.slow
 async def test_an_address_that_is_taken_is_served_when_it_is_free(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def with_faults(document: Document, text: str) -> Document:
     return msgspec.structs.replace(document, data=data)
 
 
+@pytest.mark.slow
 def test_nonsense_is_an_error_of_ours_or_a_difference() -> None:
     """Bytes at random places in texts that no check code protects, and in those that one does."""
     chance, document, readable = Random(4), written(rich_tree()), 0

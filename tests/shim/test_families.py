@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.shim.conftest import SmallDriver
 
 
+@pytest.mark.slow
 async def test_two_families_are_refused_with_both_names(
     small_driver: Callable[[str], SmallDriver], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -39,6 +40,7 @@ async def test_two_families_are_refused_with_both_names(
         assert (await asyncio.wait_for(state.driver.inventory(), 5)).family == "Ascend910B"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["other-family", "other-family-1"])
 async def test_chips_that_become_others_while_they_are_served(
     small_driver: Callable[[str], SmallDriver], caplog: pytest.LogCaptureFixture, how: str
@@ -100,6 +102,7 @@ def a5_without(place: Path, *missing: str) -> FoundLibrary:
     return FoundLibrary(place / "driver" / LIBRARY, (), ())
 
 
+@pytest.mark.slow
 async def test_a_library_of_the_second_generation_without_what_may_be_missing(
     tmp_path: Path,
 ) -> None:
@@ -129,6 +132,7 @@ async def test_a_library_of_the_second_generation_without_its_chips(tmp_path: Pa
             await asyncio.wait_for(state.run, 10)
 
 
+@pytest.mark.slow
 async def test_lists_of_several_chips_in_one_message(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -152,6 +156,7 @@ async def test_lists_of_several_chips_in_one_message(
         library.take_back("hang-codes-1")
 
 
+@pytest.mark.slow
 async def test_a_slow_driver_gives_the_first_lists(tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "emulator", "310p")
     emulator = Emulator(tmp_path / "emulator")

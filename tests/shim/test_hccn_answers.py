@@ -1,4 +1,4 @@
-"""Answers of hccn_tool: samples of the specification, tolerance, and nonsense (spec/dcmi.md 7)."""
+"""Answers of hccn_tool: samples of the specification, tolerance, and nonsense (dcmi#7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of the A5 hccn_tool (spec/dcmi.md 7.5)."""
+"""Answers of the A5 hccn_tool (docs/spec/dcmi.md#7.5)."""
 
 from __future__ import annotations
 

@@ -144,6 +144,7 @@ def test_a_bad_second_page(hardware: Emulator, reader: Reader) -> None:
     assert "from index 10 on is bad: it is empty" in reader.read()[0]
 
 
+@pytest.mark.slow
 def test_a_bmc_that_is_slow_and_one_that_is_too_slow(hardware: Emulator, reader: Reader) -> None:
     hardware.bmc.slow(200)
     said, seconds = reader.read()
@@ -157,6 +158,7 @@ def test_a_bmc_that_is_slow_and_one_that_is_too_slow(hardware: Emulator, reader:
     assert reader.read()[0] == []
 
 
+@pytest.mark.slow
 def test_many_slow_pages_end_together(hardware: Emulator, reader: Reader) -> None:
     hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(60))
     hardware.bmc.page(1)
@@ -166,6 +168,7 @@ def test_many_slow_pages_end_together(hardware: Emulator, reader: Reader) -> Non
     assert seconds < 5
 
 
+@pytest.mark.slow
 def test_a_bmc_that_gives_no_answer(hardware: Emulator, reader: Reader) -> None:
     hardware.bmc.hang()
     assert "the BMC does not answer within 0.5 s" in reader.read()[0]
@@ -173,6 +176,7 @@ def test_a_bmc_that_gives_no_answer(hardware: Emulator, reader: Reader) -> None:
     assert reader.read()[0] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "call"), [("open", "open"), ("ioctl", "the send ioctl")])
 def test_a_call_that_hangs_in_the_kernel(
     hardware: Emulator, reader: Reader, where: str, call: str
@@ -195,6 +199,7 @@ def test_a_call_that_hangs_in_the_kernel(
     assert reader.descriptors == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["open", "ioctl"])
 def test_the_end_of_the_process_waits_for_no_hang(
     bmc_server: tuple[Path, Emulator], hardware: Emulator, tmp_path: Path, where: str

@@ -1,4 +1,4 @@
-"""The server's serial number: what counts as one (``spec/noded.md`` 4.2, N1, D-16)."""
+"""The server's serial number: what counts as one (``docs/spec/noded.md#4.2``, N1, D-16)."""
 
 from __future__ import annotations
 

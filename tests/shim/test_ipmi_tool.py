@@ -95,6 +95,7 @@ async def test_its_troubles(bmc_server: tuple[Path, Emulator], hardware: Emulato
     assert await bmc.alarms(None) == ()
 
 
+@pytest.mark.slow
 async def test_the_troubles_of_tools(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
     bmc = ipmi((bmc_server[0] / IPMITOOL).parent, 0.5)
     hardware.tool("ipmitool", "garble")

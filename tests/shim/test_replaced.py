@@ -63,6 +63,7 @@ def _mapped(pid: int) -> list[str]:
     return [line for line in lines if "libdcmi.so" in line]
 
 
+@pytest.mark.slow
 async def test_a_replaced_library_is_loaded_while_the_old_one_still_answers(
     plain: SmallDriver, root: Root
 ) -> None:
@@ -100,6 +101,7 @@ async def test_nothing_is_started_while_the_files_stay_as_they_are(
         assert state.gaps == ""
 
 
+@pytest.mark.slow
 async def test_a_library_that_is_replaced_while_its_process_is_gone(root: Root) -> None:
     async with running(root.find(), find=root.find) as state:
         chip = (await state.driver.inventory()).chips[0]
@@ -115,6 +117,7 @@ async def test_a_library_that_is_replaced_while_its_process_is_gone(root: Root) 
         assert await state.driver.health(chip) == 0
 
 
+@pytest.mark.slow
 async def test_calls_that_hung_in_the_old_library_are_made_again(
     plain: SmallDriver, root: Root
 ) -> None:
@@ -132,6 +135,7 @@ async def test_calls_that_hung_in_the_old_library_are_made_again(
         assert await state.driver.health(bad) == 0
 
 
+@pytest.mark.slow
 async def test_a_library_that_cannot_be_loaded_replaces_none(
     root: Root, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -152,6 +156,7 @@ async def test_a_library_that_cannot_be_loaded_replaces_none(
         assert caplog.text.count("the old one goes on") == 1
 
 
+@pytest.mark.slow
 async def test_a_library_that_may_not_be_loaded_replaces_none(root: Root) -> None:
     whole = root.path.read_bytes()
     may_be_loaded = True

@@ -121,6 +121,7 @@ async def test_init_fails_then_works(small_driver: Callable[[str], SmallDriver])
         assert len((await asyncio.wait_for(state.driver.inventory(), 2)).chips) == 2
 
 
+@pytest.mark.slow
 async def test_calls_say_why_there_is_no_driver(small_driver: Callable[[str], SmallDriver]) -> None:
     refuses = small_driver("refuses")
     async with running(refuses.library) as state:
@@ -149,6 +150,7 @@ async def test_opening_hangs_then_works(small_driver: Callable[[str], SmallDrive
         assert len((await asyncio.wait_for(state.driver.inventory(), 2)).chips) == 2
 
 
+@pytest.mark.slow
 async def test_subscription_refused_means_polling_until_it_works(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -165,6 +167,7 @@ async def test_subscription_refused_means_polling_until_it_works(
         assert "driver process was replaced" in state.gaps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["hang-subscription", "crash-subscription"])
 async def test_subscription_hangs_or_crashes_means_polling_until_it_works(
     small_driver: Callable[[str], SmallDriver], trouble: str

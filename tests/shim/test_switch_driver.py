@@ -109,6 +109,7 @@ async def test_list_and_events(small_driver: Callable[[str], SmallDriver]) -> No
         assert event == msgspec.structs.replace(FAULT, assertion=2, seen_at_ms=event.seen_at_ms)
 
 
+@pytest.mark.slow
 async def test_a_hanging_list_costs_no_event_and_ends(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -207,6 +208,7 @@ async def test_odd_events(small_driver: Callable[[str], SmallDriver]) -> None:
         assert state.serials == [0xFFFFFFFF, 1, 2]
 
 
+@pytest.mark.slow
 async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
     async with running(found(switch)) as state:
@@ -249,6 +251,7 @@ async def test_no_switch_library_at_all(small_driver: Callable[[str], SmallDrive
             await state.driver.faults()
 
 
+@pytest.mark.slow
 async def test_a_refused_start_is_tried_again(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
     switch.tell("refuse")
@@ -261,6 +264,7 @@ async def test_a_refused_start_is_tried_again(small_driver: Callable[[str], Smal
         assert await state.driver.faults() == ()
 
 
+@pytest.mark.slow
 async def test_a_slow_start_is_let_end_and_keeps_nobody_waiting(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:

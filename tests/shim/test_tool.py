@@ -116,6 +116,7 @@ async def test_endless_output_is_cut_short(tmp_path: Path) -> None:
     assert len((await run(large)).stdout) == LONGEST_OUTPUT
 
 
+@pytest.mark.slow
 async def test_one_run_at_a_time_and_the_deadline_begins_with_it(tmp_path: Path) -> None:
     path = script(tmp_path, f"mkdir {tmp_path}/busy || exit 1; sleep 0.1; rmdir {tmp_path}/busy")
     tool = Tool("tool")
@@ -123,6 +124,7 @@ async def test_one_run_at_a_time_and_the_deadline_begins_with_it(tmp_path: Path)
     await asyncio.gather(*(tool.run(path, [], environment, 0.35) for _ in range(4)))
 
 
+@pytest.mark.slow
 async def test_a_killed_run_is_dead_before_the_next_begins(tmp_path: Path) -> None:
     tool, environment = Tool("tool"), tool_environment(os.environ)
     hanging = script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
@@ -133,6 +135,7 @@ async def test_a_killed_run_is_dead_before_the_next_begins(tmp_path: Path) -> No
         assert (await tool.run(living, [], environment, 10)).stdout == ""
 
 
+@pytest.mark.slow
 async def test_a_slow_loop_is_not_blamed_on_the_tool(tmp_path: Path) -> None:
     task = asyncio.create_task(run(script(tmp_path, "echo fine"), seconds=0.2))
     await asyncio.sleep(0)

@@ -32,6 +32,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -64,6 +65,7 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         assert serials == set(range(1, max(serials) + 1))
 
 
+@pytest.mark.slow
 async def test_a_late_process_repeats_nothing_of_its_predecessor(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -109,6 +111,7 @@ async def test_a_slow_call_is_given_more_time(
         assert not state.driver.stuck_calls()
 
 
+@pytest.mark.slow
 async def test_a_call_that_is_left_out_fails_at_once(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -124,6 +127,7 @@ async def test_a_call_that_is_left_out_fails_at_once(
         assert time.monotonic() - began < 0.4, "it is left out, its deadline is 0.5 s"
 
 
+@pytest.mark.slow
 async def test_hangs_and_probes_leave_no_processes(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -149,6 +153,7 @@ async def _gone(driver: SmallDriver) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_identity_that_hangs_leaves_the_other_chip_working(
     small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:

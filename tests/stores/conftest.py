@@ -64,8 +64,8 @@ async def mqtt_3(broker: Broker) -> AsyncIterator[Store]:
 @pytest.fixture(
     params=[
         "directory",
-        "mqtt_5",
-        "mqtt_3",
+        pytest.param("mqtt_5", marks=pytest.mark.server),
+        pytest.param("mqtt_3", marks=pytest.mark.server),
         pytest.param("kubernetes", marks=pytest.mark.apiserver),
     ]
 )

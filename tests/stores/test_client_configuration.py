@@ -21,6 +21,7 @@ from stores.client_configuration import Reading
 from stores.credential_files import CredentialFiles
 from stores.credential_plugin import Plugins
 from tests.parts.certificates import make_authority, make_client
+from tests.tiers import needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ VERSION = "client.authentication.k8s.io/v1"
 
 
 @pytest.fixture(scope="module")
+@needs("server")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pki")
     make_authority(directory)
@@ -473,6 +475,7 @@ def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot be run" in refused(written(tmp_path, user))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["exit 0", "trap '' TERM INT HUP; wait"])
 def test_a_plugin_that_hangs_is_ended_with_all_it_began(tmp_path: Path, ending: str) -> None:
     pids = tmp_path / "pids"
@@ -487,6 +490,7 @@ def test_a_plugin_that_hangs_is_ended_with_all_it_began(tmp_path: Path, ending: 
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
+@pytest.mark.slow
 def test_a_plugin_is_ended_when_nobody_waits_any_more(tmp_path: Path) -> None:
     plugins = Plugins()
     path = written(tmp_path, {"exec": plugin(script="kill -STOP $$")})
@@ -500,6 +504,7 @@ def test_a_plugin_is_ended_when_nobody_waits_any_more(tmp_path: Path) -> None:
         reading.read(str(path))
 
 
+@pytest.mark.slow
 def test_auth_providers(tmp_path: Path) -> None:
     """By the official client, and within the same bounds."""
     part = base64.urlsafe_b64encode(b"{}").decode()

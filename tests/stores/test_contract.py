@@ -243,6 +243,7 @@ async def test_two_writers_who_expect_versions_lose_no_write(store: Store) -> No
         await seen.until(lambda seen: seen.documents["mindx-dl", "one"].data == {"text": "30"})
 
 
+@pytest.mark.slow
 async def test_a_thousand_documents_are_all_listed_and_watched(store: Store) -> None:
     names = [f"node-{number}" for number in range(1000)]
 
@@ -262,7 +263,13 @@ async def test_a_thousand_documents_are_all_listed_and_watched(store: Store) -> 
 SPOILT = (b"[]", b'{"labels":{"mx-con', b"{}", b"\xff\x00", b" ")
 
 
-@pytest.fixture(params=["directory", "mqtt_5", "mqtt_3"])
+@pytest.fixture(
+    params=[
+        "directory",
+        pytest.param("mqtt_5", marks=pytest.mark.server),
+        pytest.param("mqtt_3", marks=pytest.mark.server),
+    ]
+)
 def keeps_anything(request: pytest.FixtureRequest) -> tuple[Store, Broker | None]:
     """Each store that keeps what is no document, and the broker where it is one."""
     store: Store = request.getfixturevalue(request.param)
@@ -272,6 +279,7 @@ def keeps_anything(request: pytest.FixtureRequest) -> tuple[Store, Broker | None
     return store, broker
 
 
+@pytest.mark.slow
 async def test_what_is_no_document_is_deleted_for_its_owner_and_stays_for_others(
     keeps_anything: tuple[Store, Broker | None], tmp_path: Path
 ) -> None:

@@ -164,6 +164,7 @@ async def test_a_directory_that_goes_away_is_waited_for(directory: Store, root: 
         await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "after"})
 
 
+@pytest.mark.slow
 async def test_more_changes_than_the_kernel_keeps_lose_nothing(
     directory: Store, root: Path
 ) -> None:
@@ -220,6 +221,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_writers_in_several_processes_lose_no_write(directory: Store) -> None:
     await directory.put(Document(*PLACE, {"text": "0"}))
     async with watching(directory) as seen:
@@ -273,6 +275,7 @@ JSON = st.recursive(
 ALMOST = st.fixed_dictionaries({"labels": JSON, "data": JSON}, optional={"annotations": JSON})
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.binary(max_size=200)
@@ -292,6 +295,7 @@ def test_no_content_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, 
     assert (document.labels, document.data) == (value["labels"], value["data"])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_no_name_leads_out_of_the_directory(

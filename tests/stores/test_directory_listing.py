@@ -70,6 +70,7 @@ def shows(text: str, seen: Watching) -> bool:
     return {one.data["text"] for one in seen.documents.values()} == {text}
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("selection", [Selection(label=("mx-consumer-cim", "true")), OWN])
 async def test_changes_without_events_arrive_and_are_named_once(
     here: Store, there: Store, selection: Selection, caplog: pytest.LogCaptureFixture
@@ -95,6 +96,7 @@ async def test_changes_without_events_arrive_and_are_named_once(
     assert here.url.removeprefix("directory:") in line.getMessage()
 
 
+@pytest.mark.server
 async def test_a_namespace_that_comes_and_goes_without_events(
     here: Store, there: Store, mirror: Mirror
 ) -> None:
@@ -108,6 +110,7 @@ async def test_a_namespace_that_comes_and_goes_without_events(
         assert len(seen.of(Deleted)) == 1
 
 
+@pytest.mark.slow
 async def test_what_events_show_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,6 +143,7 @@ async def test_an_owner_lists_its_own_files_only(tmp_path: Path) -> None:
     assert len(directory_listing.listed(place, Selection()).stamps) == 20
 
 
+@pytest.mark.server
 async def test_a_directory_that_is_replaced_is_listed_anew(here: Store, mirror: Mirror) -> None:
     """By another one, with a mount over it that no event tells of."""
     await here.put(document("one", "x"))
@@ -158,6 +162,7 @@ async def test_a_directory_that_is_replaced_is_listed_anew(here: Store, mirror: 
     assert seen.of(Deleted) == []
 
 
+@pytest.mark.server
 async def test_a_mount_that_hangs_holds_one_thread(
     here: Store, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:

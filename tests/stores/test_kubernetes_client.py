@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _NEEDED = """
 import sys
 import stores.kubernetes_client
@@ -27,6 +29,7 @@ assert Configuration is kubernetes.aio.client.Configuration
 """
 
 
+@pytest.mark.slow
 def test_only_what_is_needed_is_imported() -> None:
     for script in (_NOTHING, _NEEDED, _NEEDED + _WHOLE, _WHOLE):
         subprocess.run([sys.executable, "-c", script], check=True)

@@ -219,6 +219,7 @@ async def test_a_topic_that_belongs_to_another_document_is_no_document(
     await store.close()
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol: str) -> None:
     selection = Selection("kube-system", label=("mx-consumer-cim", "true"))
@@ -269,6 +270,7 @@ async def test_too_many_messages_interrupt_their_reader(
     await writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_broker_that_accepts_and_says_nothing_is_left_without_noise(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, protocol: str
@@ -308,6 +310,7 @@ async def test_a_closed_store_says_so(store: Store) -> None:
         await store.put(device_info())
 
 
+@pytest.mark.server
 async def test_a_document_that_the_broker_finds_too_large_stops_no_other(tmp_path: Path) -> None:
     # mosquitto answers with the end of the connection.
     with Broker(tmp_path, ["message_size_limit 1000"]) as broker:

@@ -19,6 +19,7 @@ from stores.base import EventChannel, Heard, Interrupted, Store, Telling
 from stores.tellings import LARGEST_BYTES, decode_telling, encode_telling
 from tests.parts.broker import Broker
 from tests.parts.processes import Running, program
+from tests.tiers import needs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -33,6 +34,7 @@ TELLING = Telling("node-1", "j", 6, 7, (EVENT,))
 
 
 @pytest.fixture(scope="module")
+@needs("server")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker")) as running:
         yield running
@@ -83,6 +85,7 @@ async def publish(broker: Broker, tmp_path: Path, topic: str, payload: bytes) ->
     assert await asyncio.to_thread(sent.wait, 10) == 0
 
 
+@pytest.mark.server
 async def test_tellings_arrive_and_are_not_retained(store: Store) -> None:
     await channel_of(store).tell(TELLING)
     first = Listening(channel_of(store).tellings())
@@ -107,6 +110,7 @@ async def test_what_was_heard_is_there_for_whoever_comes_later(store: Store) -> 
     assert len(listening.seen) == 2
 
 
+@pytest.mark.server
 async def test_bad_tellings_are_told_once_and_nothing_comes_of_them(
     store: Store, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

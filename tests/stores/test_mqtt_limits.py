@@ -80,6 +80,7 @@ async def taken(store: Store, document: Document) -> None:
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.server
 @PROTOCOLS
 @pytest.mark.parametrize("setting", ["max_packet_size", "message_size_limit"])
 async def test_a_document_that_is_too_large_silences_nothing_else(
@@ -113,6 +114,7 @@ async def test_a_document_that_is_too_large_silences_nothing_else(
     await store.close()
 
 
+@pytest.mark.server
 @PROTOCOLS
 async def test_restarts_of_the_broker_make_nothing_too_large(
     start: Callable[..., Broker], protocol: str
@@ -129,6 +131,7 @@ async def test_restarts_of_the_broker_make_nothing_too_large(
     await store.close()
 
 
+@pytest.mark.server
 @PROTOCOLS
 @pytest.mark.parametrize(
     ("setting", "says"),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
+pytestmark = pytest.mark.server
+
 PROTOCOLS = ("5", "3.1.1")
 HANGS_UP = ["max_queued_messages 0"]
 """With this mosquitto 2.0.11 ends the connection of whoever publishes without the right to."""

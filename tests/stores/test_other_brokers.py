@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
+pytestmark = pytest.mark.server
+
 ONE = Document("kube-system", "mindx-dl-deviceinfo-node-1", {"text": "x"}, {"a": "b"})
 PROTOCOLS = pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 

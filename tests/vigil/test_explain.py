@@ -70,7 +70,7 @@ def test_json_carries_both_names() -> None:
     assert found["name_en"]
     assert found["name_zh"]
     assert found["known"]["severity"] == "contract/data/codes.json"
-    assert found["follows"]["effect"] == "spec/consumers.md 1.10"
+    assert found["follows"]["effect"] == "docs/spec/consumers.md#1.10"
 
 
 def test_an_unknown_code_is_wrong_use_and_no_escape_reaches_the_terminal() -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vigil.advising.assumptions import parse_all
-from vigil.advising.narrow import check_node, groups_of, of_job, of_node
+from advisor.narrow import groups_of, has_node, of_job, of_node
+from contract.errors import ConfigurationError, Problem
 from vigil.advising.run import run
+from vigil.advising.server import advised, assumed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from advisor.options import Profile
     from advisor.report import Report
+    from advisor.what_if.assumptions import Assumption
     from vigil.advising.run import Advised
 
 _PERIOD_SECONDS = 1.0
@@ -37,22 +39,28 @@ def from_dumps(
     profiles: Sequence[Profile],
     job: str | None,
     node: str | None,
-    what_if: Sequence[str],
+    assumptions: Sequence[Assumption],
     state: Path | None,
 ) -> Iterator[Answer]:
     """Yield the reports of each session in ``sources``."""
 
     def narrowed(report: Report, one: Advised) -> Report:
         if job is not None:
-            report = of_job(report, one.snapshot, job, groups_of(one.snapshot, job))
+            groups = groups_of(one.snapshot, job)
+            if groups is None:
+                what = f"no PodGroup {job} is in the dump, and none that it owns"
+                raise ConfigurationError("--job", [Problem(repr(job), what)])
+            report = of_job(report, one.snapshot, job, groups)
         if node is not None:
-            check_node(one.snapshot, node)
+            if not has_node(one.snapshot, node):
+                what = "no such Node is in the dump"
+                raise ConfigurationError("--node", [Problem(repr(node), what)])
             report = of_node(report, one.snapshot, node)
         return report
 
     reports: list[Report] = []
     bases: list[Report | None] = []
-    for one in run(sources, profiles, parse_all(what_if), state):
+    for one in run(sources, profiles, assumptions, state):
         reports.append(narrowed(one.report, one))
         bases.append(None if one.base is None else narrowed(one.base, one))
         if len(reports) == len(profiles):
@@ -61,23 +69,27 @@ def from_dumps(
 
 
 def from_server(
-    server: str, profiles: Sequence[Profile], job: str | None, node: str | None, *, watch: bool
+    server: str,
+    profiles: Sequence[Profile],
+    job: str | None,
+    node: str | None,
+    what_if: Sequence[str],
+    *,
+    watch: bool,
 ) -> Iterator[Answer]:
     """Yield the reports of an aggregator now; with ``watch`` each time that they differ."""
-    from vigil.advising.server import reports_of
-
     before: list[Report] | None = None
     while True:
-        found, not_known = reports_of(server, job)
-        reports = tuple(
-            _known(report if node is None else _about(report, node), not_known)
-            for report in found
+        found = assumed(server, what_if, job, node) if what_if else advised(server, job, node)
+        chosen = [
+            (_known(report, found.not_known), base)
+            for report, base in zip(found.reports, found.bases, strict=True)
             if report.profile in profiles
-        )
-        timeless = [msgspec.structs.replace(report, now_ms=0) for report in reports]
+        ]
+        timeless = [msgspec.structs.replace(report, now_ms=0) for report, _ in chosen]
         if timeless != before:
             before = timeless
-            yield Answer(reports, (None,) * len(reports))
+            yield Answer(tuple(report for report, _ in chosen), tuple(base for _, base in chosen))
         if not watch:
             return
         time.sleep(_PERIOD_SECONDS)
@@ -86,19 +98,3 @@ def from_server(
 def _known(report: Report, not_known: dict[str, str]) -> Report:
     unread = (f"{kind}: {why}" for kind, why in sorted(not_known.items()))
     return msgspec.structs.replace(report, not_known=(*report.not_known, *unread))
-
-
-def _about(report: Report, node: str) -> Report:
-    """What ``report`` has about a node, and of jobs with a pod at fault there."""
-    return msgspec.structs.replace(
-        report,
-        node_verdicts=tuple(one for one in report.node_verdicts if one.node == node),
-        decisions=tuple(
-            one for one in report.decisions if any(pod.node == node for pod in one.fault_pods)
-        ),
-        create_advice=(),
-        elastic_advice=(),
-        findings=tuple(one for one in report.findings if one.object.rpartition(" ")[2] == node),
-        placement=(),
-        gangs=(),
-    )

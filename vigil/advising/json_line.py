@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.narrow import changes
 from advisor.report import flat
-from vigil.advising.narrow import changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,16 +12,16 @@ from advisor.report import Finding, Report, Severity
 from advisor.scheduler_options import scheduler_options
 from advisor.snapshot import Snapshot
 from advisor.state import State
+from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
 from service.files import replace
 from vigil.advising.dump import sessions
-from vigil.advising.what_if import assume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from vigil.advising.assumptions import Assumption
+    from advisor.what_if.assumptions import Assumption
 
 _STATE_VERSION = 1
 
@@ -64,7 +64,7 @@ def run(
             raise ConfigurationError(str(state_file), [Problem("now_ms", what)])
         now_ms = snapshot.now_ms
         if read is None or snapshot.first_session:
-            # The scheduler reads its switches when it starts (1.1).
+            # The scheduler reads its switches when it starts (consumers#1.1).
             read = scheduler_options(snapshot.configmaps) or read
         options, problem = read or (Options(), "")
         other = assume(snapshot, assumptions, options) if assumptions else None

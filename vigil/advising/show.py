@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from advisor.narrow import changes
 from advisor.report import Action
-from vigil.advising.narrow import changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from advisor.report import (
         CreateAdvice,
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         Placement,
         Report,
     )
+
+T = TypeVar("T")
 
 _MOST = 10
 """Of one kind are shown, the rest is counted (``--json`` has all)."""
@@ -59,25 +61,29 @@ def _time(at_ms: int) -> str:
 
 
 def _body(report: Report) -> Iterator[str]:
-    yield from _listed("nodes", [[_node(one)] for one in report.node_verdicts if not one.is_calm])
+    verdicts = [one for one in report.node_verdicts if not one.is_calm]
     deciding = [one for one in report.decisions if one.action is not Action.NONE or one.fault_pods]
-    yield from _listed("jobs", [list(_decision(one)) for one in deciding])
-    yield from _listed("placement", [list(_place(one)) for one in report.placement])
-    yield from _listed("gangs", [[_gang(one)] for one in report.gangs])
-    yield from _listed("MindIE Motor", [[_creation(one)] for one in report.create_advice])
-    yield from _listed("elastic training", [[_elastic(one)] for one in report.elastic_advice])
+    yield from _listed("nodes", verdicts, lambda one: [_node(one)])
+    yield from _listed("jobs", deciding, _decision)
+    yield from _listed("placement", report.placement, _place)
+    yield from _listed("gangs", report.gangs, lambda one: [_gang(one)])
+    yield from _listed("MindIE Motor", report.create_advice, lambda one: [_creation(one)])
+    yield from _listed("elastic training", report.elastic_advice, lambda one: [_elastic(one)])
     if not (deciding or report.placement or report.create_advice or report.elastic_advice):
         yield "  nothing happens, and nothing waits"
-    yield from _listed("findings", [[_finding(one)] for one in report.findings])
-    yield from _listed("not known", [[one] for one in report.not_known])
+    yield from _listed("findings", report.findings, lambda one: [_finding(one)])
+    yield from _listed("not known", report.not_known, lambda one: [one])
 
 
-def _listed(heading: str, found: Sequence[Sequence[str]]) -> Iterator[str]:
+def _listed(
+    heading: str, found: Sequence[T], lines_of: Callable[[T], Iterable[str]]
+) -> Iterator[str]:
+    """Yield the lines of the first ones; those of the others are not even made."""
     if not found:
         return
     yield f"  {heading}"
-    for lines_of_one in found[:_MOST]:
-        yield from (f"    {line}" for line in lines_of_one)
+    for one in found[:_MOST]:
+        yield from (f"    {line}" for line in lines_of(one))
     if len(found) > _MOST:
         yield f"    ... and {len(found) - _MOST} more (--json has all)"
 

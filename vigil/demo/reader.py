@@ -1,7 +1,7 @@
 """Reads the documents as a stranger would: plain JSON, no codec of the writers.
 
-Formats: ``spec/device-plugin.md`` 1.2 to 1.4 and 5.3, ``spec/noded.md`` 2.3, ``spec/clusterd.md``
-2.2 and 4.1.
+Formats: ``device-plugin#1.2`` to 1.4 and 5.3, ``noded#2.3``, ``clusterd#2.2``
+and 4.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* A libdcmi.so for acceptance tests, written from the ABI alone (spec/dcmi.md 2, 4.1, 4.4, 5).
+/* A libdcmi.so for acceptance tests, written from the ABI alone (dcmi#2, 4.1, 4.4, 5).
  *
  * Everything it does is read from plain files in "<driver root>/control", at each call:
  *

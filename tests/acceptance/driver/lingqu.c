@@ -1,4 +1,4 @@
-/* A liblingqu-dcmi.so for acceptance tests, written from the ABI alone (spec/dcmi.md 6).
+/* A liblingqu-dcmi.so for acceptance tests, written from the ABI alone (docs/spec/dcmi.md#6).
  *
  * Everything it does is read from plain files in "<driver root>/control", at each call:
  *

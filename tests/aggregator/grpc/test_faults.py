@@ -1,4 +1,7 @@
-"""The fault service, over a real socket with clients made from upstream's numbers (5.3, 5.4)."""
+"""The fault service, over a real socket with clients made from upstream's numbers.
+
+Source: docs/spec/clusterd.md#5.3, 5.4.
+"""
 
 from __future__ import annotations
 
@@ -308,6 +311,7 @@ def test_only_what_ended_unheard_and_a_moment_ago_is_told_again() -> None:
     assert list(recoveries.of_all(8)) == [], "it is ill again"
 
 
+@pytest.mark.slow
 async def test_calls_that_wait_while_the_leader_goes() -> None:
     world = World()
     world.held = asyncio.Event()

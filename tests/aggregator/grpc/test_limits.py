@@ -1,4 +1,4 @@
-"""Limits of the services, by the clock that is passed in (``spec/clusterd.md`` 5.1, 5.4; B30)."""
+"""Limits of the services, by the clock that is passed in (``clusterd#5.1``, 5.4; B30)."""
 
 from __future__ import annotations
 
@@ -204,6 +204,7 @@ async def test_many_nodes_leave_others_their_turn() -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_calls_of_all_kinds_share_one_limit() -> None:
     clock, world = Hand(), World()
     async with world.serving(clock=clock) as target, Client(target) as client:
@@ -239,6 +240,7 @@ async def test_a_registration_that_came_to_nothing_makes_room() -> None:
         assert world.server.status().registered == 0
 
 
+@pytest.mark.slow
 async def test_a_message_that_is_too_long() -> None:
     async with World().serving() as target, Client(target) as client:
         code, _ = await refused(client.ask(GET, {"jobId": "x" * MOST_BYTES_RECEIVED}))
@@ -263,6 +265,7 @@ async def test_more_streams_on_one_connection_wait() -> None:
         assert (await waiting)["code"] == 200
 
 
+@pytest.mark.slow
 async def test_more_connections_than_are_let_in() -> None:
     async with World().serving() as target:
         host, _, port = target.rpartition(":")
@@ -300,6 +303,7 @@ async def test_a_host_that_can_never_be_had_is_told_while_it_is_tried(host: str)
     assert server.not_served is None
 
 
+@pytest.mark.slow
 async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -334,12 +338,14 @@ async def test_ipv6() -> None:
         await server.stop()
 
 
+@pytest.mark.slow
 def test_who_does_not_serve_does_not_pay() -> None:
     code = "import aggregator.process, aggregator.grpc.endpoint, aggregator.rank_tables.part, sys"
     code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 async def test_who_leads_listens_as_soon_as_the_port_is_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -361,6 +367,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
     assert len(said) == 1
 
 
+@pytest.mark.slow
 async def test_who_ceases_to_lead_tries_no_more() -> None:
     async with World().serving() as target:
         server = World().make(listen=target)
@@ -372,6 +379,7 @@ async def test_who_ceases_to_lead_tries_no_more() -> None:
     assert server.port is None
 
 
+@pytest.mark.slow
 async def test_clients_that_replace_each_other_are_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

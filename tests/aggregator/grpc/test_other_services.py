@@ -106,6 +106,7 @@ UNARY = [
 STREAMS = ["/fault.Fault/SubscribeFaultMsgSignal", "/config.Config/SubscribeRankTable"]
 
 
+@pytest.mark.slow
 async def test_bytes_that_are_no_request_never_break_it(caplog: pytest.LogCaptureFixture) -> None:
     chance = random.Random(20)
     world = World()

@@ -33,6 +33,7 @@ def long(job: str, change: int) -> Message:
     return Message(job, "fault", (NodeFaults("n1", devices=(device,)),))
 
 
+@pytest.mark.slow
 async def test_one_that_never_reads_holds_up_nobody_and_nothing(world: World) -> None:
     names = sorted(world.jobs)
     async with Client(world.target) as quick, Client(world.target) as slow:

@@ -15,11 +15,13 @@ from contract.errors import ConfigurationError
 from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.grpc.world import World, tls_files
 from tests.parts import certificates
+from tests.tiers import needs
 
 GET = "fault.Fault/GetFaultMsgSignal"
 
 
 @pytest.fixture(scope="module")
+@needs("server")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Certificates of two authorities that know nothing of each other."""
     places = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("theirs")
@@ -106,6 +108,7 @@ async def test_replaced_files_count_from_the_next_connection_on(
         assert await gets_in(world.target, theirs, theirs)
 
 
+@pytest.mark.server
 async def test_with_certificates_as_the_guide_makes_them(tmp_path: Path) -> None:
     maker = Path(__file__).parents[3] / "systemd" / "make-certificates"
     pki = tmp_path / "pki"

@@ -1,4 +1,4 @@
-"""Clients as upstream's are: from message numbers written down once more (spec/clusterd.md 5.3).
+"""Clients as upstream's are: from message numbers written down once more (clusterd#5.3).
 
 They share nothing with the `.proto` files of the server: a number that is wrong there is seen here.
 They live in a pool of their own, because both know messages of the same names.

@@ -207,6 +207,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps)
 @settings(deadline=None, max_examples=400)
 def test_what_was_said_last_holds(history: list[tuple[str, int, int]]) -> None:

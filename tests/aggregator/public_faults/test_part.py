@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
-    """Example E20."""
+    """clusterd#E20."""
     faults = begun()
     before = render_device_entry("node1", eight(), T0)
     answer = faults.send(
@@ -74,7 +74,7 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
 
 
 def test_all_levels_beside_a_fault_of_the_chip() -> None:
-    """Example E21, but for chip 30, which does not exist."""
+    """clusterd#E21, but for chip 30, which does not exist."""
     hardware = [fault(3, "RestartNPU", "80C98000", {"80C98000": (1760000000500, "RestartNPU")})]
     data = config(hardware, unhealthy=(3,))
     record = device_record(device_info.decode(data, "x"))
@@ -113,7 +113,7 @@ def test_all_levels_beside_a_fault_of_the_chip() -> None:
 
 
 def test_a_chip_is_called_by_the_type_of_its_node() -> None:
-    """Example E22."""
+    """clusterd#E22."""
     devices = {"huawei.com/npu": "npu-0,npu-1", "huawei.com/npu-Fault": "[]"}
     record = device_record(device_info.decode(config(devices=devices), "x"))
     known = places()
@@ -294,6 +294,7 @@ def test_as_many_times_as_there_is_room_for_are_told_like_upstream() -> None:
     assert len(with_public_faults(eight(), standing_of(*one_more), T0).faults) == 1
 
 
+@pytest.mark.slow
 def test_of_ever_new_codes_the_worst_are_told_for_each_chip() -> None:
     mild = [(f"{n:09}", "SubHealthFault", tuple(range(31)), T0 + n) for n in range(2000)]
     worse = [(f"9{n:08}", "SeparateNPU", (n % 8, 31), T0) for n in range(100)]

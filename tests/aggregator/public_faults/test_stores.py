@@ -45,7 +45,11 @@ async def kubernetes(control_plane: ControlPlane) -> AsyncIterator[Store]:
 
 
 @pytest.fixture(
-    params=["directory", "mqtt", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
+    params=[
+        "directory",
+        pytest.param("mqtt", marks=pytest.mark.server),
+        pytest.param("kubernetes", marks=pytest.mark.apiserver),
+    ]
 )
 def store(request: pytest.FixtureRequest) -> Store:
     found: Store = request.getfixturevalue(request.param)

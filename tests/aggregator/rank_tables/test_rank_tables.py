@@ -1,4 +1,4 @@
-"""What MindIE's controller is told of its service (``spec/consumers.md`` 4.1 to 4.3)."""
+"""What MindIE's controller is told of its service (``docs/spec/consumers.md#4.1`` to 4.3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 /*
- * A driver for Ascend 950 (spec/dcmi.md 3): the v1 names answer that they are not supported. Two
+ * A driver for Ascend 950 (dcmi#3): the v1 names answer that they are not supported. Two
  * chips with the ids 0 and 1, which are the physical chips 4 and 5.
  */
 #include <pthread.h>

@@ -20,7 +20,7 @@ NODE_WORDS = ("UnHealthy", "PreSeparate", "NotReady", "silent", "gone")
 SWITCH_WORDS = ("UnHealthy", "SubHealthy", "PreSeparate")
 CHIP_LEVELS = tuple(level for level in ChipLevel if level is not ChipLevel.NORMAL_NPU)
 _MOST_EXIT = 255
-_FORMS = (
+FORMS = (
     "chip NUMBER of NODE LEVEL",
     "code CODE on chip NUMBER of NODE",
     f"NODE {'|'.join(NODE_WORDS)}",
@@ -97,7 +97,7 @@ def parse(text: str) -> Assumption:
         match = pattern.fullmatch(words)
         if match is not None:
             return make(*match.groups())
-    raise ValueError(f"is none of: {'; '.join(_FORMS)}")
+    raise ValueError(f"is none of: {'; '.join(FORMS)}")
 
 
 def _node(name: str) -> str:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contract.errors import ConfigurationError, Problem
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -27,10 +25,11 @@ COMPARED = (
 """The members of a report that assumptions may change, in the order in which they are shown."""
 
 
-def groups_of(snapshot: Snapshot, job: str) -> frozenset[str]:
+def groups_of(snapshot: Snapshot, job: str) -> frozenset[str] | None:
     """Return the PodGroups that are ``job``, by name or by owner, as ``<namespace>/<name>``.
 
-    Pods may name a PodGroup that is not in the dump. Raises ``ConfigurationError`` for none.
+    ``job`` is ``<namespace>/<name>``. Pods may name a PodGroup that is not in the snapshot.
+    ``None``: nothing there is called so.
     """
     namespace, _, name = job.partition("/")
     found = {
@@ -45,18 +44,14 @@ def groups_of(snapshot: Snapshot, job: str) -> frozenset[str]:
             found.add(f"{namespace}/{pod.group}")
     advised = {one.name for one in snapshot.ascend_jobs if one.namespace == namespace}
     advised |= {one.name for one in snapshot.vcjobs if one.namespace == namespace}
-    if not found and name not in advised:
-        what = f"no PodGroup {job} is in the dump, and none that it owns"
-        raise ConfigurationError("--job", [Problem(repr(job), what)])
-    return frozenset(found)
+    return frozenset(found) if found or name in advised else None
 
 
-def check_node(snapshot: Snapshot, node: str) -> None:
-    """Raise ``ConfigurationError`` where nothing in the snapshot is about ``node``."""
-    if all(one.name != node for one in snapshot.nodes) and all(
-        pod.node != node for pod in snapshot.pods
-    ):
-        raise ConfigurationError("--node", [Problem(repr(node), "no such Node is in the dump")])
+def has_node(snapshot: Snapshot, node: str) -> bool:
+    """Whether anything in the snapshot is about ``node``."""
+    return any(one.name == node for one in snapshot.nodes) or any(
+        pod.node == node for pod in snapshot.pods
+    )
 
 
 def of_job(report: Report, snapshot: Snapshot, job: str, groups: Collection[str]) -> Report:

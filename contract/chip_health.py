@@ -1,4 +1,4 @@
-"""Whether a chip and its network may be used, by their levels (``spec/device-plugin.md`` 2.8)."""
+"""Whether a chip and its network may be used, by their levels (``device-plugin#2.8``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The documents of a snapshot, written anew for single nodes as our daemons write them.
 
 With the switch ``useClusterInfoManager`` these are the aggregator's, else those of the agents.
-Sources: ``spec/consumers.md`` 1.2 to 1.4, 7.1 (M3, M5, M7, M9, M10).
+Sources: ``docs/spec/consumers.md#1.2`` to 1.4, 7.1 (M3, M5, M7, M9, M10).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.cluster_cache import TOUCHED
 from advisor.snapshot import ConfigMap
 from contract import device_info, switch_info
 from contract.cluster_device import DeviceRecord, device_record, render_device_entry
@@ -37,7 +38,6 @@ from contract.names import (
 from contract.node_info import NodeRecord, decode_node_info, encode_node_info, render_node_entry
 from contract.scheduling import go_integer
 from contract.switch_info import SwitchRecord, decode_switch_info, render_switch_entry
-from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A snapshot with assumptions, as the agent and the aggregator would publish them.
 
-Sources: ``spec/consumers.md`` 1.10 (levels and lists), 2.9 (pods that end), 7.1 (M13, M15, S7).
+Sources: ``consumers#1.10`` (levels and lists), 2.9 (pods that end), 7.1, M13, M15, S7.
 """
 
 from __future__ import annotations
@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.snapshot import Container
-from agent.policy.health import is_healthy, is_network_healthy
+from advisor.what_if.assumptions import (
+    Assumption,
+    ChipAtLevel,
+    ChipHasCode,
+    NodeHealed,
+    NodeIs,
+    PodExits,
+    SwitchIs,
+)
+from advisor.what_if.documents import Documents
 from contract import scheduling
 from contract.catalogue import shipped
+from contract.chip_health import is_healthy, is_network_healthy
 from contract.cluster_device import CodeFault, healed, pre_separate_device
 from contract.cluster_node import HEALTHY, lost_node
 from contract.cluster_switch import healed_switch
@@ -23,16 +33,6 @@ from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.levels import ChipLevel, NodeLevel, SwitchLevel, most_serious
 from contract.node_info import FaultDevice, NodeRecord, pre_separate_node
 from contract.switch_info import SwitchRecord, pre_separate_switch
-from vigil.advising.assumptions import (
-    Assumption,
-    ChipAtLevel,
-    ChipHasCode,
-    NodeHealed,
-    NodeIs,
-    PodExits,
-    SwitchIs,
-)
-from vigil.advising.documents import Documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,7 +103,7 @@ class _Assumed:
             case PodExits(namespace, name, code):
                 pod = self._pods.get((namespace, name))
                 if pod is None:
-                    raise LookupError("no such pod is in the dump")
+                    raise LookupError("there is no such pod")
                 self._pods[namespace, name] = _ended(pod, code)
             case ChipAtLevel(node, chip, level):
                 self._require(node)
@@ -124,7 +124,7 @@ class _Assumed:
     def _require(self, name: str) -> Node:
         node = self._nodes.get(name)
         if node is None:
-            raise LookupError(f"no Node {name} is in the dump")
+            raise LookupError(f"there is no Node {name}")
         return node
 
     def _used(self, node: str) -> frozenset[str]:
@@ -140,7 +140,7 @@ class _Assumed:
     def _device(self, node: str) -> DeviceRecord:
         record = self._documents.device(node)
         if record is None:
-            raise LookupError(f"no document in the dump has the chips of {node}")
+            raise LookupError(f"no document has the chips of {node}")
         return record
 
     def _fault(self, node: str, number: int, code: str, level: ChipLevel) -> None:

@@ -1,0 +1,1 @@
+"""A cluster with assumptions: what ``--what-if`` says, published as our daemons publish it."""

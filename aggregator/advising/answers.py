@@ -1,0 +1,70 @@
+"""What pages say of one node or one job, out of the newest reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.narrow import groups_of, has_node, of_job, of_node
+from aggregator.advising.status import AdviceAbout, AdviceOfJob, AdviceStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.report import Report
+    from advisor.snapshot import Snapshot
+    from aggregator.advising.cluster_objects import ClusterObjects
+
+
+class Answers:
+    """The newest reports, narrowed by the objects that there are now."""
+
+    def __init__(self, objects: ClusterObjects, status: Callable[[], AdviceStatus]) -> None:
+        self._objects = objects
+        self._status = status
+
+    def page_of_node(self, node: str) -> AdviceStatus | None:
+        """Return the advice on a node and the jobs there; ``None`` where nothing is about it."""
+        status = self._status()
+        snapshot = self._objects.snapshot(status.at_ms)
+        if not has_node(snapshot, node):
+            return None
+        reports = tuple(of_node(report, snapshot, node) for report in status.reports)
+        return msgspec.structs.replace(status, reports=reports)
+
+    def of_node(self, node: str) -> AdviceAbout:
+        """Return what follows for a node and the jobs there."""
+        status = self._status()
+        snapshot = self._objects.snapshot(status.at_ms)
+        reports = tuple(of_node(report, snapshot, node) for report in status.reports)
+        return AdviceAbout(status.advised_at_ms, status.not_known, reports)
+
+    def of_job(self, namespace: str, name: str, node: str | None = None) -> AdviceOfJob | None:
+        """Return what follows for a PodGroup, or for those of an owner; ``None`` for no such one.
+
+        With ``node`` only what is about that node, too.
+        """
+        status = self._status()
+        snapshot, job = self._objects.snapshot(status.at_ms), f"{namespace}/{name}"
+        groups = groups_of(snapshot, job)
+        if groups is None:
+            return None
+        return AdviceOfJob(
+            status.advised_at_ms,
+            status.not_known,
+            tuple(narrowed(report, snapshot, job, node) for report in status.reports),
+            status.at_ms,
+            namespace,
+            name,
+            tuple(sorted(groups)),
+        )
+
+
+def narrowed(report: Report, snapshot: Snapshot, job: str | None, node: str | None) -> Report:
+    """Return what ``report`` has about a job (``<namespace>/<name>``) and a node, where given."""
+    if job is not None:
+        report = of_job(report, snapshot, job, groups_of(snapshot, job) or ())
+    if node is not None:
+        report = of_node(report, snapshot, node)
+    return report

@@ -1,0 +1,155 @@
+"""What would follow from assumptions, computed on a copy of what is known.
+
+One at a time, in a thread, and then it rests: nothing that is published waits for it for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.advise import advise
+from advisor.narrow import groups_of, has_node
+from advisor.options import Options, Profile
+from advisor.scheduler_options import scheduler_options
+from advisor.state import State
+from advisor.what_if.assume import assume
+from advisor.what_if.assumptions import FORMS, parse_all
+from advisor.written_retries import written_retries
+from aggregator.advising.answers import narrowed
+from aggregator.advising.sessions import PERIOD_MS
+from aggregator.advising.status import AssumedAdvice
+from contract.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from advisor.report import Report
+    from advisor.snapshot import Snapshot
+    from advisor.what_if.assumptions import Assumption
+    from aggregator.advising.cluster_objects import ClusterObjects
+
+MOST_ASSUMPTIONS = 20
+LONGEST_ASSUMPTION = 400
+"""Characters: two names of nodes or pods fit."""
+
+_IDLE_SHARE = 3
+"""It rests for so many times what it took: at most a quarter of one core."""
+
+
+class Busy(Exception):
+    """Another one is computed, or was just now."""
+
+
+class NotThere(Exception):
+    """There is nothing of this kind that is called so."""
+
+
+class WrongQuestion(Exception):
+    """What is assumed is no assumption, too long, or about what is not there."""
+
+
+class WhatIf:
+    """Computes on ``objects`` and the memory of the scheduler as it is taken to be now."""
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        states: Callable[[], Mapping[Profile, State]],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._objects = objects
+        self._states = states
+        self._wall_ms = wall_ms
+        self._task: asyncio.Task[tuple[AssumedAdvice, float]] | None = None
+        self._free_at = 0.0
+
+    async def answer(
+        self, texts: Sequence[str], job: str | None, node: str | None
+    ) -> AssumedAdvice:
+        """Return what would follow if ``texts`` came to be, of a job or a node where given.
+
+        Raises ``Busy``, ``NotThere`` and ``WrongQuestion``.
+        """
+        assumptions = _assumptions(texts)
+        loop = asyncio.get_running_loop()
+        if self._task is not None or loop.time() < self._free_at:
+            raise Busy("another one is computed: ask again in some seconds")
+        if not self._objects.is_answered:
+            raise Busy("Nodes, pods and cluster documents were not all listed yet")
+        at_ms = self._wall_ms()
+        snapshot = self._objects.snapshot(at_ms + PERIOD_MS)
+        if job is not None and groups_of(snapshot, job) is None:
+            raise NotThere("podgroup")
+        if node is not None and not has_node(snapshot, node):
+            raise NotThere("node")
+        work = asyncio.to_thread(
+            _computed, snapshot, dict(self._states()), tuple(texts), assumptions, job, node
+        )
+        self._task = asyncio.create_task(work, name="what if")
+        self._task.add_done_callback(self._rest)
+        # A client that leaves does not end the thread.
+        try:
+            found, _ = await asyncio.shield(self._task)
+        except ConfigurationError as error:
+            raise WrongQuestion("; ".join(one.what for one in error.problems)) from None
+        unknown = self._objects.unknown
+        return msgspec.structs.replace(found, at_ms=at_ms, not_known=unknown)
+
+    def _rest(self, task: asyncio.Task[tuple[AssumedAdvice, float]]) -> None:
+        self._task = None
+        if not task.cancelled() and task.exception() is None:
+            seconds = task.result()[1]
+            self._free_at = asyncio.get_running_loop().time() + seconds * _IDLE_SHARE
+
+
+def _assumptions(texts: Sequence[str]) -> tuple[Assumption, ...]:
+    """Return what ``texts`` assume. No error repeats them: a page is shown in browsers, too."""
+    if len(texts) > MOST_ASSUMPTIONS:
+        raise WrongQuestion(f"what_if is given more than {MOST_ASSUMPTIONS} times")
+    if any(len(text) > LONGEST_ASSUMPTION for text in texts):
+        raise WrongQuestion(f"a what_if has more than {LONGEST_ASSUMPTION} characters")
+    try:
+        return parse_all(texts)
+    except ConfigurationError:
+        raise WrongQuestion(f"a what_if is none of: {'; '.join(FORMS)}") from None
+
+
+def _computed(
+    snapshot: Snapshot,
+    states: Mapping[Profile, State],
+    texts: tuple[str, ...],
+    assumptions: Sequence[Assumption],
+    job: str | None,
+    node: str | None,
+) -> tuple[AssumedAdvice, float]:
+    """Return the answer but for its time, and how much CPU time it took."""
+    began = time.thread_time()
+    read = scheduler_options(snapshot.configmaps)
+    options = Options() if read is None else read[0]
+    assumed = assume(snapshot, assumptions, options)
+    first = State(retries=written_retries(snapshot.configmaps) or {})
+    reports, bases = [], []
+    for profile in Profile:
+        state, chosen = (
+            states.get(profile, first),
+            msgspec.structs.replace(options, profile=profile),
+        )
+        base = narrowed(advise(snapshot, state, chosen)[0], snapshot, job, node)
+        report = narrowed(advise(assumed, state, chosen)[0], snapshot, job, node)
+        if job is None and node is None:
+            base, report = (msgspec.structs.replace(one, placement=()) for one in (base, report))
+        reports.append(_without_calm(report, base))
+        bases.append(_without_calm(base, report))
+    answer = AssumedAdvice(0, texts, {}, tuple(reports), tuple(bases))
+    return answer, time.thread_time() - began
+
+
+def _without_calm(report: Report, other: Report) -> Report:
+    """Leave out verdicts about nodes that are well in both."""
+    ill = {one.node for each in (report, other) for one in each.node_verdicts if not one.is_calm}
+    verdicts = tuple(one for one in report.node_verdicts if one.node in ill)
+    return msgspec.structs.replace(report, node_verdicts=verdicts)

@@ -1,0 +1,186 @@
+"""A session that is computed from the changes is the one that is computed as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.advise import Advisor, advise
+from advisor.options import Options, Profile
+from advisor.snapshot import Snapshot, Taint, VcJob
+from advisor.state import State
+from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
+from tests.advisor.scene import Chips, Scene, fault
+
+_LEVELS = ("NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU", "RestartNPU")
+_NODES = st.sampled_from(["n1", "n2", "n3", "n4"])
+_CARDS = st.lists(st.integers(0, 7), max_size=3, unique=True)
+
+
+def same(advisor: Advisor, snapshot: Snapshot, state: State, options: Options) -> State:
+    """Compute a session both ways, compare, and return the state after it."""
+    report, after = advisor.advise(snapshot, state, options)
+    whole, expected = advise(snapshot, state, options)
+    assert msgspec.to_builtins(report) == msgspec.to_builtins(whole)
+    assert msgspec.json.encode(report) == msgspec.json.encode(whole)
+    assert after == expected
+    return after
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_recordings_are_decided_the_same(name: str) -> None:
+    recording = recorded(name)
+    advisor = Advisor()
+    states = dict.fromkeys(Profile, State(is_known=True))
+    for session in play(recording):
+        snapshot = snapshot_of(session, recording)
+        for profile in Profile:
+            options = msgspec.structs.replace(options_of(recording), profile=profile)
+            states[profile] = same(advisor, snapshot, states[profile], options)
+
+
+_chips = st.builds(
+    Chips,
+    unhealthy=_CARDS,
+    network=_CARDS,
+    recovering=_CARDS,
+    faults=st.lists(
+        st.builds(
+            fault,
+            card=st.integers(0, 7),
+            level=st.sampled_from(_LEVELS),
+            code=st.sampled_from(["80E18005", "81078603"]),
+        ),
+        max_size=3,
+    ),
+    free=st.sampled_from([tuple(range(8)), (0, 1, 2), ()]),
+    omit=st.sampled_from([(), (), ("huawei.com/Ascend910-Recovering",)]),
+    stamp=st.sampled_from([None, None, 1_795_264_800, 1_795_264_900]),
+)
+_labels = st.fixed_dictionaries(
+    {},
+    optional={
+        "fault-scheduling": st.sampled_from(["force", "grace", "grace", "off", "external-force"]),
+        "pod-rescheduling": st.just("on"),
+        "fault-retry-times": st.sampled_from(["1", "3"]),
+        "process-recover-enable": st.just("on"),
+        "subHealthyStrategy": st.sampled_from(["ignore", "graceExit", "forceExit"]),
+        "fault-type": st.sampled_from(["Separate", "SubHealth", "software"]),
+    },
+)
+_OWN = {
+    "cordoned": {"is_cordoned": True},
+    "tainted": {"taints": (Taint("t", "v", "NoSchedule"),)},
+    "no label": {"labels": {}},
+    "no cards": {"annotations": {}},
+    "no chips": {"capacity": {}, "allocatable": {"cpu": 1000}},
+    "as before": {},
+}
+_actions = st.one_of(
+    st.tuples(st.just("chips"), _NODES, _chips),
+    st.tuples(st.just("host"), _NODES, st.sampled_from(["Healthy", "UnHealthy", "PreSeparate"])),
+    st.tuples(st.just("switch"), _NODES, st.sampled_from(["Healthy", "UnHealthy", "SubHealthy"])),
+    st.tuples(st.just("ready"), _NODES, st.booleans()),
+    st.tuples(st.just("gone"), _NODES, st.booleans()),
+    st.tuples(st.just("node"), _NODES, st.sampled_from(sorted(_OWN))),
+    st.tuples(st.just("job"), st.lists(st.just("") | _NODES, min_size=1, max_size=3), _labels),
+    st.tuples(st.just("fail"), st.integers(0, 9), st.none()),
+    st.tuples(st.just("restart"), st.integers(0, 9), st.integers(0, 2)),
+    st.tuples(st.just("anew"), st.integers(0, 9), st.just("") | _NODES),
+    st.tuples(st.just("remove"), st.integers(0, 9), st.none()),
+    st.tuples(st.just("phase"), st.integers(0, 3), st.sampled_from(["Running", "Inqueue"])),
+    st.tuples(st.just("ungroup"), st.integers(0, 3), st.none()),
+    st.tuples(st.just("elastic"), st.integers(0, 3), st.none()),
+    st.tuples(st.just("wait"), st.sampled_from([0, 11, 30, 100, 901, 1300, -1, -500]), st.none()),
+    st.tuples(st.just("rest"), st.integers(1, 4), st.none()),
+)
+
+
+def act(scene: Scene, action: tuple[str, Any, Any]) -> None:
+    """Change the cluster."""
+    what, which, value = action
+    pods, groups = sorted(scene.pods), sorted(scene.groups)
+    match what:
+        case "chips":
+            scene.chips[which] = value
+        case "host":
+            scene.hosts[which] = value
+        case "switch":
+            scene.switches[which] = value
+        case "ready" | "gone":
+            book = scene.not_ready if what == "ready" else scene.gone
+            (book.discard if value else book.add)(which)
+        case "node":
+            scene.node_changes[which] = _OWN[value]
+        case "job":
+            scene.add(f"j{scene.made}", which, value, npus=(8, 4, 1)[len(which) - 1])
+        case "wait":
+            scene.now += which
+        case "fail" | "restart" | "anew" | "remove" if pods:
+            pod = pods[which % len(pods)]
+            match what:
+                case "fail":
+                    scene.change(pod, phase="Failed")
+                case "restart":
+                    scene.restarted(pod, value)
+                case "anew":
+                    scene.replace(pod, value)
+                case "remove":
+                    del scene.pods[pod]
+        case "phase" | "ungroup" | "elastic" if groups:
+            name = groups[which % len(groups)]
+            if what == "ungroup":
+                del scene.groups[name]
+            elif what == "phase":
+                scene.groups[name] = msgspec.structs.replace(scene.groups[name], phase=value)
+            else:
+                labels = {"elastic-scheduling": "on", "fault-scheduling": "grace"}
+                annotations = {"minReplicas": "1"}
+                scene.vcjobs.append(
+                    VcJob("default", name, labels=labels, annotations=annotations, replicas=2)
+                )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(_actions, st.booleans()), min_size=4, max_size=25),
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
+def test_random_changes_are_decided_the_same(
+    steps: list[tuple[tuple[str, Any, Any], bool]], limit: int | None, self_maintain: bool
+) -> None:
+    """Some sessions come to nothing, as the aggregator's do that it only shows."""
+    scene, advisor = Scene(is_first=False), Advisor()
+    scene.add("a", ["n1", "n2"], {"fault-scheduling": "grace", "pod-rescheduling": "on"})
+    scene.add("b", ["n3", ""], {"fault-scheduling": "force"}, npus=4)
+    states = dict.fromkeys(Profile, State())
+    for action, comes in steps:
+        act(scene, action)
+        for _ in range(action[1] if action[0] == "rest" else 1):
+            snapshot = scene.snapshot()
+            for profile in Profile:
+                options = Options(profile, True, self_maintain, max_delete_per_tick=limit)
+                after = same(advisor, snapshot, states[profile], options)
+                if comes:
+                    states[profile] = after
+            scene.now += comes
+
+
+def test_a_job_that_waits_is_forced_and_expires_in_time() -> None:
+    scene, advisor = Scene(is_first=False), Advisor()
+    scene.add("a", ["n1", "n2"], {"fault-scheduling": "grace"})
+    scene.chips["n1"] = Chips(unhealthy=[0], faults=[fault(0)])
+    state, actions = State(), []
+    for _ in range(1300):
+        snapshot = scene.snapshot()
+        report, state = advisor.advise(snapshot, state, Options())
+        actions += [(scene.now, one.action.value) for one in report.decisions]
+        scene.now += 1
+    began = actions[0][0]
+    found = [(at - began, kind) for at, kind in actions if kind != "WAIT_COMPLETION"]
+    assert found == [(0, "EVICT"), (901, "FORCE_DELETE"), (1201, "EVICT")]

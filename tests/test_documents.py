@@ -1,0 +1,47 @@
+"""Documents lead somewhere: links to files and headings, and quotations of the code."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parts.tree import ROOT, tracked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+_QUOTED = re.compile(r"\(`([\w/]+\.py)`[^()]*\):\n\n```python\n(.*?)```", re.DOTALL)
+
+
+def _documents() -> list[Path]:
+    return [ROOT / name for name in tracked("*.md") if not name.startswith("tests/")]
+
+
+@cache
+def _anchors(document: Path) -> frozenset[str]:
+    """Return what a link may name: anchors, and headings as a forge makes anchors of them."""
+    text = document.read_text(encoding="utf-8")
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    made = (re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads)
+    return frozenset([*made, *re.findall(r'<a id="([^"]+)">', text)])
+
+
+@pytest.mark.parametrize("document", _documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_a_file_and_its_heading(document: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for name, heading in _LINK.findall(text):
+        target = (document.parent / name).resolve() if name else document
+        assert target.exists(), name
+        if heading:
+            assert heading in _anchors(target), f"{name}#{heading}"
+
+
+def test_examples_of_style_are_code_of_the_product() -> None:
+    examples = _QUOTED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(examples) == 2
+    for name, code in examples:
+        assert code in (ROOT / name).read_text(encoding="utf-8"), name

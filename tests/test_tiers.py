@@ -1,0 +1,51 @@
+"""The marker of a tier follows from fixtures; a unit test that uses more than it may fails."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+
+import pytest
+
+REFUSED = pytest.fail.Exception
+# For documentation: no machine has this address.
+ELSEWHERE = ("192.0.2.1", 80)
+
+
+def test_no_unit_test_has_a_fixture_that_starts_a_server(request: pytest.FixtureRequest) -> None:
+    units = [one for one in request.session.items if one.get_closest_marker("unit") is not None]
+    assert request.node in units
+    assert not [
+        one.nodeid
+        for one in units
+        if isinstance(one, pytest.Function)
+        if {"running_control_plane", "broker", "built", "vigil"} & set(one.fixturenames)
+        # The small drivers of the shim have a fixture of this name.
+        if not one.nodeid.startswith(("tests/shim/", "tests/collectors/"))
+    ]
+
+
+def test_a_program_that_no_machine_has_by_itself_is_refused() -> None:
+    with pytest.raises(REFUSED, match=r"test_a_program.* starts .*env, which a unit test may not"):
+        subprocess.run(["env"], check=True)
+
+
+async def test_a_program_is_refused_by_asyncio_too() -> None:
+    with pytest.raises(REFUSED, match="starts"):
+        await asyncio.create_subprocess_exec("env")
+
+
+def test_python_may_be_started() -> None:
+    assert subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True).stdout == b"1\n"
+
+
+def test_a_connection_to_another_machine_is_refused() -> None:
+    with pytest.raises(REFUSED, match=r"connects to 192\.0\.2\.1"):
+        socket.create_connection(ELSEWHERE)
+
+
+def test_a_connection_to_this_machine_is_allowed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname()).close()

@@ -1,0 +1,121 @@
+"""The tiers of the tests: a marker for each test, and what a unit test may not use.
+
+``server``  needs a program that ``tests/setup.sh`` provides
+``daemon``  runs a daemon or a command of the product as a process
+``slow``    waits in real time, or computes, for more than about a second
+``alone``   judges how quick something is
+``unit``    everything else: Python, its packages and a C compiler are enough
+
+A test has ``server`` or ``daemon`` when one of its fixtures was declared with ``needs``; one that
+starts such a program without a fixture has the marker in its own file. While a unit test runs, a
+program that is not part of every machine and a connection to another machine make it fail.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_Fixture = TypeVar("_Fixture", bound="Callable[..., Any]")
+
+_NOT_UNIT = ("server", "daemon", "slow", "alone")
+_COMPILER = {"gcc", "cc", "nm", "readelf"}
+# Of the C library and of util-linux, without which Debian does not start.
+_SYSTEM = {"sh", "bash", "ldconfig", "kill", "mount", "umount", "unshare", "setpriv", "sleep"}
+_PROGRAMS = _COMPILER | _SYSTEM
+_REPOSITORY = Path(__file__).parents[1]
+_FOLDERS = tuple(
+    path.resolve() for path in (_REPOSITORY, Path(sys.prefix), Path(tempfile.gettempdir()))
+)
+_NEEDED = "_needed_tier"
+
+
+def needs(tier: str) -> Callable[[_Fixture], _Fixture]:
+    """Give all tests that use this fixture the marker ``tier``; stands below ``pytest.fixture``."""
+
+    def mark(function: _Fixture) -> _Fixture:
+        setattr(function, _NEEDED, tier)
+        return function
+
+    return mark
+
+
+def mark_tiers(items: Iterable[pytest.Item]) -> None:
+    """Give each test its markers; ``unit`` where there is no other."""
+    for item in items:
+        for tier in sorted(_of_fixtures(item)):
+            item.add_marker(tier)
+        if item.get_closest_marker("apiserver") is not None:
+            item.add_marker("server")
+        if not any(item.get_closest_marker(name) for name in _NOT_UNIT):
+            item.add_marker("unit")
+
+
+def _of_fixtures(item: pytest.Item) -> set[str]:
+    assert isinstance(item, pytest.Function)
+    used = item._fixtureinfo.name2fixturedefs.values()
+    return {
+        tier
+        for definitions in used
+        if (tier := getattr(definitions[-1].func, _NEEDED, None)) is not None
+    }
+
+
+class Guard:
+    """Refuses what a unit test may not use, from ``install`` on, while ``watched`` is set."""
+
+    def __init__(self) -> None:
+        self.watched: str | None = None
+        """The unit test that runs; ``None`` between tests and in those of other tiers."""
+
+    def install(self) -> None:
+        """Begin to look at every program and connection of this process, until it ends."""
+        sys.addaudithook(self._look)
+
+    def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.watched is None:
+            return
+        if event == "subprocess.Popen":
+            self._check_program(arguments[0])
+        elif event == "socket.connect":
+            self._check_address(arguments[1])
+
+    def _check_program(self, program: str | bytes | os.PathLike[str]) -> None:
+        name = Path(os.fsdecode(program))
+        if name.name in _PROGRAMS or "\0" in str(name):
+            return
+        found = shutil.which(name)
+        # A virtual environment has a link to an interpreter that lies elsewhere.
+        if found is None or found == sys.executable:
+            return
+        path = Path(found).resolve()
+        if path == Path(sys.executable).resolve():
+            return
+        if not any(path.is_relative_to(folder) for folder in _FOLDERS):
+            self._refuse(f"starts {found}")
+
+    def _check_address(self, address: object) -> None:
+        if not isinstance(address, tuple):
+            return  # a socket in the file system
+        try:
+            is_here = ipaddress.ip_address(address[0]).is_loopback
+        except ValueError:
+            is_here = address[0] == "localhost"
+        if not is_here:
+            self._refuse(f"connects to {address[0]}")
+
+    def _refuse(self, what: str) -> None:
+        # No ``Exception``: what is tested would take it for an error of the program or the network.
+        pytest.fail(
+            f"{self.watched} {what}, which a unit test may not; mark it as server, daemon or slow"
+        )
