@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 
 # Where the environment forbids to keep bytecode, each process compiles the product, and each worker
-# rewrites the asserts of all tests: a third of the time of `make unit`.
+# rewrites the asserts of all tests, which takes it 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -45,7 +45,8 @@ test: lint
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 120 -m "not alone"
 	$(BIN)/pytest -m alone
 
-# Some of these wait, too. Which they are, and what they may not use: tests/tiers.py.
+# Which tests these are, and what they may not use: tests/tiers.py. Some wait, so there are more
+# workers than processors here, too.
 unit: $(VENV)/installed-dev
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m unit
 

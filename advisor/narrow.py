@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
-    from advisor.report import Report
+    from advisor.report import CreateAdvice, ElasticAdvice, Gang, Report
     from advisor.snapshot import Snapshot
+
+T = TypeVar("T", "CreateAdvice", "ElasticAdvice", "Gang")
 
 COMPARED = (
     "node_verdicts",
@@ -25,26 +28,51 @@ COMPARED = (
 """The members of a report that assumptions may change, in the order in which they are shown."""
 
 
-def groups_of(snapshot: Snapshot, job: str) -> frozenset[str] | None:
-    """Return the PodGroups that are ``job``, by name or by owner, as ``<namespace>/<name>``.
+@dataclass(frozen=True)
+class JobScope:
+    """What belongs to a job: its PodGroups, what is called by its names, its pods and nodes.
+
+    ``groups`` and ``subjects`` are ``<namespace>/<name>``, ``pods`` are uids.
+    """
+
+    groups: frozenset[str]
+    subjects: frozenset[str]
+    pods: frozenset[str]
+    nodes: frozenset[str]
+
+
+def scope_of(snapshot: Snapshot, job: str) -> JobScope | None:
+    """Return what belongs to the PodGroups that are ``job``, by name or by owner.
 
     ``job`` is ``<namespace>/<name>``. Pods may name a PodGroup that is not in the snapshot.
     ``None``: nothing there is called so.
     """
     namespace, _, name = job.partition("/")
-    found = {
-        group.key
-        for group in snapshot.podgroups
-        if group.namespace == namespace
-        and (group.name == name or (group.owner is not None and group.owner.name == name))
+    there = [group for group in snapshot.podgroups if group.namespace == namespace]
+    pods = [(pod, pod.group) for pod in snapshot.pods if pod.namespace == namespace]
+    groups = {
+        group.name
+        for group in there
+        if group.name == name or (group.owner is not None and group.owner.name == name)
     }
-    for pod in snapshot.pods:
-        owner = pod.owner.name if pod.owner is not None else None
-        if pod.namespace == namespace and pod.group and name in (pod.group, owner):
-            found.add(f"{namespace}/{pod.group}")
+    groups |= {
+        group
+        for pod, group in pods
+        if group and (group == name or (pod.owner is not None and pod.owner.name == name))
+    }
     advised = {one.name for one in snapshot.ascend_jobs if one.namespace == namespace}
     advised |= {one.name for one in snapshot.vcjobs if one.namespace == namespace}
-    return frozenset(found) if found or name in advised else None
+    if not groups and name not in advised:
+        return None
+    mine = [pod for pod, group in pods if group in groups]
+    names = {name, *groups, *(pod.name for pod in mine)}
+    names |= {group.owner.name for group in there if group.name in groups and group.owner}
+    return JobScope(
+        frozenset(f"{namespace}/{group}" for group in groups),
+        frozenset(f"{namespace}/{one}" for one in names),
+        frozenset(pod.uid for pod in mine),
+        frozenset(pod.node for pod in mine),
+    )
 
 
 def has_node(snapshot: Snapshot, node: str) -> bool:
@@ -54,39 +82,23 @@ def has_node(snapshot: Snapshot, node: str) -> bool:
     )
 
 
-def of_job(report: Report, snapshot: Snapshot, job: str, groups: Collection[str]) -> Report:
+def of_job(report: Report, scope: JobScope) -> Report:
     """Return what ``report`` has about a job: of its PodGroups, its owner, its pods and nodes."""
-    namespace, _, name = job.partition("/")
-    pods = [pod for pod in snapshot.pods if f"{pod.namespace}/{pod.group}" in groups]
-    nodes = {pod.node for pod in pods}
-    names = {name, *(group.partition("/")[2] for group in groups)}
-    names |= {
-        group.owner.name for group in snapshot.podgroups if group.key in groups and group.owner
-    }
-    uids = {pod.uid for pod in pods}
-    subjects = {f"{namespace}/{one}" for one in names} | {f"{namespace}/{pod.name}" for pod in pods}
+    about = scope.subjects | scope.nodes
     return msgspec.structs.replace(
         report,
-        node_verdicts=tuple(one for one in report.node_verdicts if one.node in nodes),
-        decisions=tuple(one for one in report.decisions if one.job in groups),
-        create_advice=tuple(
-            one for one in report.create_advice if (one.namespace, one.name) in _pairs(subjects)
-        ),
-        elastic_advice=tuple(
-            one for one in report.elastic_advice if (one.namespace, one.name) in _pairs(subjects)
-        ),
-        findings=tuple(
-            one
-            for one in report.findings
-            if one.object.rpartition(" ")[2] in subjects | {f"{node}" for node in nodes}
-        ),
-        placement=tuple(one for one in report.placement if any(p.uid in uids for p in one.pods)),
-        gangs=tuple(one for one in report.gangs if f"{one.namespace}/{one.name}" in groups),
+        node_verdicts=tuple(one for one in report.node_verdicts if one.node in scope.nodes),
+        decisions=tuple(one for one in report.decisions if one.job in scope.groups),
+        create_advice=_about(report.create_advice, scope.subjects),
+        elastic_advice=_about(report.elastic_advice, scope.subjects),
+        findings=tuple(one for one in report.findings if one.object.rpartition(" ")[2] in about),
+        placement=tuple(one for one in report.placement if one.pods[0].uid in scope.pods),
+        gangs=_about(report.gangs, scope.groups),
     )
 
 
-def _pairs(subjects: Collection[str]) -> set[tuple[str, ...]]:
-    return {tuple(one.split("/", 1)) for one in subjects}
+def _about(records: Iterable[T], subjects: Collection[str]) -> tuple[T, ...]:
+    return tuple(one for one in records if f"{one.namespace}/{one.name}" in subjects)
 
 
 def of_node(report: Report, snapshot: Snapshot, node: str) -> Report:

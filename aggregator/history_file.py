@@ -30,6 +30,8 @@ _PRUNE_ROWS = 2_000
 _JOURNALS_OF_A_NODE = 8
 _BUSY_SECONDS = 5.0
 _WAL_BYTES_KEPT = 4 << 20
+_CACHE_KIB = 256
+"""Rows are appended, and pages are asked for by people: the kernel's cache does the rest."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -126,6 +128,7 @@ class HistoryFile:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+            connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version > SCHEMA_VERSION:
                 raise sqlite3.NotSupportedError(

@@ -9,6 +9,7 @@ decides; between stores the greater stamp.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -39,9 +40,12 @@ R = TypeVar("R")
 
 
 class Report(msgspec.Struct, Generic[R], frozen=True):
-    """The last good document of a node. ``received_at_ms`` is wall time."""
+    """The last good document of a node. ``received_at_ms`` is wall time.
 
-    texts: tuple[str | None, ...]
+    ``digest`` stands for its texts, which are a kilobyte or more of each node.
+    """
+
+    digest: bytes
     record: R
     received_at_ms: int
     problem: str | None
@@ -52,7 +56,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
     since_ms: int
     reason: str
-    texts: tuple[str | None, ...]
+    digest: bytes
 
 
 class Inbox(Generic[R]):
@@ -69,14 +73,14 @@ class Inbox(Generic[R]):
 
         Of one that has nothing for this kind see ``Feed``.
         """
-        texts = (document.problem,) if document.problem else self.kind.texts(document)
         if self._is_silent(document):
             return False
+        digest = self._digest(document)
         known = self.reports.get(node)
-        if known is not None and known.texts == texts:
+        if known is not None and known.digest == digest:
             return self.rejected.pop(node, None) is not None
         rejected = self.rejected.get(node)
-        if rejected is not None and rejected.texts == texts:
+        if rejected is not None and rejected.digest == digest:
             return False
         try:
             if document.problem:
@@ -89,16 +93,30 @@ class Inbox(Generic[R]):
         except DocumentError as error:
             self.rejected_total += 1
             since_ms = now_ms if rejected is None else rejected.since_ms
-            self.rejected[node] = Rejected(since_ms, str(error), texts)
+            self.rejected[node] = Rejected(since_ms, str(error), digest)
             return True
         self.rejected.pop(node, None)
         self.reports[node] = Report(
-            texts=texts,
+            digest=digest,
             record=reading.record,
             received_at_ms=now_ms,
             problem=reading.problem,
         )
         return True
+
+    def is_last_good(self, node: str, document: Document) -> bool:
+        """Return whether this is the node's last good document."""
+        known = self.reports.get(node)
+        return known is not None and known.digest == self._digest(document)
+
+    def _digest(self, document: Document) -> bytes:
+        texts = (document.problem,) if document.problem else self.kind.texts(document)
+        found = hashlib.blake2b(digest_size=16)
+        for text in texts:
+            found.update(b"none," if text is None else b"%d," % len(text))
+            # A text that is no Unicode is refused when it is read, and needs a digest before.
+            found.update((text or "").encode(errors="surrogatepass"))
+        return found.digest()
 
     def _is_silent(self, document: Document) -> bool:
         return self.kind.optional and all(text is None for text in self.kind.texts(document))

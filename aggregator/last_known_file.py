@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FILE_NAME = "last-known.sqlite"
 SCHEMA_VERSION = 1
 _BUSY_SECONDS = 5.0
+_CACHE_KIB = 256
+"""Rows are read once, at the start: the kernel's cache does the rest."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS known (
     store TEXT NOT NULL,
@@ -49,6 +51,7 @@ class KnownFile:
         try:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, SCHEMA_VERSION):
                 raise OSError(f"it is of version {version}, this release has {SCHEMA_VERSION}")

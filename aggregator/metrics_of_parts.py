@@ -80,6 +80,8 @@ def metrics_of_parts(status: Status) -> Iterator[Metric]:
 
 
 def _advice(advice: AdviceStatus) -> Iterator[Metric]:
+    # The namespaces of users are no labels.
+    unknown = Counter(kind.partition(" ")[0] for kind in advice.not_known)
     jobs = Counter(
         (report.profile.value, one.action.value, one.row)
         for report in advice.reports
@@ -109,9 +111,9 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
     )
     yield gauge(
         "npu_vigil_advice_not_known",
-        "1 for a kind of object that cannot be read for advice.",
+        "1 for a kind of object that cannot be read for advice; namespaces of scaling rules.",
         ["kind"],
-        (([kind], 1.0) for kind in sorted(advice.not_known)),
+        (([kind], float(places)) for kind, places in sorted(unknown.items())),
     )
     yield counter(
         "npu_vigil_advice_outcomes",

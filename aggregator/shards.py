@@ -52,11 +52,14 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class _Shard:
-    """Members of one document and the bytes they take."""
+    """Nodes of one document, the texts of their entries, and the bytes they take.
+
+    The texts are those of ``Lane.entries``: one that begins with its key would be a second copy.
+    """
 
     def __init__(self, key: Callable[[str], str]) -> None:
         self._key = key
-        self.members: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
         self.bytes = 1
         self.revision = 0
@@ -64,14 +67,11 @@ class _Shard:
         """Nodes that moved: the shard they moved to and its revision that has them."""
         self.value: Value | None = None
 
-    def put(self, node: str, text: str) -> None:
-        self.take(node, member(self._key(node), text))
-
-    def take(self, node: str, one: str) -> None:
+    def put(self, node: str, text: str, size: int) -> None:
         self._forget(node)
-        self.members[node] = one
-        self.sizes[node] = _size(one)
-        self.bytes += self.sizes[node]
+        self.texts[node] = text
+        self.sizes[node] = size
+        self.bytes += size
         self.revision += 1
 
     def drop(self, node: str) -> None:
@@ -82,12 +82,10 @@ class _Shard:
     def _forget(self, node: str) -> None:
         self.value = None
         self.bytes -= self.sizes.pop(node, 0)
-        self.members.pop(node, None)
+        self.texts.pop(node, None)
 
-
-def _size(one: str) -> int:
-    """Bytes of a member and its comma; the value's braces are one byte more than the commas."""
-    return len(one.encode()) + 1
+    def text(self) -> str:
+        return value_of(member(self._key(node), self.texts[node]) for node in sorted(self.texts))
 
 
 class Shards:
@@ -124,14 +122,14 @@ class Shards:
         changed: set[int] = set()
         for index, shard in tuple(self._shards.items()):
             staying = {
-                node: shard.sizes[node] for node in shard.members.keys() - shard.leaving.keys()
+                node: shard.sizes[node] for node in shard.texts.keys() - shard.leaving.keys()
             }
             room = self._limit - 1 - sum(staying.values())
             for node in sorted(staying, reverse=True)[:-1]:
                 if room >= 0:
                     break
                 room += staying[node]
-                changed |= self._move(node, shard.members[node], index)
+                changed |= self._move(node, shard.texts[node], staying[node], index)
         return frozenset(changed)
 
     def restore(self, index: int, texts: Mapping[str, str]) -> None:
@@ -143,7 +141,7 @@ class Shards:
         self._full = 0
         shard = self._shards[index] = _Shard(self._key)
         for node, text in texts.items():
-            shard.put(node, text)
+            shard.put(node, text, self._size(node, text))
             self._home[node] = index
         shard.revision = 0
 
@@ -159,22 +157,28 @@ class Shards:
 
     def put(self, node: str, text: str) -> frozenset[int]:
         """Set a node's entry; returns the shards that changed."""
-        size = _size(member(self._key(node), text))
+        size = self._size(node, text)
         index = self._home.get(node)
         if index is not None:
             shard = self._shards[index]
             grown = shard.bytes - shard.sizes[node] + size
-            if grown <= self._limit or len(shard.members) == 1:
+            if grown <= self._limit or len(shard.texts) == 1:
                 if grown < shard.bytes:
                     self._full = 0
-                shard.put(node, text)
+                shard.put(node, text, size)
                 return frozenset({index})
-        return self._move(node, member(self._key(node), text), index)
+        return self._move(node, text, size, index)
 
-    def _move(self, node: str, one: str, index: int | None) -> frozenset[int]:
+    def _size(self, node: str, text: str) -> int:
+        """Return the bytes of a node's member and its comma; the value's braces are one byte more
+        than the commas.
+        """
+        return len(member(self._key(node), text).encode()) + 1
+
+    def _move(self, node: str, text: str, size: int, index: int | None) -> frozenset[int]:
         """Put a node where there is room, and let it leave the document ``index``."""
-        target = self._room(node, _size(one), index)
-        self._shards[target].take(node, one)
+        target = self._room(node, size, index)
+        self._shards[target].put(node, text, size)
         self._shards[target].leaving.pop(node, None)
         self._home[node] = target
         if index is not None:
@@ -188,7 +192,7 @@ class Shards:
         while (shard := self._shards.get(index)) is not None:
             # A shard that the node is still leaving may take it back.
             rest = shard.bytes - shard.sizes.get(node, 0)
-            if index != without and (rest + size <= self._fill or not shard.members):
+            if index != without and (rest + size <= self._fill or not shard.texts):
                 break
             index += 1
         else:
@@ -202,7 +206,7 @@ class Shards:
         """Remove a node; returns the shards that changed."""
         self._home.pop(node, None)
         self._full = 0
-        changed = frozenset(i for i, shard in self._shards.items() if node in shard.members)
+        changed = frozenset(i for i, shard in self._shards.items() if node in shard.texts)
         for index in changed:
             self._shards[index].drop(node)
         return changed
@@ -226,6 +230,5 @@ class Shards:
         """What a document must say now."""
         shard = self._shards[index]
         if shard.value is None:
-            text = value_of(shard.members[node] for node in sorted(shard.members))
-            shard.value = Value(text, len(shard.members), shard.revision)
+            shard.value = Value(shard.text(), len(shard.texts), shard.revision)
         return shard.value

@@ -27,7 +27,6 @@ class Sheet:
     def __init__(self, key: Callable[[str], str], weight: Callable[[str], int]) -> None:
         self._key = key
         self._weight = weight
-        self._members: dict[str, str] = {}
         self._texts: dict[str, str] = {}
         self._bytes = 1
         self._revision = 0
@@ -42,7 +41,7 @@ class Sheet:
 
     def home(self, node: str) -> int | None:
         """The document that holds ``node``."""
-        return 0 if node in self._members else None
+        return 0 if node in self._texts else None
 
     def restore(self, _: int, texts: Mapping[str, str]) -> None:
         """Take over what an earlier run wrote."""
@@ -58,7 +57,6 @@ class Sheet:
 
     def clear(self) -> None:
         """Forget all nodes: they are restored anew."""
-        self._members.clear()
         self._texts.clear()
         self._bytes = 1
         self._revision = 0
@@ -71,13 +69,12 @@ class Sheet:
         """Set a node's entry."""
         self._forget(node)
         self._texts[node] = text
-        self._members[node] = member(self._key(node), text)
         self._bytes += self._size_of(node)
         return self._changed()
 
     def drop(self, node: str) -> frozenset[int]:
         """Remove a node."""
-        if node not in self._members:
+        if node not in self._texts:
             return frozenset()
         self._forget(node)
         return self._changed()
@@ -90,9 +87,9 @@ class Sheet:
         return self._changed()
 
     def _forget(self, node: str) -> None:
-        if node in self._members:
+        if node in self._texts:
             self._bytes -= self._size_of(node)
-            del self._members[node], self._texts[node]
+            del self._texts[node]
 
     def _changed(self) -> frozenset[int]:
         self._revision += 1
@@ -112,16 +109,16 @@ class Sheet:
         if self._value is None:
             kept = self._kept()
             self._value = Value(
-                text=value_of(self._members[node] for node in kept),
+                text=value_of(self._member(node) for node in kept),
                 nodes=len(kept),
                 revision=self._revision,
-                left_out=len(self._members) - len(kept),
+                left_out=len(self._texts) - len(kept),
                 annotations=self._annotations,
             )
         return self._value
 
     def _kept(self) -> list[str]:
-        nodes = sorted(self._members)
+        nodes = sorted(self._texts)
         if self._bytes <= self._limit:
             return nodes
         weights = {node: self._weight(self._texts[node]) for node in nodes}
@@ -140,4 +137,7 @@ class Sheet:
         return 1 + sum(map(self._size_of, nodes))
 
     def _size_of(self, node: str) -> int:
-        return len(self._members[node].encode()) + 1
+        return len(self._member(node).encode()) + 1
+
+    def _member(self, node: str) -> str:
+        return member(self._key(node), self._texts[node])

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from looptime import LoopTimeEventLoop
 
 from dcmi_shim.emulator.install import install
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GUARD = Guard()
+
+# How long an example takes depends on what else the machine does; each test has a timeout.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)

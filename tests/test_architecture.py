@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parts.tree import ROOT, tracked
+from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,8 @@ def test_it_begins_with_a_picture_and_fits_on_a_few_screens() -> None:
 
 
 def test_every_top_level_folder_is_named() -> None:
-    assert _rows().keys() == {name.partition("/")[0] for name in tracked() if "/" in name}
+    sources = files("*.py", "*.md", "*.yaml", "*.toml", "run")
+    assert _rows().keys() == {name.partition("/")[0] for name in sources if "/" in name}
 
 
 def test_layers_are_those_that_are_checked() -> None:

@@ -11,7 +11,7 @@ import pytest
 from advisor.findings import RULES
 from tests import citations
 from tests.citations import DOCUMENTS, SPEC, Citation, all_in, anchors, is_resolved, named
-from tests.parts.tree import ROOT, tracked
+from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ _TEXTS = {".c", ".json", ".h", ".md", ".proto", ".py", ".sh", ".toml", ".txt", "
 def _files(suffix: str | None = None) -> list[Path]:
     return [
         ROOT / name
-        for name in tracked()
+        for name in files()
         if (suffix is None or name.endswith(suffix)) and not name.startswith(_NOT_PROSE)
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parts.tree import ROOT, tracked
+from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ _QUOTED = re.compile(r"\(`([\w/]+\.py)`[^()]*\):\n\n```python\n(.*?)```", re.DOT
 
 
 def _documents() -> list[Path]:
-    return [ROOT / name for name in tracked("*.md") if not name.startswith("tests/")]
+    return [ROOT / name for name in files("*.md") if not name.startswith("tests/")]
 
 
 @cache
@@ -45,3 +45,12 @@ def test_examples_of_style_are_code_of_the_product() -> None:
     assert len(examples) == 2
     for name, code in examples:
         assert code in (ROOT / name).read_text(encoding="utf-8"), name
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        named = set(re.findall(r"(?:`|^)make ([\w-]+)", text, re.MULTILINE))
+        assert named
+        assert named <= targets, name

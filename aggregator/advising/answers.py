@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.narrow import groups_of, has_node, of_job, of_node
+from advisor.narrow import has_node, of_job, of_node, scope_of
 from aggregator.advising.status import AdviceAbout, AdviceOfJob, AdviceStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from advisor.narrow import JobScope
     from advisor.report import Report
     from advisor.snapshot import Snapshot
     from aggregator.advising.cluster_objects import ClusterObjects
@@ -46,25 +47,25 @@ class Answers:
         With ``node`` only what is about that node, too.
         """
         status = self._status()
-        snapshot, job = self._objects.snapshot(status.at_ms), f"{namespace}/{name}"
-        groups = groups_of(snapshot, job)
-        if groups is None:
+        snapshot = self._objects.snapshot(status.at_ms)
+        scope = scope_of(snapshot, f"{namespace}/{name}")
+        if scope is None:
             return None
         return AdviceOfJob(
             status.advised_at_ms,
             status.not_known,
-            tuple(narrowed(report, snapshot, job, node) for report in status.reports),
+            tuple(narrowed(report, snapshot, scope, node) for report in status.reports),
             status.at_ms,
             namespace,
             name,
-            tuple(sorted(groups)),
+            tuple(sorted(scope.groups)),
         )
 
 
-def narrowed(report: Report, snapshot: Snapshot, job: str | None, node: str | None) -> Report:
-    """Return what ``report`` has about a job (``<namespace>/<name>``) and a node, where given."""
+def narrowed(report: Report, snapshot: Snapshot, job: JobScope | None, node: str | None) -> Report:
+    """Return what ``report`` has about a job and a node, where given."""
     if job is not None:
-        report = of_job(report, snapshot, job, groups_of(snapshot, job) or ())
+        report = of_job(report, job)
     if node is not None:
         report = of_node(report, snapshot, node)
     return report

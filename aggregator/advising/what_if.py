@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.advise import advise
-from advisor.narrow import groups_of, has_node
+from advisor.narrow import has_node, scope_of
 from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
 from advisor.state import State
@@ -27,6 +27,7 @@ from contract.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from advisor.narrow import JobScope
     from advisor.report import Report
     from advisor.snapshot import Snapshot
     from advisor.what_if.assumptions import Assumption
@@ -82,12 +83,13 @@ class WhatIf:
             raise Busy("Nodes, pods and cluster documents were not all listed yet")
         at_ms = self._wall_ms()
         snapshot = self._objects.snapshot(at_ms + PERIOD_MS)
-        if job is not None and groups_of(snapshot, job) is None:
+        scope = None if job is None else scope_of(snapshot, job)
+        if job is not None and scope is None:
             raise NotThere("podgroup")
         if node is not None and not has_node(snapshot, node):
             raise NotThere("node")
         work = asyncio.to_thread(
-            _computed, snapshot, dict(self._states()), tuple(texts), assumptions, job, node
+            _computed, snapshot, dict(self._states()), tuple(texts), assumptions, scope, node
         )
         self._task = asyncio.create_task(work, name="what if")
         self._task.add_done_callback(self._rest)
@@ -123,7 +125,7 @@ def _computed(
     states: Mapping[Profile, State],
     texts: tuple[str, ...],
     assumptions: Sequence[Assumption],
-    job: str | None,
+    job: JobScope | None,
     node: str | None,
 ) -> tuple[AssumedAdvice, float]:
     """Return the answer but for its time, and how much CPU time it took."""

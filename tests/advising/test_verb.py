@@ -233,6 +233,14 @@ def test_wrong_use(dump: Path, options: tuple[str, ...]) -> None:
 
 
 @pytest.mark.daemon
+@pytest.mark.parametrize(
+    "options", [("--watch", "--what-if", "heal n1"), ("--state", "file"), ("--what-if", "heal")]
+)
+def test_wrong_use_of_a_server(options: tuple[str, ...]) -> None:
+    result = vigil("--server", "http://127.0.0.1:1", *options)
+    assert isinstance(result.exception, ConfigurationError)
+
+
 def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> None:
     command = [sys.executable, "-m", "vigil", "advise", "--dump", str(dump), "--json"]
     printed = set()

@@ -111,6 +111,7 @@ async def test_it_does_not_beat_while_a_task_stalls(
     assert caplog.text.count("it does not beat: no progress: links") == 1
 
 
+@pytest.mark.slow
 async def test_a_blind_agent_beats_and_reports_it(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.05)
 

@@ -257,6 +257,7 @@ async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path
         assert stamps == sorted(set(stamps))
 
 
+@pytest.mark.slow
 async def test_a_burst_is_not_slowed_until_stamps_are_five_seconds_ahead(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
@@ -449,6 +450,7 @@ async def test_a_foreign_change_while_the_last_one_is_read_is_repaired_too(
         assert await bench.shows("healthy") < 2
 
 
+@pytest.mark.slow
 async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")

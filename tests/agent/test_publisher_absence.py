@@ -60,6 +60,7 @@ async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: P
         assert bench.record.foreign_writes == 0
 
 
+@pytest.mark.slow
 async def test_what_is_there_at_start_is_deleted_only_when_that_is_wanted(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.writes_foreign("old")

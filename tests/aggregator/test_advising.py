@@ -21,6 +21,7 @@ from aggregator.advising.status import (
     changes_of,
     without_placement,
 )
+from aggregator.metrics_of_parts import _advice
 from stores.base import Interrupted
 from stores.cluster import NotThere, Update
 from stores.cluster import Snapshot as Listed
@@ -206,6 +207,10 @@ def test_rules_of_a_hundred_namespaces_are_followed() -> None:
     found.observe("ascendjobs", Listed(jobs), NOW_MS)
     assert found.want_rules() == {f"n{n:03}" for n in range(100)}
     assert found.unknown["scalingrules in n119"] == "more than 100 namespaces have some"
+    status = AdviceStatus(NOW_MS, not_known={**found.unknown, "vcjobs": "no right"})
+    (unread,) = (one for one in _advice(status) if one.name == "npu_vigil_advice_not_known")
+    values = {one.labels["kind"]: one.value for one in unread.samples}
+    assert values == {"scalingrules": 120, "vcjobs": 1}, "no series for each namespace"
 
 
 def test_with_which_grace_pods_began_to_end_is_noted_until_it_is_asked_for() -> None:

@@ -32,6 +32,7 @@ FAULT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize("elect", [True, False], ids=["elected", "alone"])
 async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_what_was_lost_is_a_row_of_its_own_and_counted_once(
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "lost 4", "node-1 7", "node-1 8", "node-1 9"]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12))
 def test_any_order_of_tellings_keeps_a_beginning_of_the_journal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,6 +48,19 @@ def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
     assert feed.observe(Changed(report("n1", faulty())), 4) == {"n1"}
     assert said(feed) == record(faulty())
     assert device(feed).rejected == {}
+
+
+def test_texts_of_documents_are_not_kept() -> None:
+    feed = Source("test:").devices
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            data = {DEVICE_INFO_KEY: f"{number}" + "x" * 100_000}
+            assert feed.observe(Changed(report(f"n{number}", data)), 1)
+        assert len(device(feed).rejected) == 20
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:

@@ -235,6 +235,7 @@ async def test_what_cannot_be_read_is_said_and_begun_anew(
     assert found.data == {KEY: "good"}
 
 
+@pytest.mark.slow
 async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
     store: DirectoryStore,
 ) -> None:
@@ -261,6 +262,7 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
     assert await store.get(STATE_NAMESPACE, name) is None
 
 
+@pytest.mark.slow
 async def test_many_changes_are_few_writes(store: DirectoryStore) -> None:
     keeper = Texts(a="0")
     async with keeping(store, keeper) as one:

@@ -48,6 +48,7 @@ async def test_a_public_fault_in_a_document_is_not_lost(tmp_path: Path) -> None:
             assert world.unhealthy(node) == "", seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "end"])
 async def test_a_deletion_is_not_lost(end: str, tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:

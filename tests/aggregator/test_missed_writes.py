@@ -79,6 +79,7 @@ async def write(world: Cluster, beats: Agents, node: str, number: int, *chips: i
     beats.writes[node] = encode_writes({"device-info": number})
 
 
+@pytest.mark.slow
 async def test_a_fault_that_no_watch_shows_is_read_by_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

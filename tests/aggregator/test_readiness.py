@@ -92,6 +92,7 @@ async def test_a_leader_whose_writes_are_refused(tmp_path: Path) -> None:
         assert not reasons(one)
 
 
+@pytest.mark.slow
 async def test_one_refused_document_of_many_is_no_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,7 @@ def stamps_grow(world: Replicas, node: str = "n1") -> bool:
     return stamps == sorted(stamps)
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_public_faults_outlive_their_leader(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as world:
@@ -94,6 +95,7 @@ async def test_public_faults_outlive_their_leader(tmp_path: Path, *, killed: boo
         assert stamps_grow(world)
 
 
+@pytest.mark.slow
 async def test_a_public_fault_that_cannot_be_kept_is_no_success(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         await world.node("n1", serial_number="SN-1")
@@ -112,6 +114,7 @@ async def test_a_public_fault_that_cannot_be_kept_is_no_success(tmp_path: Path) 
         assert (await one.services.call(wire.SEND, public("occur")))["code"] == 0
 
 
+@pytest.mark.slow
 async def test_one_sender_is_not_held_up_by_the_pace_of_what_is_kept(tmp_path: Path) -> None:
     async with replicas(tmp_path) as world:
         await world.node("n1", serial_number="SN-1")
@@ -250,6 +253,7 @@ async def test_a_release_by_an_operator_while_nobody_runs(tmp_path: Path, *, kil
         assert manual_info(world) == {}
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_a_filter_hides_as_long_as_it_would_have(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as world:
@@ -268,6 +272,7 @@ async def test_a_filter_hides_as_long_as_it_would_have(tmp_path: Path, *, killed
         assert world.unhealthy("n1") == "Ascend910-0"
 
 
+@pytest.mark.slow
 async def test_a_filter_counts_from_when_the_follower_saw_it_where_nothing_was_kept(
     tmp_path: Path,
 ) -> None:

@@ -38,6 +38,7 @@ async def test_a_public_fault_counts_when_its_node_comes(tmp_path: Path) -> None
         assert world.unhealthy("n2") == CHIP
 
 
+@pytest.mark.slow
 async def test_a_public_fault_waits_for_its_node_over_a_restart(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()

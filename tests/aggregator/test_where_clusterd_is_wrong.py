@@ -28,6 +28,7 @@ JOB = "11111111-1111-4111-8111-111111111111"
 POISON = {"NodeInfo": EXAMPLES["E33"]["input"]}
 
 
+@pytest.mark.slow
 async def test_a_null_in_one_node_info_touches_no_other_node(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()
@@ -330,6 +331,7 @@ async def job(world: Cluster, **annotations: str) -> None:
     await world.do({"do": "put-pod", "object": pod})
 
 
+@pytest.mark.slow
 async def test_a_chip_hidden_by_a_filter_is_in_a_list(tmp_path: Path) -> None:
     async with cluster(tmp_path) as world:
         world.start()

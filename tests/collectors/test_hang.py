@@ -168,6 +168,7 @@ async def test_a_driver_without_process_lists_is_not_blind() -> None:
     assert [chip for _, _, chip in driver.asked] == [0, 1]
 
 
+@pytest.mark.slow
 async def test_nothing_hangs_for_one_who_does_not_look() -> None:
     driver = ScriptedDriver()
     believed = {(CHIP_1, HANG): 1, (chip_subject(9), HANG): 1}

@@ -236,6 +236,7 @@ async def test_without_the_subscription(tmp_path: Path) -> None:
             await until(lambda: f"{PLACE} present {CODE}" in said.words(), 1)
 
 
+@pytest.mark.slow
 async def test_the_library_crashes(built: tuple[Path, Emulator], hardware: Emulator) -> None:
     async with collecting(built[0], 0.3) as said:
         await until(lambda: said.words() == ["node 0 answered"], 5)
@@ -248,6 +249,7 @@ async def test_the_library_crashes(built: tuple[Path, Emulator], hardware: Emula
         await until(lambda: f"{PLACE} " in str(said.words()), 2)
 
 
+@pytest.mark.slow
 async def test_nothing_is_said_of_servers_without_switches(tmp_path: Path) -> None:
     async with collecting(tmp_path, 0.1, family="Ascend910B") as said:
         await asyncio.sleep(0.3)

@@ -144,6 +144,7 @@ def test_the_recorded_documents() -> None:
     assert all(found.problems == () for found in good)
 
 
+@pytest.mark.slow
 def test_a_mebibyte_of_nonsense_costs_little_memory() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_node_levels(codes(Separate=["x"] * 100_000))

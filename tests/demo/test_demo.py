@@ -45,7 +45,7 @@ def _demo(*options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(120)
 def test_demo_reaches_every_expected_state() -> None:
-    done = _demo("--json", "--speed", "4")
+    done = _demo("--json", "--speed", "5")
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["well"]

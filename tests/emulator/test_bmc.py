@@ -124,6 +124,7 @@ def test_a_hang_ends_with_its_cause(a2: Server) -> None:
     assert waiting.communicate(timeout=5)[0] == " db 07 00 00 00 00 00\n"
 
 
+@pytest.mark.slow
 def test_only_one_run_at_a_time_if_asked(a2: Server) -> None:
     a2.emulator.tool("ipmitool", "busy")
     a2.emulator.bmc.slow(1000)

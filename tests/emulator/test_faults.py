@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.emulator.conftest import Server, Watchers
 
 
+@pytest.mark.slow
 def test_the_list_follows_the_events(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     a2.emulator.occur(3, "80E18402")
@@ -76,6 +77,7 @@ def test_a_fault_that_comes_back_before_it_has_left_the_list(a2: Server) -> None
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_the_same_fault_twice_is_announced_twice_and_recovers_once(
     a2: Server, watchers: Watchers
 ) -> None:
@@ -92,6 +94,7 @@ def test_the_same_fault_twice_is_announced_twice_and_recovers_once(
         a2.emulator.recover(0, "80e18402")
 
 
+@pytest.mark.slow
 def test_a_chip_lists_at_most_128_codes(a2: Server) -> None:
     codes = [f"{0xA0000001 + number:08X}" for number in range(128)]
     for code in codes:

@@ -135,6 +135,7 @@ def test_errors(a2: Server, line: str, status: int, stdout: str, stderr: str) ->
     assert _run(a2, line) == (status, stdout, stderr)
 
 
+@pytest.mark.slow
 def test_a_link_that_is_down_is_down_everywhere(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     a2.emulator.link(3, up=False)
@@ -197,6 +198,7 @@ def test_a_code_takes_the_link_along(a2: Server) -> None:
     assert _ask(a2, "-i 3 -link -g") == "link status: UP\n"
 
 
+@pytest.mark.slow
 def test_a_change_of_which_no_event_tells(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     a2.emulator.link(3, up=False, quietly=True)

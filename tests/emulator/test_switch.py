@@ -170,6 +170,7 @@ def test_no_switches_behind_the_library(tmp_path: Path) -> None:
         assert emulator.status()["switch"] is None
 
 
+@pytest.mark.slow
 def test_the_list_follows_after_a_moment(a3: Server, switches: Switches) -> None:
     a3.emulator.switch_occur(PORT_FAILS)
     a3.emulator.switch_occur(CHIP_FAILS, Severity.CRITICAL)
@@ -319,6 +320,7 @@ def test_a_lost_event_and_a_lost_change(
     wait_until(lambda: switches.number() == 2)
 
 
+@pytest.mark.slow
 def test_announced_again(a3: Server, switches: Switches, watch: Callable[..., Watcher]) -> None:
     watcher = watch()
     a3.emulator.switch_occur(PORT_FAILS)

@@ -24,6 +24,7 @@ FAULT = "80E01801"
 LEASE = f"{LEASES}/npu-vigil-node-1"
 CLUSTER_INFO = "/api/v1/namespaces/mindx-dl/configmaps/cluster-info-device-0"
 BACK_SECONDS = 10.0
+REFUSED = "kubernetes_credentials: store kubernetes: "
 """From the new file on."""
 IN_POD = "tests.end_to_end.in_pod"
 
@@ -158,10 +159,13 @@ def test_files_that_are_wrong_at_the_start_and_a_replaced_ca_are_taken_up(
     for ask in (node.ask, aggregator.ask):
         node.wait(lambda ask=ask: ask("/readyz")[0] == 503, "it is not ready")  # type: ignore[misc]
         assert ask("/healthz")[0] == 200
+    # A daemon is not ready before it has read them, either.
+    node.wait(lambda: REFUSED in node.logged(), "the agent has read them")
+    node.wait(lambda: REFUSED in aggregator.log.read_text(), "the aggregator has read them")
     files.update()
     node.healthy()
     for log in (node.logged(), aggregator.log.read_text()):
-        assert log.count("kubernetes_credentials: store kubernetes: ") == 2, log[-3000:]
+        assert log.count(REFUSED) == 2, log[-3000:]
         assert "read again soon" in log
         assert "the credentials are good again" in log
     node.emulator.occur(1, FAULT)

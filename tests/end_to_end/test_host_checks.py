@@ -120,7 +120,9 @@ def test_a_restart_neither_repeats_nor_loses(folder_node: Node, log: KernelLogPi
     seen = (line(9, LOCKUP), line(10, KILLED))
     log.write(*seen)
     memory = node.state_dir / "memory/kernel-log"
-    node.wait(lambda: b'"sequence":10' in memory.read_bytes(), "it is remembered")
+    node.wait(
+        lambda: memory.exists() and b'"sequence":10' in memory.read_bytes(), "it is remembered"
+    )
     node.wait(lambda: node.assertions(OOM_KILL) == ["once"], "and told")
     node.kill()
     log.write(*seen, line(11, HUNG, at_us=time.monotonic_ns() // 1000))

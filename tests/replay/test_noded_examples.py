@@ -123,6 +123,7 @@ async def test_n1_the_serial_number(tmp_path: Path) -> None:
     assert player.cluster.objects.node.annotations["a"] == "b"
 
 
+@pytest.mark.slow
 async def test_c1_c2_a_start_with_a_fault_has_one_order(tmp_path: Path) -> None:
     """D-03: C2 deletes the document and writes it a minute later; ours is always C1."""
     steps = [

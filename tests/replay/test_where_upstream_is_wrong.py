@@ -101,6 +101,7 @@ async def test_an_occurrence_without_an_event_is_found() -> None:
     assert found.at_ms < notice["at_ms"], "long before the reset, which is when upstream sees it"
 
 
+@pytest.mark.slow
 async def test_recoveries_without_an_event_are_found() -> None:
     recording = recorded("lost-recovery-of-an-unhealthy-chip")
     played = await play(recording)

@@ -270,6 +270,7 @@ async def test_one_that_begins_while_writes_take_long_leads_from_the_first() -> 
     await one.end()
 
 
+@pytest.mark.slow
 async def test_one_leads_on_when_renewals_take_long_again() -> None:
     """After a single slow one its Lease is long, and the next renewal asks for a short one."""
     server = Server()

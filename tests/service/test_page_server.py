@@ -126,6 +126,7 @@ async def site(state_dir: Path, limits: Limits) -> AsyncIterator[Site]:
             await opened.close()
 
 
+@pytest.mark.slow
 async def test_a_connection_serves_request_after_request(tmp_path: Path) -> None:
     async with site(tmp_path, Limits()) as served:
         client = await served.client()

@@ -41,6 +41,7 @@ async def test_the_drivers_libraries_are_found(tmp_path: Path) -> None:
     assert caught.value.stdout == f"link status: UP{tmp_path}/lib64/driver:{tmp_path}/lib64\n"
 
 
+@pytest.mark.slow
 async def test_it_is_asked_again_while_somebody_else_runs_it(tmp_path: Path) -> None:
     count = tmp_path / "count"
     says = f'echo x >> {count}; [ $(wc -l < {count}) -ge 3 ] && echo "link status: DOWN" && exit 0'

@@ -180,6 +180,7 @@ def test_a_count_that_would_lead_beyond_the_last_index() -> None:
     assert "it says that it holds 255 alarms and holds 1" in said
 
 
+@pytest.mark.slow
 def test_the_longest_list_has_no_index_beyond_65535() -> None:
     listed: list[Event] = [(code, 0, 1, 0, index) for code in range(1, 258) for index in range(255)]
     assert len(listed) == 0xFFFF

@@ -74,6 +74,7 @@ async def test_the_look_alike(bmc_server: tuple[Path, Emulator], hardware: Emula
     assert await bmc.alarms(found) == ()
 
 
+@pytest.mark.slow
 async def test_its_troubles(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
     bmc = ipmi((bmc_server[0] / IPMITOOL).parent, 0.3)
     hardware.bmc.fail(0xC1)

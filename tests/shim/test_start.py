@@ -140,6 +140,7 @@ async def _end(pid: int) -> None:
     await process.wait()
 
 
+@pytest.mark.slow
 async def test_opening_hangs_then_works(small_driver: Callable[[str], SmallDriver]) -> None:
     hangs = small_driver("hangs_opening")
     hangs.tell("hang-opening")

@@ -80,6 +80,7 @@ async def test_failures_keep_what_was_printed(
     assert (caught.value.status, str(caught.value)) == (status, message)
 
 
+@pytest.mark.slow
 async def test_a_tool_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None:
     path = script(tmp_path, f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
     began = time.monotonic()

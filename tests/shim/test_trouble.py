@@ -252,6 +252,7 @@ _AGENT = """
 """
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_after_kill_9(small_driver: Callable[[str], SmallDriver]) -> None:
     plain = small_driver("plain")
     agent = subprocess.Popen(  # noqa: ASYNC220

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.narrow import groups_of, has_node, of_job, of_node
+from advisor.narrow import has_node, of_job, of_node, scope_of
 from contract.errors import ConfigurationError, Problem
 from vigil.advising.run import run
 from vigil.advising.server import advised, assumed
@@ -46,11 +46,11 @@ def from_dumps(
 
     def narrowed(report: Report, one: Advised) -> Report:
         if job is not None:
-            groups = groups_of(one.snapshot, job)
-            if groups is None:
+            scope = scope_of(one.snapshot, job)
+            if scope is None:
                 what = f"no PodGroup {job} is in the dump, and none that it owns"
                 raise ConfigurationError("--job", [Problem(repr(job), what)])
-            report = of_job(report, one.snapshot, job, groups)
+            report = of_job(report, scope)
         if node is not None:
             if not has_node(one.snapshot, node):
                 what = "no such Node is in the dump"

@@ -150,6 +150,7 @@ def clock() -> Moment:
     return at(0)
 
 
+@pytest.mark.slow
 async def test_a_large_message_lets_others_have_their_turn() -> None:
     known, _, several = large(500, 20)
     faults = begun(known)

@@ -35,6 +35,7 @@ def test_what_waits_survives_a_restart() -> None:
     assert later.status().held == 0
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

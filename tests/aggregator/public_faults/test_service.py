@@ -64,6 +64,7 @@ async def test_an_answer_does_not_wait_for_ever() -> None:
     assert standing(faults).keys() == {"0"}
 
 
+@pytest.mark.slow
 async def test_what_was_taken_of_a_message_is_judged_although_its_sender_has_gone() -> None:
     """Nothing else may happen for long, so nobody else would ask which nodes changed."""
     names = [f"node-{number}" for number in range(2000)]
