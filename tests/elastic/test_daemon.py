@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.elastic.bed import Elastic
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.apiserver, pytest.mark.daemon, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,8 @@ import pytest
 
 from tests.elastic.world import run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("first", [0, 10, 20, 30])
 def test_whatever_goes_wrong(first: int) -> None:

@@ -1,7 +1,7 @@
 """A stand-in for Volcano's controller, scheduler and kubelets, on a real API server.
 
-It does what was observed of the real ones (``docs/spec/consumers.md#2.9``), no more. Each step looks at
-everything there is, so it can be stopped and started at any moment.
+It does what was observed of the real ones (``docs/spec/consumers.md#2.9``), no more. Each step
+looks at everything there is, so it can be stopped and started at any moment.
 """
 
 from __future__ import annotations
