@@ -87,8 +87,8 @@ class Acting:
         self._clock = clock
         self._changed = asyncio.Event()
         self._own_starts_ms: tuple[int, ...] = ()
-        self._written = 0
-        """The version of our last write, which the aggregator has to know."""
+        self._written = ("", 0)
+        """The job of our last write and its version, which the aggregator has to know."""
         self._refused: dict[str, tuple[str, str, int]] = {}
         """By uid: the version of a job that a write was refused for, why, and until when."""
         self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
@@ -154,7 +154,8 @@ class Acting:
             if decisions[job.uid].write is not None and not self._is_refused(job):
                 advice = advised.get(job.uid)
                 return await self._write(job, decisions[job.uid], jobs, standing, advice)
-        return _AGAIN_SECONDS if asking else _IDLE_SECONDS
+        states = {decision.state for decision in decisions.values()}
+        return _AGAIN_SECONDS if State.WAITING_FOR_ROOM in states else _IDLE_SECONDS
 
     def _standing(self, jobs: Sequence[Job]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
@@ -223,7 +224,9 @@ class Acting:
         # Who has no cause may have one by the answer, and then asks for its size.
         answer = await self._aggregators.ask(sized, judged)
         self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
-        if sized and not answer.troubles and answer.ended.version < self._written:
+        uid, version = self._written
+        is_there = any(job.uid == uid for job in self.known.jobs())
+        if sized and not answer.troubles and is_there and answer.ended.version < version:
             return Answer(troubles=("the aggregator has not seen the last start yet",))
         return answer
 
@@ -277,7 +280,7 @@ class Acting:
             _log.warning("%s: %s", job.key, error)
             return _AGAIN_SECONDS
         self._refused.pop(job.uid, None)
-        self._written = go_integer(version) or 0
+        self._written = (job.uid, go_integer(version) or 0)
         if before is None or decision.start > before.start:
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
         if decision.write is Write.START:

@@ -338,7 +338,8 @@ class Process:
             why = f"there is room for {count} × 8 cards"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
             found.append(EndedJob("default", job.name, advice if job in sized else None))
-        return Answer(EndedJobs(world.version, (), tuple(found)))
+        versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
+        return Answer(EndedJobs(max(versions, default=0), (), tuple(found)))
 
     def state(self, job: Job, state: str, why: str) -> None:
         """See ``Telling``."""
