@@ -16,13 +16,13 @@ from tests.contract.test_cluster_device import config
 from tests.elastic.jobs import vcjob
 from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
-from tests.parts.volcano import JOBS, Volcano, install
+from tests.parts.volcano import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.parts.controlplane import ControlPlane
+    from tests.parts.volcano import Volcano
 
 _UP_SECONDS = 30.0
 _EVENTS = "/api/v1/namespaces/default/events"
@@ -77,11 +77,12 @@ class Elastic:
 class Bed:
     """``nodes`` nodes of eight chips, ``n0``, ``n1``, …, and an aggregator that advises."""
 
-    def __init__(self, directory: Path, plane: ControlPlane, nodes: int) -> None:
-        self.plane = plane
+    def __init__(self, directory: Path, volcano: Volcano, nodes: int) -> None:
+        """Volcano's kinds are installed; ``volcano`` is entered by whoever made it."""
+        self.volcano = volcano
+        plane = self.plane = volcano.plane
         self.directory = directory
         self._stamps: dict[str, int] = {}
-        install(plane)
         for namespace in ("mindx-dl", "volcano-system", "cluster-system"):
             plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.nodes = [f"n{index}" for index in range(nodes)]
@@ -107,7 +108,6 @@ class Bed:
         )
         self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
         self.aggregator.start()
-        self.volcano = Volcano(plane)
 
     def report(
         self, node: str, unhealthy: tuple[int, ...] = (), network: tuple[int, ...] = ()

@@ -14,7 +14,7 @@ from contract.elastic import KEPT, LEASE, RESTORE, SWITCH
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped
-from tests.parts.volcano import GROUPS, JOBS
+from tests.parts.volcano import GROUPS, JOBS, Volcano, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,8 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.daemon, pytest.mark.timeout(120
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     directory = tmp_path_factory.mktemp("elastic")
     with ControlPlane(tmp_path_factory.mktemp("plane"), audited=True) as plane:
-        made = Bed(directory, plane, 3)
+        install(plane)
+        made = Bed(directory, Volcano(plane), 3)
         try:
             with made.volcano:
                 yield made

@@ -138,6 +138,7 @@ class Volcano:
                 return
 
     def _step(self) -> None:
+        """Look at everything, and do what follows."""
         jobs = self.plane.request("GET", JOBS)["items"]
         pods = self.plane.request("GET", PODS)["items"]
         groups = {one["metadata"]["name"] for one in self.plane.request("GET", GROUPS)["items"]}
