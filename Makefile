@@ -9,7 +9,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit test-node lint bench lock wire clean
+.PHONY: help demo test unit test-node test-volcano lint bench lock wire clean
 
 help:
 	@echo "make demo       the whole system on this machine, with emulated hardware"
@@ -54,6 +54,11 @@ unit: $(VENV)/installed-dev
 test-node: $(VENV)/installed-dev
 	tests/setup.sh node
 	$(BIN)/python -m tests.node
+
+# Not part of `make test`: it builds Volcano's job controller, once.
+test-volcano: $(VENV)/installed-dev
+	tests/setup.sh
+	$(BIN)/python -m tests.volcano
 
 bench: $(VENV)/installed-dev
 	tests/setup.sh

@@ -7,7 +7,7 @@ The Resilience-Controller decides that once the scheduler has deleted the pods. 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -152,31 +152,50 @@ def _advice(one: _Affected, reason: str, why: str) -> ElasticAdvice:
 def _sized(one: _Affected, pool: Pool, options: Options) -> ElasticAdvice:
     """Return the largest size for which there is room, and take that room."""
     pod = max(one.job.pods, key=npu_request)
-    cards, replicas = npu_request(pod), one.vcjob.replicas
+    least = _min_replicas(one.vcjob) or 1
+    fit = take_fit(one.job, pod, one.vcjob.replicas, least, pool, options)
+    reason = "" if fit.replicas is not None else "BELOW_MIN_REPLICAS"
+    return msgspec.structs.replace(
+        _advice(one, reason, fit.why), replicas=fit.replicas, cards=fit.cards
+    )
+
+
+class Fit(NamedTuple):
+    """A size for which there is room, and why it is that one; ``None`` where there is none."""
+
+    replicas: int | None
+    cards: int | None
+    why: str
+
+
+def take_fit(job: Job, pod: Pod, replicas: int, least: int, pool: Pool, options: Options) -> Fit:
+    """Return the largest size of R60 that ``pool`` has room for, and take that room.
+
+    The original size is ``replicas`` pods like ``pod``, the smallest one has ``least`` of them.
+    """
+    cards = npu_request(pod)
     if replicas > 1:
-        steps = [(cards, [replicas, *_smaller(one.vcjob, options)])]
+        steps = [(cards, [replicas, *_smaller(replicas, least, options)])]
     else:
         smaller = [count for count in _SMALLER_CARDS if count < cards]
         steps = [(each, [replicas]) for each in (cards, *smaller)]
     for each, counts in steps:
         like = _with_cards(pod, each)
-        room = pool.room(one.job, like)
+        room = pool.room(job, like)
         count = next((count for count in counts if count <= room), None)
         if count is not None:
-            pool.take(one.job, like, count)
+            pool.take(job, like, count)
             same = (count, each) == (replicas, cards)
             why = "the size stays" if same else f"there is no room for {replicas} × {cards} cards"
-            return msgspec.structs.replace(_advice(one, "", why), replicas=count, cards=each)
-    why = f"pending, not enough nodes: there is room for {room} × {each} cards"
-    return _advice(one, "BELOW_MIN_REPLICAS", why)
+            return Fit(count, each, why)
+    return Fit(None, None, f"pending, not enough nodes: there is room for {room} × {each} cards")
 
 
-def _smaller(vcjob: VcJob, options: Options) -> list[int]:
+def _smaller(replicas: int, least: int, options: Options) -> list[int]:
     """Return the legal sizes of a job of several hosts below its own, largest first."""
-    least = _min_replicas(vcjob) or 1
     if not options.halving_only:
-        return list(range(vcjob.replicas - 1, least - 1, -1))
-    sizes, size = [], vcjob.replicas
+        return list(range(replicas - 1, least - 1, -1))
+    sizes, size = [], replicas
     while size % 2 == 0 and size // 2 >= least:
         size //= 2
         sizes.append(size)

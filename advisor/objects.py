@@ -7,7 +7,7 @@ do not need are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -182,10 +182,21 @@ class _Policy(msgspec.Struct):
     exit_code: int | None = msgspec.field(default=None, name="exitCode")
 
 
+class _TemplateMetadata(msgspec.Struct):
+    labels: _Texts = None
+    annotations: _Texts = None
+
+
+class _Template(msgspec.Struct):
+    metadata: _TemplateMetadata | None = None
+    spec: _PodSpec | None = None
+
+
 class _Task(msgspec.Struct):
     name: str = ""
     replicas: int | None = None
     policies: list[_Policy] | None = None
+    template: _Template | None = None
 
 
 class _VcJobSpec(msgspec.Struct, rename="camel"):
@@ -322,17 +333,17 @@ def pod(raw: Raw) -> snapshot.Pod:
         requests=_shared(_requests(spec, called)),
         node_selector=_shared(spec.node_selector or {}),
         node_affinity=_affinity(spec),
-        tolerations=_one_of(
-            tuple(
-                snapshot.Toleration(
-                    one.key or "", one.operator or "", one.value or "", one.effect or ""
-                )
-                for one in spec.tolerations or ()
-            )
-        ),
+        tolerations=_one_of(_tolerations(spec)),
         scheduler_name=spec.scheduler_name or "",
         task_index=_task_index(spec),
         containers=tuple(_container(one) for one in status.containers or ()),
+    )
+
+
+def _tolerations(spec: _PodSpec) -> tuple[snapshot.Toleration, ...]:
+    return tuple(
+        snapshot.Toleration(one.key or "", one.operator or "", one.value or "", one.effect or "")
+        for one in spec.tolerations or ()
     )
 
 
@@ -375,7 +386,34 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         phase=(status.state and status.state.phase) or "",
         retry_count=status.retry_count or 0,
         created_at_ms=_created_at_ms(metadata, f"Job {metadata.namespace}/{metadata.name}"),
+        template=_template(metadata, tasks),
+        version=metadata.version,
     )
+
+
+def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Pod | None:
+    """Return a pod of the task that asks for most chips; ``None`` where none asks for any."""
+    found: snapshot.Pod | None = None
+    most = 0
+    for task in tasks:
+        template = task.template or _Template()
+        spec, own = template.spec or _PodSpec(), template.metadata or _TemplateMetadata()
+        requests = _requests(spec, f"Job {metadata.namespace}/{metadata.name}")
+        chips = [n for name, n in requests.items() if name.startswith(scheduling.RESOURCE_DOMAIN)]
+        if sum(chips) > most:
+            most = sum(chips)
+            found = snapshot.Pod(
+                metadata.namespace,
+                f"{metadata.name}-{task.name}-0",
+                "",
+                labels=own.labels or {},
+                annotations=own.annotations or {},
+                requests=requests,
+                node_selector=spec.node_selector or {},
+                node_affinity=_affinity(spec),
+                tolerations=_tolerations(spec),
+            )
+    return found
 
 
 def ascend_job(raw: Raw) -> snapshot.AscendJob:

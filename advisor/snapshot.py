@@ -149,6 +149,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
 class VcJob(msgspec.Struct, frozen=True, gc=False):
     """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none.
 
+    ``template`` is a pod of the task that asks for most chips, ``version`` the resourceVersion.
     Source: docs/spec/consumers.md#2.9.
     """
 
@@ -164,6 +165,8 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
     phase: str = ""
     retry_count: int = 0
     created_at_ms: int = 0
+    template: Pod | None = None
+    version: str = ""
 
 
 class AscendJob(msgspec.Struct, frozen=True, gc=False):

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from aggregator.intake import Source
     from aggregator.lasting import Absent, LastingFeed
-    from aggregator.moment import Moment
     from contract.forget_record import ForgetRecord
+    from service.moment import Moment
     from stores.base import Beat
 
 _log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from aggregator.last_seen import Memory
     from aggregator.liveness import Pulse
-    from aggregator.moment import Clock, Moment
     from aggregator.old_listener import OldListener
+    from service.moment import Clock, Moment
     from service.stalls import Stalls
     from stores.base import Store
 

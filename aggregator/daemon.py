@@ -22,10 +22,8 @@ from aggregator.labelling import Labelling
 from aggregator.last_known import Known, KnownBeat, LastKnown
 from aggregator.last_seen import Memory
 from aggregator.lasting import LastingFeed
-from aggregator.leading import Always, Leadership
 from aggregator.marks import Marks
 from aggregator.missed_writes import MissedWrites, documents_of
-from aggregator.moment import Clock, system_clock
 from aggregator.namespaces import ALL
 from aggregator.old_listener import OldListener
 from aggregator.parts import Parts
@@ -45,6 +43,8 @@ from aggregator.telling import Telling
 from aggregator.world import World
 from contract.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from service.leading import Always, Leadership
+from service.moment import Clock, system_clock
 from service.notify import keep_told
 from service.stalls import Stalls
 from stores.base import Document, Listed
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from aggregator.history import History
     from aggregator.intake import Feed
     from aggregator.liveness import Pulse
-    from aggregator.moment import Moment
     from aggregator.part import Part
     from aggregator.public_faults.judging import Answer
     from contract.node_info import NodeRecord
     from contract.public_fault import PublicFault
+    from service.moment import Moment
     from stores.base import Beat, Store, WatchEvent
     from stores.cluster import Cluster
 

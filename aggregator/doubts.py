@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aggregator.intake import Feed, Source
-    from aggregator.moment import Clock
     from aggregator.pipeline import Pipeline
+    from service.moment import Clock
     from stores.base import Document, Store
 
 _log = logging.getLogger(__name__)

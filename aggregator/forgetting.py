@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aggregator.absence import Absence
-    from aggregator.moment import Clock
+    from service.moment import Clock
     from stores.base import Store
 
 _log = logging.getLogger(__name__)

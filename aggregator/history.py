@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from aggregator.changes import Change
     from aggregator.history_file import Asked, Standing
-    from aggregator.moment import Clock
+    from service.moment import Clock
     from stores.base import EventChannel, Heard, Telling
 
 T = TypeVar("T")

@@ -56,6 +56,7 @@ def application(
     one("/api/v1/nodes/{node}", _one(picture.explain, "node"))
     one("/api/v1/jobs/{job}", _one(picture.job, "job"))
     AdvicePages(picture).add_to(application.router)
+    one("/api/v1/ended-jobs", _ended_jobs(picture))
     one(history_page.PATH, history_page.history_page(history))
     one(stream.PATH, changes.serve)
     return application
@@ -95,5 +96,20 @@ def _one(
         if found is None:
             return pages.json_response({"error": f"nobody knows of this {name}"}, 404)
         return pages.json_response(found)
+
+    return show
+
+
+def _ended_jobs(picture: Picture) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """The page of ended vcjobs, which its parameters choose."""
+
+    async def show(request: web.Request) -> web.Response:
+        asked = []
+        for name in ("sized", "judged"):
+            jobs = [one.partition("/") for one in request.query.get(name, "").split(",") if one]
+            if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
+                return pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
+            asked.append([(namespace, job) for namespace, _, job in jobs])
+        return pages.json_response(await picture.ended_jobs(*asked))
 
     return show

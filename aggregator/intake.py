@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from aggregator.failing import Failing
 from aggregator.kinds import DEVICE, NODE, OWN_KEY, SWITCH
 from contract.errors import DocumentError
 from contract.names import (
@@ -25,6 +24,7 @@ from contract.names import (
     REPORT_LABEL,
     node_name_problem,
 )
+from service.failing import Failing
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
 
 if TYPE_CHECKING:

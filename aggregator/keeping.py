@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.last_known import LastKnown
-    from aggregator.leading import Leadership
-    from aggregator.moment import Clock
     from aggregator.part import Keeper
     from aggregator.turns import Turns
+    from service.leading import Leadership
+    from service.moment import Clock
     from service.stalls import Stalls
     from stores.base import Store
 

@@ -22,7 +22,7 @@ from contract.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.moment import Moment
+    from service.moment import Moment
     from stores.base import Document
 
 R = TypeVar("R")

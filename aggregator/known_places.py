@@ -10,9 +10,9 @@ from aggregator.intake import newest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.world import World
+    from service.moment import Moment
 
 _log = logging.getLogger(__name__)
 

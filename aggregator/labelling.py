@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aggregator.jobs.labels import PodLabel
-    from aggregator.leading import Leadership
+    from service.leading import Leadership
     from stores.cluster import Cluster
 
 _log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aggregator.kinds import Kind
-    from aggregator.moment import Moment
     from aggregator.shards import Value
+    from service.moment import Moment
     from stores.base import Document
 
 R = TypeVar("R")

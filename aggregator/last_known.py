@@ -24,7 +24,7 @@ from stores.base import Document
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.moment import Clock
+    from service.moment import Clock
 
 _log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.liveness import Heard
-    from aggregator.moment import Clock, Moment
     from aggregator.old_listener import OldListener
+    from service.moment import Clock, Moment
 
 _BUCKETS = 16
 """100 bytes for each of 16,000 nodes are 100 KB a document."""

@@ -13,7 +13,7 @@ import msgspec
 from contract.cluster_device import DeviceRecord, render_device_entry
 
 if TYPE_CHECKING:
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 AHEAD_SECONDS = 5
 """How far a stamp may lead the clock."""

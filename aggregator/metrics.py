@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from aggregator.families import counter, gauge
 from aggregator.metrics_of_parts import metrics_of_parts
 from aggregator.stale_documents import DEVICE_INFO, NODE_INFO
+from service.families import counter, gauge
 from service.log import dropped_lines
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from aggregator.families import counter, gauge
 from aggregator.processors.states import ACCOMPANIES, FILTER, UNDECIDED
+from service.families import counter, gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.intake import Feed, Source
-    from aggregator.moment import Clock
     from aggregator.pipeline import Pipeline
     from aggregator.public_faults.part import PublicFaults
+    from service.moment import Clock
     from stores.base import Beat, Document, Store, WatchEvent
 
 _log = logging.getLogger(__name__)

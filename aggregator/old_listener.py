@@ -18,8 +18,8 @@ from contract.node_info import NodeBeat
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from aggregator.moment import Clock, Moment
     from contract.node_info import NodeRecord
+    from service.moment import Clock, Moment
     from stores.base import ClusterObjects
 
 _log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.ended_jobs import EndedJobs
 from aggregator import history_page, stream
 from aggregator.advising import pages
 from aggregator.advising.outcomes import Missed
@@ -53,6 +54,18 @@ class Advice(msgspec.Struct, frozen=True):
     at_ms: int
     enabled: bool
     advice: AdviceStatus | None
+
+
+class EndedJobsPage(msgspec.Struct, frozen=True):
+    """What is known of vcjobs that have ended; ``null`` where nothing is advised.
+
+    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once.
+    """
+
+    at_ms: int
+    leads: bool
+    alarm: bool
+    ended: EndedJobs | None
 
 
 class AdviceOutcomes(msgspec.Struct, frozen=True):
@@ -220,6 +233,15 @@ OPERATIONS: tuple[Operation, ...] = (
             _NODE,
         ),
         (404,),
+    ),
+    Operation(
+        "/api/v1/ended-jobs",
+        "With which size elastic vcjobs that have ended can start again, and what stood under them",
+        EndedJobsPage,
+        (
+            Parameter("sized", "NAMESPACE/NAME, several with commas: their sizes, in turn"),
+            Parameter("judged", "NAMESPACE/NAME, several with commas: faults under their pods"),
+        ),
     ),
     Operation("/api/v1/public-faults", "How it stands with public faults", PublicFaultsPage),
     Operation("/api/v1/separation", "Which chips came into manual separation, by what", Separation),

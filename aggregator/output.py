@@ -19,8 +19,8 @@ from stores.base import Document
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
-    from aggregator.moment import Moment
     from aggregator.shards import Value
+    from service.moment import Moment
 
 LATE_MS = 2000
 """An earlier own document that is shown for longer is no late event: somebody put it back."""

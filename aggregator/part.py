@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.moment import Moment
+    from service.moment import Moment
     from stores.base import Selection, WatchEvent
 
 

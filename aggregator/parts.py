@@ -13,7 +13,7 @@ from stores.base import Changed, Deleted, Interrupted, Listed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from aggregator.moment import Clock, Moment
+    from service.moment import Clock, Moment
     from service.stalls import Stalls
     from stores.base import Document, Selection, Store, WatchEvent
 

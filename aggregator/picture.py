@@ -21,6 +21,7 @@ from aggregator.openapi import (
     Advice,
     AdviceOutcomes,
     Documents,
+    EndedJobsPage,
     Faults,
     Jobs,
     Leader,
@@ -49,12 +50,14 @@ from aggregator.status import (
 from aggregator.world_status import world_status
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from aggregator.advising.advising import Advising
     from aggregator.daemon import Aggregator
     from aggregator.explanation import Explanation
     from aggregator.jobs.status import JobStatus
-    from aggregator.moment import Clock
     from aggregator.processors.status import SeparationStatus
+    from service.moment import Clock
 
 
 class Picture:
@@ -127,6 +130,15 @@ class Picture:
             return AdviceOutcomes(self._at_ms, False, {}, ())
         status = advising.status()
         return AdviceOutcomes(self._at_ms, True, status.outcomes, status.missed)
+
+    async def ended_jobs(
+        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+    ) -> EndedJobsPage:
+        """What is known of vcjobs that have ended, by namespaces and names."""
+        advising = self._of.advising
+        ended = None if advising is None else await advising.ended(sized, judged)
+        alarm = self.liveness().liveness.alarm
+        return EndedJobsPage(self._at_ms, self._of.leadership.leads, alarm, ended)
 
     def liveness(self) -> Liveness:
         """Who fell silent."""

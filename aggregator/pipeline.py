@@ -35,10 +35,10 @@ from stores.base import Interrupted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from aggregator.moment import Moment
     from aggregator.processors.processing import PublicFaults
     from aggregator.shards import Value
     from contract.errors import DocumentError
+    from service.moment import Moment
     from stores.base import Document, WatchEvent
 
 LOST_ANNOTATION = "npu-vigil/lost"

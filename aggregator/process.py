@@ -13,14 +13,14 @@ from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.history import History
 from aggregator.http import application
-from aggregator.identity import Identity
-from aggregator.leading import leadership
-from aggregator.moment import system_clock
 from aggregator.stream import PLACES
 from contract.errors import VigilError
 from service.descriptors import raise_soft_limit
 from service.http.limits import Limits
+from service.identity import Identity
+from service.leading import leadership
 from service.log import flush_log, set_up_logging
+from service.moment import system_clock
 from service.pages import serving
 from service.tasks import leaves, on_stop
 

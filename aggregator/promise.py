@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.keeping import Keeping
-    from aggregator.moment import Clock
     from aggregator.public_faults.judging import Answer
     from aggregator.public_faults.part import PublicFaults
     from contract.public_fault import PublicFault
+    from service.moment import Clock
 
 _ANSWER_MS = 4500
 _KEPT_MS = 500

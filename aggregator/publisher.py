@@ -14,7 +14,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator.failing import Failing
 from aggregator.kinds import kind_of
 from aggregator.output import Output, Shown
 from aggregator.touches import Touches
@@ -22,14 +21,15 @@ from aggregator.turns import Turns
 from aggregator.writing import Desk, Writing, ended
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.failing import Failing
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.leading import Leadership
-    from aggregator.moment import Clock
     from aggregator.shards import Value
+    from service.leading import Leadership
+    from service.moment import Clock
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 

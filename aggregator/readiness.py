@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from aggregator.absence import Absence
-    from aggregator.failing import Failing
-    from aggregator.leading import Leadership
-    from aggregator.moment import Clock
     from aggregator.output import Authored
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
     from aggregator.succession import Succession
     from aggregator.unread_beats import Unread
+    from service.failing import Failing
+    from service.leading import Leadership
+    from service.moment import Clock
     from service.stalls import Stalls
 
 _log = logging.getLogger(__name__)

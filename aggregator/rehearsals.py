@@ -18,7 +18,7 @@ from contract.errors import StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aggregator.moment import Clock
+    from service.moment import Clock
     from stores.base import Store
 
 _AT_ONCE = 8

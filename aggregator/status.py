@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from aggregator.absence import Absence
     from aggregator.beats import Listener
     from aggregator.intake import Report
-    from aggregator.leading import Leadership
     from aggregator.liveness import Heard, Pulse
     from aggregator.marks import Marks
-    from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
     from aggregator.unread_beats import Unread
     from aggregator.world import World
     from contract.cluster_device import DeviceRecord
+    from service.leading import Leadership
+    from service.moment import Moment
     from stores.base import Store
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.last_known import LastKnown
-    from aggregator.leading import Leadership
-    from aggregator.moment import Clock, Moment
     from aggregator.parts import Parts
     from aggregator.pipeline import Pipeline
     from aggregator.publisher import Publisher
+    from service.leading import Leadership
+    from service.moment import Clock, Moment
     from service.stalls import Stalls
     from stores.base import Selection, WatchEvent
 

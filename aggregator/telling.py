@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from aggregator.history import History
     from aggregator.jobs.board import Board
     from aggregator.labelling import Labelling
-    from aggregator.moment import Moment
     from aggregator.pipeline import Pipeline, Published
     from aggregator.rank_tables.part import RankTables
     from aggregator.stream import Stream
     from aggregator.world import World
     from contract.cluster_device import CodeFault
+    from service.moment import Moment
 
 _NO_FAULTS = '-Fault":"[]"'
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 _FIRST = 1 / 3
 _AGAIN_MS = 5000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aggregator.pace import Pace, Write
 
 if TYPE_CHECKING:
-    from aggregator.moment import Clock
+    from service.moment import Clock
 
 
 class Turns:

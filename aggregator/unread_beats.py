@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator.liveness import Heard
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 _PERIODS = 2
 SHORTEST_MS = 10_000

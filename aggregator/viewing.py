@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from aggregator.failing import Failing
 from aggregator.output import Authored, Shown
 from aggregator.part import View
 from aggregator.writing import Desk, Writing, ended
 from contract.errors import StoreError
+from service.failing import Failing
 from stores.base import Changed, Deleted, Interrupted, Listed, Selection
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-    from aggregator.leading import Leadership
-    from aggregator.moment import Clock
     from aggregator.turns import Turns
+    from service.leading import Leadership
+    from service.moment import Clock
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 

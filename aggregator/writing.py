@@ -20,11 +20,11 @@ from stores.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from aggregator.failing import Failing
-    from aggregator.leading import Leadership
-    from aggregator.moment import Clock
     from aggregator.touches import Touches
     from aggregator.turns import Turns
+    from service.failing import Failing
+    from service.leading import Leadership
+    from service.moment import Clock
     from service.stalls import Stalls
     from stores.base import Document, Store
 

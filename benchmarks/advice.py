@@ -23,8 +23,8 @@ import psutil
 
 from aggregator.advising.advising import Advising
 from aggregator.advising.cluster_objects import KINDS
-from aggregator.moment import system_clock
 from benchmarks import advise
+from service.moment import system_clock
 from stores.cluster import Snapshot, Update
 
 if TYPE_CHECKING:

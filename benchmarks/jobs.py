@@ -17,8 +17,8 @@ import msgspec
 
 from aggregator.facts import Job, NodeState, Pod
 from aggregator.jobs.board import Board
-from aggregator.moment import Moment
 from contract.cluster_device import CodeFault, DeviceRecord
+from service.moment import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

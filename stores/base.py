@@ -175,12 +175,13 @@ UsageEvent: TypeAlias = UsageListed | PodUsage | UsageEnded | Interrupted
 
 
 class Involved(msgspec.Struct, frozen=True):
-    """The object that an event is about."""
+    """The object that an event is about; ``uid`` where it is known."""
 
     kind: str
     name: str
     namespace: str = ""
     api_version: str = "v1"
+    uid: str = ""
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The Lease by which one of several aggregators leads: read, followed, and written by its version.
+"""The Lease by which one of several daemons leads: read, followed, and written by its version.
 
 What it holds beside the holder is for people (``kubectl get lease``): nobody compares its times.
 """
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from stores.kubernetes_connection import Connection
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
-_LEASE = f"{_LEASES}/{LEADER_LEASE}"
-_WHAT = f"Lease {LEADER_NAMESPACE}/{LEADER_LEASE}"
 _OK = 200
 _CREATED = 201
 _NOT_FOUND = 404
@@ -57,10 +55,13 @@ _pages: msgspec.json.Decoder[Page[_Lease]] = msgspec.json.Decoder(Page[_Lease])
 
 
 class KubernetesLeaderLease:
-    """See ``LeaderLease``."""
+    """See ``LeaderLease``. ``name`` is that of the Lease."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, name: str = LEADER_LEASE) -> None:
         self._connection = connection
+        self._name = name
+        self._path = f"{_LEASES}/{name}"
+        self._what = f"Lease {LEADER_NAMESPACE}/{name}"
         self._acquired: tuple[str, str] | None = None
         """Who acquired the Lease by us, and when."""
         self._added = _Metadata()
@@ -68,23 +69,25 @@ class KubernetesLeaderLease:
 
     def watch(self) -> AsyncIterator[Tenure | Interrupted]:
         """See ``LeaderLease``."""
-        query = {"fieldSelector": f"metadata.name={LEADER_LEASE}"}
-        return watched(self._connection, _LEASES, query, _pages, _WHAT, self._everything, self._one)
+        query = {"fieldSelector": f"metadata.name={self._name}"}
+        return watched(
+            self._connection, _LEASES, query, _pages, self._what, self._everything, self._one
+        )
 
     async def read(self) -> Tenure:
         """See ``LeaderLease``."""
-        status, body = await self._connection.request("GET", _LEASE, is_urgent=True)
+        status, body = await self._connection.request("GET", self._path, is_urgent=True)
         if status == _NOT_FOUND:
             return NOBODY
         if status != _OK:
-            raise wire.refusal(status, body, f"read {_WHAT}")
-        return self._decoded(body, f"read {_WHAT}")
+            raise wire.refusal(status, body, f"read {self._what}")
+        return self._decoded(body, f"read {self._what}")
 
     async def write(self, tenure: Tenure) -> Tenure:
         """See ``LeaderLease``. A missing namespace is created."""
-        what = f"write {_WHAT}"
+        what = f"write {self._what}"
         body = self._body(tenure)
-        method, path = ("PUT", _LEASE) if tenure.version else ("POST", _LEASES)
+        method, path = ("PUT", self._path) if tenure.version else ("POST", _LEASES)
         for _ in range(2):
             status, answer = await self._connection.request(
                 method, f"{path}?{wire.FIELD_MANAGER}", body, is_urgent=True
@@ -105,7 +108,7 @@ class KubernetesLeaderLease:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         if self._acquired is None or self._acquired[0] != tenure.holder:
             self._acquired = (tenure.holder, now)
-        metadata: dict[str, object] = {"name": LEADER_LEASE, "namespace": LEADER_NAMESPACE}
+        metadata: dict[str, object] = {"name": self._name, "namespace": LEADER_NAMESPACE}
         if tenure.version:
             metadata["resourceVersion"] = tenure.version
             metadata["labels"] = self._added.labels

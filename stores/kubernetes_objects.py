@@ -107,8 +107,8 @@ class KubernetesObjects:
         involved = event.involved
         if involved.kind == "Node":
             return involved.name
-        if involved.kind != "ConfigMap":
-            return ""
+        if involved.uid or involved.kind != "ConfigMap":
+            return involved.uid
         namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")
         status, answer = await self._connection.request(
             "GET",

@@ -14,7 +14,7 @@ import typer
 from contract.errors import ConfigurationError, DriverError, ListenError, StoreError, VigilError
 from service.log import last_words
 from service.standard_streams import open_missing
-from vigil import emulator, simulate
+from vigil import elastic, emulator, simulate
 from vigil.advise import advise
 from vigil.agent import agent
 from vigil.aggregator import aggregator
@@ -51,6 +51,7 @@ app.command("scan")(scan)
 app.command("status")(status)
 app.command("uninstall")(uninstall)
 app.command("validate")(validate)
+app.add_typer(elastic.app, name="elastic")
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
 

@@ -8,6 +8,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from advisor.ended_jobs import EndedJobs
 from aggregator.advising.answers import Answers
 from aggregator.advising.cluster_objects import KINDS, ClusterObjects
 from aggregator.advising.rule_feeds import RuleFeeds
@@ -18,12 +19,12 @@ from contract.errors import StoreRefused
 from stores.base import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from advisor.snapshot import Snapshot
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
-    from aggregator.moment import Clock
+    from service.moment import Clock
     from stores.cluster import Cluster, NotThere, ObjectKind, Update
     from stores.cluster import Snapshot as Listed
 
@@ -80,6 +81,15 @@ class Advising:
             self._sessions.missed,
             self._sessions.reports,
         )
+
+    async def ended(
+        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+    ) -> EndedJobs:
+        """Return what is known of ended vcjobs; see ``ended_jobs``."""
+        if not self._objects.is_answered:
+            return EndedJobs(not_known=("not everything was listed yet",))
+        snapshot = self._objects.snapshot(self._clock().wall_ms)
+        return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
         def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:

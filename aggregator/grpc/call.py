@@ -17,7 +17,7 @@ from aggregator.grpc.mailbox import Closed
 
 if TYPE_CHECKING:
     from aggregator.grpc.limits import Bucket
-    from aggregator.moment import Clock
+    from service.moment import Clock
 
 _LONGEST_REFUSAL = 500
 

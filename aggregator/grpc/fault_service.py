@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aggregator.grpc.interfaces import FaultMessage, Faults
     from aggregator.grpc.mailbox import Mailbox
-    from aggregator.moment import Clock
+    from service.moment import Clock
 
 _log = logging.getLogger(__name__)
 

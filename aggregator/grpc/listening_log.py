@@ -9,7 +9,7 @@ from aggregator.grpc.mailbox import Closed
 
 if TYPE_CHECKING:
     from aggregator.grpc.subscriptions import Client
-    from aggregator.moment import Clock
+    from service.moment import Clock
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aggregator.grpc.interfaces import Tables
     from aggregator.grpc.limits import Bucket
-    from aggregator.moment import Clock
+    from service.moment import Clock
 
 _log = logging.getLogger(__name__)
 

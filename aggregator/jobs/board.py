@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aggregator.jobs.signals import FaultMsgSignal, NodeFaultInfo
     from aggregator.jobs.sources import Published, World
     from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 _NO_PARTS: dict[str, Part] = {}
 _MOST_CHANGED = 100_000

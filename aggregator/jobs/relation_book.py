@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aggregator.jobs.relation_tables import Tables
     from aggregator.jobs.relations import Relevant
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 _BUCKETS = 64
 _NONE: dict[Place, Track] = {}

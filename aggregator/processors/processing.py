@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.facts import Facts
-    from aggregator.moment import Moment
     from aggregator.part import View
     from contract.cluster_device import DeviceRecord
     from contract.node_info import NodeRecord
     from contract.switch_info import SwitchRecord
+    from service.moment import Moment
     from stores.base import Selection, WatchEvent
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from aggregator.moment import Moment
     from aggregator.public_faults.places import Places
     from aggregator.public_faults.rows import Rows
+    from service.moment import Moment
 
 AWAY_MS = 24 * 3600 * 1000
 _LOOK_MS = 60_000

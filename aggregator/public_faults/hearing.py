@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.moment import Moment
 from aggregator.namespaces import namespace_of
 from aggregator.public_faults.absent import AbsentNodes, is_there
 from aggregator.public_faults.documents import Documents, Origin, digest_of
@@ -29,6 +28,7 @@ from aggregator.public_faults.status import Record, Rejections
 from aggregator.public_faults.values import Absent, Outcome
 from aggregator.public_faults.waiting import Waiting
 from contract.errors import DocumentError, Problem
+from service.moment import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

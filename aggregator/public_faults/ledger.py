@@ -18,9 +18,9 @@ from aggregator.public_faults.values import Outcome, Over, Standing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.moment import Moment
     from aggregator.public_faults.rows import Rows
     from aggregator.public_faults.values import Key, Saying
+    from service.moment import Moment
 
 LEAST_MS = 5000
 """How long a fault stands at least, and one that is told once."""

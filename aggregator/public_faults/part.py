@@ -31,7 +31,6 @@ from stores.base import Changed, Deleted, Listed, Selection
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.moment import Moment
     from aggregator.part import View
     from aggregator.public_faults.judging import Answer
     from aggregator.public_faults.places import Places
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from contract.pieces import Work
     from contract.public_fault import PublicFault
     from contract.public_fault_table import PublicFaultTable
+    from service.moment import Moment
     from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)

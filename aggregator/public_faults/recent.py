@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aggregator.moment import Moment
     from aggregator.public_faults.documents import Origin
+    from service.moment import Moment
 
 FOR_MS = 60_000
 """Longer than nobody leads after a kill, with the second that a leader may not have kept yet."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from aggregator.public_faults.pieces import in_pieces
 
 if TYPE_CHECKING:
-    from aggregator.moment import Clock
     from aggregator.public_faults.judging import Answer
     from aggregator.public_faults.part import PublicFaults
     from contract.public_fault import PublicFault
+    from service.moment import Clock
 
 PATIENCE_SECONDS = 4.0
 """Shorter than the 5 s for which senders wait."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.facts import Pod
-    from aggregator.moment import Moment
+    from service.moment import Moment
     from stores.base import Document, WatchEvent
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 from aggregator.facts import Facts, Job, Pod
-from aggregator.moment import Moment
 from aggregator.processors import policy
 from aggregator.processors.keeping import decode_bucket
 from aggregator.processors.manual_info import NAME as CHIPS
@@ -14,6 +13,7 @@ from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.policy import KEY, Policy
 from aggregator.processors.processing import Processing
 from contract.errors import VigilError
+from service.moment import Moment
 from stores.base import Changed, Document, Listed
 
 if TYPE_CHECKING:

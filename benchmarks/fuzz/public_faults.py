@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from aggregator.moment import Moment
 from aggregator.part import LAST
 from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
 from contract.cluster_device import DeviceRecord, render_device_entry
@@ -13,6 +12,7 @@ from contract.cluster_info import member, value_of, verify_device_value
 from contract.errors import VigilError
 from contract.names import PUBLIC_FAULT_LABEL, device_info_name
 from contract.public_fault import DATA_KEY
+from service.moment import Moment
 from stores.base import Changed, Document, Listed
 from tests.aggregator.public_faults.known import KnownPlaces
 

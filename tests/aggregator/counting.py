@@ -15,7 +15,7 @@ from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEven
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 SYSTEM = "cluster-system"
 INPUT = Selection(namespace=SYSTEM, label=("count", "me"))

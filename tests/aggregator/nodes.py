@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aggregator.moment import Moment
 from contract import device_info
 from contract.cluster_device import DeviceRecord, device_record
 from contract.forget_record import (
@@ -23,6 +22,7 @@ from contract.names import (
     node_info_name,
 )
 from contract.node_info import FaultDevice, encode_node_info
+from service.moment import Moment
 from stores.base import Document
 from tests.contract.test_cluster_device import config, fault
 

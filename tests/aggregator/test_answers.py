@@ -10,13 +10,13 @@ from aggregator.changes import Change
 from aggregator.fault_statuses import fault_statuses
 from aggregator.jobs.board import Board
 from aggregator.labelling import Labelling
-from aggregator.leading import Always
 from aggregator.pipeline import Pipeline
 from aggregator.rank_tables.part import RankTables
 from aggregator.stream import Stream
 from aggregator.telling import Telling
 from aggregator.world import World as Around
 from contract.vigil_key import VIGIL_KEY, BlindSource, FaultAnswer, encode_vigil_key
+from service.leading import Always
 from stores.base import Changed
 from tests.aggregator.nodes import T0, healthy, moment, report
 from tests.aggregator.test_explanation import explained

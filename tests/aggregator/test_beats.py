@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.beats import Listener
 from aggregator.last_seen import Memory
-from aggregator.moment import Moment
+from service.moment import Moment
 from service.stalls import Stalls
 from stores.base import Beat
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.blindness import BlindChanges, BlindStatus, blind_statuses
-from aggregator.moment import Moment
 from aggregator.pipeline import Pipeline
 from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
 from contract.node_info import encode_node_info
 from contract.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
+from service.moment import Moment
 from stores.base import Beat, Changed, Deleted, Document, Interrupted, Listed
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.aggregator.test_stream_for_real import listening, next_event

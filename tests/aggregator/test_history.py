@@ -23,10 +23,10 @@ from aggregator.history import History
 from aggregator.history_file import FILE_NAME, Asked, read_page
 from aggregator.history_page import PATH, WrongQuestion, asked_of
 from aggregator.http import application
-from aggregator.moment import system_clock
 from aggregator.status import Health
 from aggregator.stream import Stream
 from contract.observation import chip_subject
+from service.moment import system_clock
 from stores.address import open_store
 from tests.parts.broker import Broker
 

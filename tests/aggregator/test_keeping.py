@@ -11,10 +11,10 @@ import pytest
 from aggregator.daemon import Aggregator
 from aggregator.history import History
 from aggregator.keeping import KEY, LARGEST_BYTES, Keeping
-from aggregator.leading import Always, Leadership, leadership
-from aggregator.moment import Moment, system_clock
 from aggregator.turns import Turns
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from service.leading import Always, Leadership, leadership
+from service.moment import Moment, system_clock
 from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, Selection
 from stores.directory import DirectoryStore

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.keeping import KEY, Keeping
-from aggregator.leading import Always
-from aggregator.moment import system_clock
 from aggregator.turns import Turns
 from contract.names import STATE_NAMESPACE, STATE_PREFIX
+from service.leading import Always
+from service.moment import system_clock
 from service.stalls import Stalls
 from stores.address import open_store
 from stores.base import Document

@@ -14,7 +14,7 @@ import pytest
 
 from aggregator.last_known import Known, KnownBeat, LastKnown
 from aggregator.last_known_file import FILE_NAME, KnownFile, Row
-from aggregator.moment import system_clock
+from service.moment import system_clock
 from tests.aggregator.nodes import faulty, healthy, report
 
 if TYPE_CHECKING:

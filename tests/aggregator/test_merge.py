@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.merge import AHEAD_SECONDS, Entry, Wait, merge
-from aggregator.moment import Moment
 from contract.cluster_info import member, value_of
+from service.moment import Moment
 from tests.aggregator.nodes import T0, faulty, healthy, moment, record
 from tests.contract.test_cluster_device import EXAMPLES, config
 

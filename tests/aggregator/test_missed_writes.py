@@ -11,8 +11,8 @@ import pytest
 
 from aggregator.claims import PATIENCE_MS, Claim, Claims
 from aggregator.missed_writes import MissedWrites
-from aggregator.moment import Moment
 from contract.write_numbers import encode_writes
+from service.moment import Moment
 from stores.base import Beat
 from tests.aggregator.nodes import node_report
 from tests.cluster.beating import agents

@@ -9,7 +9,6 @@ import pytest
 from aggregator import last_seen
 from aggregator.last_seen import LastSeen, Memory
 from aggregator.liveness import LONG_AGO_MS, Heard, Verdict, judge, listed, remembered
-from aggregator.moment import Moment
 from aggregator.old_beats import Marks, OldNodes, Seen, beat_of, integer, marks_of, told
 from contract.node_info import (
     Generation,
@@ -19,6 +18,7 @@ from contract.node_info import (
     encode_beating_node_info,
     encode_node_beat,
 )
+from service.moment import Moment
 from stores.base import Beat, Interrupted, NodeChanged, NodeObject, NodesListed
 
 if TYPE_CHECKING:

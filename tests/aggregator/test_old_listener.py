@@ -5,9 +5,9 @@ from __future__ import annotations
 from aggregator import last_seen, liveness
 from aggregator.last_seen import LastSeen, Memory
 from aggregator.liveness import Heard, Verdict
-from aggregator.moment import Moment
 from aggregator.old_listener import OldListener
 from contract.node_info import Generation, NodeBeat, NodeRecord
+from service.moment import Moment
 from stores.base import Interrupted, NodeObject, NodesListed
 
 LABELLED = NodeObject({"nodeDEnable": "on"}, {}, "1")

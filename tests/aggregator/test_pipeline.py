@@ -12,7 +12,7 @@ from stores.base import Changed, Deleted, Document, Interrupted, Listed, WatchEv
 from tests.aggregator.nodes import T0, faulty, healthy, moment, published, report, unhealthy
 
 if TYPE_CHECKING:
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 
 NAME = "cluster-info-device-0"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from aggregator.leading import Always
-from aggregator.moment import Moment
 from aggregator.publisher import Publisher
 from aggregator.shards import Value
 from contract.cluster_device import render_device_entry
 from contract.cluster_info import cluster_device_name, member, value_of
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
+from service.leading import Always
+from service.moment import Moment
 from service.stalls import Stalls
 from stores.base import Document, Listed
 from tests.aggregator.nodes import T0, healthy, record

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.failing import Failing
+from service.failing import Failing
 from tests.cluster.beating import agents
 from tests.cluster.playing import broken
 from tests.cluster.replicas import replicas

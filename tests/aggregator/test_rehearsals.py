@@ -9,9 +9,9 @@ import pytest
 
 from aggregator import liveness
 from aggregator.liveness import Heard, Rehearsal, Verdict
-from aggregator.moment import Moment
 from aggregator.rehearsals import Rehearsals
 from contract.errors import StoreForbidden, StoreUnavailable
+from service.moment import Moment
 from stores.base import Beat
 
 if TYPE_CHECKING:

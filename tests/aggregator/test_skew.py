@@ -12,8 +12,8 @@ from aggregator import liveness
 from aggregator.beats import Listener
 from aggregator.last_seen import Memory
 from aggregator.liveness import Heard
-from aggregator.moment import Moment
 from aggregator.skew import Skew, Skews, observed, wrong
+from service.moment import Moment
 from service.stalls import Stalls
 from stores.base import Beat
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aggregator.daemon import Aggregator
 from aggregator.facts import Job, NodeState, Pod
-from aggregator.moment import Moment
 from aggregator.processors import manual_info, policy
 from aggregator.public_faults.part import MESSAGES, STATISTIC
+from service.moment import Moment
 from stores.base import Changed, Deleted, Listed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, node_report, report

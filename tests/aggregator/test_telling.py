@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from aggregator.jobs.board import Board
 from aggregator.labelling import Labelling
-from aggregator.leading import Always
 from aggregator.rank_tables.part import RankTables
 from aggregator.stream import Stream
 from aggregator.telling import Telling
 from aggregator.world import World
+from service.leading import Always
 from stores.base import Changed
 from tests.aggregator.nodes import T0, faulty, healthy, moment, report
 from tests.aggregator.test_follower import Both

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aggregator.liveness import Heard, Pulse, failed, listed
-from aggregator.moment import Moment
 from aggregator.unread_beats import unread
+from service.moment import Moment
 from stores.address import open_store
 from stores.base import Beat
 from tests.aggregator.fleet import Fleet

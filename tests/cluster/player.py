@@ -155,7 +155,7 @@ class Player:
             patch.setenv("KUBECONFIG", "in-memory")
             patch.setattr("stores.address.kubeconfig_files", lambda _: None)
             patch.setattr("stores.kubernetes.Connection", lambda _: self._connect())
-            patch.setattr("aggregator.moment.time", now)
+            patch.setattr("service.moment.time", now)
             patch.setattr("aggregator.process.on_stop", self._take_stop)
             patch.setattr("aggregator.process.set_up_logging", lambda: None)
             patch.setattr("aggregator.process.serving", _no_pages)

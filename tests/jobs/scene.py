@@ -10,10 +10,10 @@ import msgspec
 from aggregator.facts import Job, NodeState, Pod
 from aggregator.jobs.board import Board
 from aggregator.jobs.relation_tables import SHIPPED
-from aggregator.moment import Moment
 from contract.cluster_device import CodeFault, DeviceRecord
 from contract.node_info import FaultDevice, NodeRecord
 from contract.switch_info import SwitchEvent, SwitchRecord
+from service.moment import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,9 +23,9 @@ from tests.processors.cases import chip
 from tests.processors.test_documents import SHIPPED, text
 
 if TYPE_CHECKING:
-    from aggregator.moment import Moment
     from aggregator.processors.processing import PublicFaults
     from aggregator.processors.separation import Counts
+    from service.moment import Moment
 
 NAME = "cluster-info-device-0"
 ONCE = text(threshold=1)

@@ -27,8 +27,8 @@ from aggregator.grpc.subscriptions import (
 )
 from aggregator.grpc.subscriptions import Client as Who
 from aggregator.grpc.wire_messages import large_fault_signal
-from aggregator.moment import Moment
 from contract.errors import ListenError
+from service.moment import Moment
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import Message, NodeFaults, World, until

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.facts import NodeState
-from aggregator.moment import Moment
 from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
 from contract.names import PUBLIC_FAULT_LABEL
 from contract.public_fault import Fault, Influence, PublicFault, encode_public_fault
+from service.moment import Moment
 from stores.base import Changed, Document, Listed
 from tests.aggregator.nodes import healthy, record
 from tests.aggregator.public_faults.known import KnownPlaces

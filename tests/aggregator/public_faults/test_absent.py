@@ -31,9 +31,9 @@ from tests.aggregator.public_faults.telling import (
 )
 
 if TYPE_CHECKING:
-    from aggregator.moment import Moment
     from aggregator.public_faults.part import PublicFaults
     from contract.public_fault import Fault
+    from service.moment import Moment
     from tests.aggregator.public_faults.known import KnownPlaces
 
 LATE = "n9"

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aggregator.moment import Moment
 from aggregator.public_faults import ledger as ledger_module
 from aggregator.public_faults.ledger import Ledger
 from aggregator.public_faults.rows import Rows, read
 from aggregator.public_faults.values import Outcome, Saying
+from service.moment import Moment
 from tests.aggregator.public_faults.telling import TOLD_MS, at
 
 LEVEL = "SeparateNPU"

@@ -18,7 +18,7 @@ from tests.aggregator.public_faults.telling import at, begun, one, places, stand
 
 if TYPE_CHECKING:
     from aggregator.keeping import Keeping
-    from aggregator.moment import Moment
+    from service.moment import Moment
 
 
 def clock() -> Moment:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.facts import Pod
-from aggregator.moment import Moment
 from aggregator.rank_tables.part import RankTables
+from service.moment import Moment
 from stores.base import Changed, Deleted, Document, Interrupted, Listed, WatchEvent
 
 NOW = Moment(1_790_000_000_000, 5_000)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.identity import Identity
-from aggregator.leading import Always, ByLease, ByLock, leadership
-from aggregator.moment import Moment, system_clock
 from contract.errors import StoreConflict, StoreUnavailable
+from service.identity import Identity
+from service.leading import Always, ByLease, ByLock, leadership
+from service.moment import Moment, system_clock
 from stores.base import Interrupted, Tenure
 from stores.directory import DirectoryStore
 from stores.directory_lock import DirectoryLock
@@ -290,7 +290,7 @@ async def test_one_leads_on_when_renewals_take_long_again() -> None:
 async def test_no_read_is_made_while_renewals_are_quick(
     duration: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.aggregator.test_leading.DURATION", duration)
+    monkeypatch.setattr("tests.service.test_leading.DURATION", duration)
     server = Server()
     async with candidates(server, "a") as (a,):
         a.link.seconds = 0.1

@@ -1,4 +1,4 @@
-"""Which of several aggregators leads: by a Lease, by a lock, or the only one there is.
+"""Which of several daemons of a kind leads: by a Lease, by a lock, or the only one there is.
 
 Only the leader writes. A Lease is renewed every third of its duration; who sees it unchanged for
 all of it, by a steady clock of his own, takes it. The holder counts from before it asked to renew
@@ -17,14 +17,14 @@ import logging
 import random
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from aggregator.failing import Failing
 from contract.errors import StoreConflict, StoreError
+from service.failing import Failing
 from stores.base import WRITE_SECONDS, Interrupted, Tenure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from aggregator.moment import Clock
+    from service.moment import Clock
     from stores.base import LeaderLease, LeaderLock, Store
 
 _log = logging.getLogger(__name__)
