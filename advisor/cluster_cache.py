@@ -37,6 +37,7 @@ class Documents:
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._versions: dict[str, tuple[ConfigMap, str]] = {}
 
     def read(
         self, decode: Callable[[str, str], dict[str, E]], text: str, name: str, prefix: str
@@ -59,11 +60,22 @@ class Documents:
         self._found[name] = (text, found)
         return found
 
+    def version(self, one: ConfigMap) -> str:
+        """Return what tells this content from another."""
+        if one.resource_version:
+            return f"{one.uid}:{one.resource_version}"
+        known = self._versions.get(_key(one))
+        if known is None or known[0] is not one:
+            known = self._versions[_key(one)] = (one, _digest(one))
+        return known[1]
+
     def keep(self, configmaps: Iterable[ConfigMap]) -> None:
         """Forget the documents that are not there any more."""
         there = {one.name for one in configmaps}
         for name in [name for name in self._found if name not in there]:
             del self._found[name]
+        for key in [key for key, (one, _) in self._versions.items() if one.name not in there]:
+            del self._versions[key]
 
 
 class ClusterCache:
@@ -90,7 +102,7 @@ class ClusterCache:
         for key in sorted(self.seen.keys() - there):
             self._delete(key)
         for one in listed:
-            key, version = _key(one), _version(one)
+            key, version = _key(one), self._documents.version(one)
             seen = self.seen.get(key)
             if not self._is_visible(one):
                 if seen is not None:
@@ -273,10 +285,8 @@ def _divergence(section: int, called: str, text: str) -> Finding:
     return Finding(Severity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
-def _version(one: ConfigMap) -> str:
-    """Return what tells this content from another."""
-    if one.resource_version:
-        return f"{one.uid}:{one.resource_version}"
+def _digest(one: ConfigMap) -> str:
+    """Return what tells this content from another, where the object has no version."""
     digest = hashlib.sha256()
     for texts in (one.labels, one.annotations, one.data):
         for key in sorted(texts):

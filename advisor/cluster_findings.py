@@ -76,12 +76,26 @@ def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) 
     return [key for key, seen in sorted(cache.seen.items()) if 0 < seen.event_at_ms < oldest]
 
 
-def stale_nodes(snapshot: Snapshot, cache: ClusterCache, options: Options) -> StaleNodes:
-    """Return the nodes whose documents are too old to delete pods for them (R4)."""
-    found: dict[str, set[str]] = {"device": set(), "switch": set(), "host": set()}
-    for key in stale_configmaps(snapshot, cache, options):
-        found[kind_of(key)].update(cache.seen[key].nodes)
-    return StaleNodes(**{kind: frozenset(nodes) for kind, nodes in found.items()})
+class StaleDocuments:
+    """The nodes whose documents are too old to delete pods for them (R4)."""
+
+    def __init__(self) -> None:
+        self.nodes = StaleNodes()
+        self._of: list[tuple[str, tuple[str, ...]]] = []
+
+    def move(self, snapshot: Snapshot, cache: ClusterCache, options: Options) -> StaleNodes:
+        """Go to a session; returns the nodes of which this has become another."""
+        before = self.nodes
+        keys = stale_configmaps(snapshot, cache, options)
+        documents = [(key, cache.seen[key].nodes) for key in keys]
+        if documents == self._of:
+            return StaleNodes()
+        self._of = documents
+        found: dict[str, set[str]] = {"device": set(), "switch": set(), "host": set()}
+        for key, nodes in documents:
+            found[kind_of(key)].update(nodes)
+        self.nodes = StaleNodes(**{kind: frozenset(nodes) for kind, nodes in found.items()})
+        return StaleNodes(*(one ^ other for one, other in zip(before, self.nodes, strict=True)))
 
 
 def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterator[Finding]:

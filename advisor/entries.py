@@ -25,7 +25,7 @@ FAULT = "-Fault"
 """What follows the resource in the keys of a ``DeviceList`` (consumers#1.3)."""
 
 
-class DeviceEntry(GoStruct, frozen=True):
+class DeviceEntry(GoStruct, frozen=True, gc=False):
     """What a document says of the chips of a node. ``UpdateTime`` is in Unix seconds."""
 
     DeviceList: dict[str, str] | None = None
@@ -34,7 +34,7 @@ class DeviceEntry(GoStruct, frozen=True):
     RackID: Int32 = 0
 
 
-class SwitchEntry(GoStruct, frozen=True):
+class SwitchEntry(GoStruct, frozen=True, gc=False):
     """What a document says of the switch of a node."""
 
     FaultCode: list[str] | None = None
@@ -43,7 +43,7 @@ class SwitchEntry(GoStruct, frozen=True):
     NodeStatus: str = ""
 
 
-class FaultDevice(GoStruct, frozen=True):
+class FaultDevice(GoStruct, frozen=True, gc=False):
     """A part of a host at fault."""
 
     DeviceType: str = ""
@@ -52,14 +52,14 @@ class FaultDevice(GoStruct, frozen=True):
     FaultLevel: str = ""
 
 
-class NodeEntry(GoStruct, frozen=True):
+class NodeEntry(GoStruct, frozen=True, gc=False):
     """What a document says of a host."""
 
     FaultDevList: list[FaultDevice] | None = None
     NodeStatus: str = ""
 
 
-class CardFault(GoStruct, frozen=True):
+class CardFault(GoStruct, frozen=True, gc=False):
     """An element of ``<R>-Fault``."""
 
     fault_type: str = ""
@@ -70,12 +70,12 @@ class CardFault(GoStruct, frozen=True):
     fault_code: str = ""
 
 
-class _DeviceInfo(GoStruct, frozen=True):
+class _DeviceInfo(GoStruct, frozen=True, gc=False):
     DeviceList: dict[str, str] | None = None
     UpdateTime: Int64 = 0
 
 
-class _DeviceInfoCfg(GoStruct, frozen=True):
+class _DeviceInfoCfg(GoStruct, frozen=True, gc=False):
     DeviceInfo: _DeviceInfo = _DeviceInfo()
     SuperPodID: Int32 = 0
     ServerIndex: Int32 = 0
@@ -83,7 +83,7 @@ class _DeviceInfoCfg(GoStruct, frozen=True):
     CheckCode: str = ""
 
 
-class _NodeInfo(GoStruct, frozen=True):
+class _NodeInfo(GoStruct, frozen=True, gc=False):
     NodeInfo: NodeEntry = NodeEntry()
     CheckCode: str = ""
 
@@ -190,12 +190,12 @@ def read_faults(text: str) -> tuple[CardFault, ...] | None:
     )
 
 
-class _Time(GoStruct, frozen=True):
+class _Time(GoStruct, frozen=True, gc=False):
     fault_time: Int64 = 0
     fault_level: str = ""
 
 
-class _AnyFault(CardFault, frozen=True):
+class _AnyFault(CardFault, frozen=True, gc=False):
     fault_time_and_level_map: dict[str, _Time] | None = None
 
 

@@ -44,7 +44,7 @@ class StaleNodes(NamedTuple):
     host: frozenset[str] = frozenset()
 
 
-class JudgedPod(msgspec.Struct, frozen=True):
+class JudgedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod with its verdict. ``type`` is ``None`` for a healthy one.
 
     ``cards`` are the cards that make it faulty, ``reasons`` the elements of ``-Fault`` about the

@@ -48,6 +48,9 @@ class Index:
         self.elastic: dict[_Name, VcJob] = {}
         """Those that go on with another size after a fault."""
         self._snapshot: Snapshot | None = None
+        self._given_nodes: Sequence[Node] = ()
+        self._given_pods: Sequence[Pod] = ()
+        """The objects themselves that are in the tables."""
         self._members: dict[_Name, tuple[Pod, ...]] = {}
         self._groups: dict[_Name, PodGroup] = {}
         self._sizes: dict[_Name, ReplicaSet] = {}
@@ -59,9 +62,9 @@ class Index:
             return
         self._snapshot = snapshot
         self.serial += 1
-        nodes = self._move_nodes(before.nodes if before else (), snapshot.nodes)
+        nodes = self._move_nodes(snapshot.nodes)
         members: set[_Name] = set()
-        self._move_pods(before.pods if before else (), snapshot.pods, nodes, members)
+        self._move_pods(snapshot.pods, nodes, members)
         if before is None or before.podgroups != snapshot.podgroups:
             groups = {(one.namespace, one.name): one for one in snapshot.podgroups}
             for name in groups.keys() | self._groups.keys():
@@ -80,11 +83,12 @@ class Index:
             }
         self.changes = Changes(frozenset(nodes), frozenset(self._move_jobs(members)))
 
-    def _move_nodes(self, before: Sequence[Node], now: Sequence[Node]) -> set[str]:
-        removed, added = changed(before, now)
+    def _move_nodes(self, now: Sequence[Node]) -> set[str]:
+        removed, added = changed(self._given_nodes, now)
         names = {one.name for one in (*removed, *added)}
         if not names:
             return set()
+        self._given_nodes = now
         # Of several of one name the last one counts.
         nodes = {one.name: one for one in now}
         found = {name for name in names if self.nodes.get(name) != nodes.get(name)}
@@ -93,11 +97,12 @@ class Index:
         self.nodes = nodes
         return found
 
-    def _move_pods(
-        self, before: Sequence[Pod], now: Sequence[Pod], nodes: set[str], members: set[_Name]
-    ) -> None:
+    def _move_pods(self, now: Sequence[Pod], nodes: set[str], members: set[_Name]) -> None:
         """Move the pods, and add to ``nodes`` and ``members`` where they are others."""
-        removed, added = changed(before, now)
+        removed, added = changed(self._given_pods, now)
+        if not removed and not added:
+            return
+        self._given_pods = now
         gone = {id(pod) for pod in removed}
         on_nodes: dict[str, list[Pod]] = defaultdict(list)
         in_groups: dict[_Name, list[Pod]] = defaultdict(list)
@@ -156,8 +161,11 @@ def _replace(
 
 
 def changed(before: Sequence[T], now: Sequence[T]) -> tuple[list[T], list[T]]:
-    """Return the objects that are not there any more, and those that were not there."""
-    if before is now:
+    """Return the objects that are not there any more, and those that were not there.
+
+    None where all are equal, though they may be others.
+    """
+    if before == now:
         return [], []
     first = _equal(before, now)
     last = _equal(before[first:][::-1], now[first:][::-1])

@@ -51,7 +51,7 @@ class Since(Enum):
     UNKNOWN = "there is none"
 
 
-class NodeView(msgspec.Struct, frozen=True):
+class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node in a session.
 
     ``is_in_map`` is whether the plugin has it, ``resource`` the chips' resource, empty where the

@@ -299,9 +299,11 @@ def node(raw: Raw) -> snapshot.Node:
         ),
         labels=read.metadata.labels or {},
         annotations=read.metadata.annotations or {},
-        capacity=_amounts(status.capacity, f"Node {read.metadata.name}", "$.status.capacity"),
-        allocatable=_amounts(
-            status.allocatable, f"Node {read.metadata.name}", "$.status.allocatable"
+        capacity=_shared(
+            _amounts(status.capacity, f"Node {read.metadata.name}", "$.status.capacity")
+        ),
+        allocatable=_shared(
+            _amounts(status.allocatable, f"Node {read.metadata.name}", "$.status.allocatable")
         ),
         taints=tuple(snapshot.Taint(one.key, one.value, one.effect) for one in spec.taints or ()),
         is_cordoned=bool(spec.unschedulable),
@@ -320,7 +322,7 @@ def pod(raw: Raw) -> snapshot.Pod:
         uid=metadata.uid,
         node=spec.node_name or "",
         phase=status.phase or "Pending",
-        labels=metadata.labels or {},
+        labels=_shared(metadata.labels or {}),
         annotations=metadata.annotations or {},
         owner=_owner(metadata),
         created_at_ms=_created_at_ms(metadata, called),
@@ -328,8 +330,8 @@ def pod(raw: Raw) -> snapshot.Pod:
         deletion_grace_seconds=metadata.deletion_grace,
         restart_policy=spec.restart_policy or "Always",
         termination_grace_seconds=30 if grace is None else grace,
-        requests=_requests(spec, called),
-        node_selector=spec.node_selector or {},
+        requests=_shared(_requests(spec, called)),
+        node_selector=_shared(spec.node_selector or {}),
         node_affinity=_affinity(spec),
         tolerations=_tolerations(spec),
         scheduler_name=spec.scheduler_name or "",
@@ -339,9 +341,13 @@ def pod(raw: Raw) -> snapshot.Pod:
 
 
 def _tolerations(spec: _PodSpec) -> tuple[snapshot.Toleration, ...]:
-    return tuple(
-        snapshot.Toleration(one.key or "", one.operator or "", one.value or "", one.effect or "")
-        for one in spec.tolerations or ()
+    return _one_of(
+        tuple(
+            snapshot.Toleration(
+                one.key or "", one.operator or "", one.value or "", one.effect or ""
+            )
+            for one in spec.tolerations or ()
+        )
     )
 
 
@@ -464,6 +470,22 @@ def configmap(raw: Raw) -> snapshot.ConfigMap:
         uid=read.metadata.uid,
         resource_version=read.metadata.version,
     )
+
+
+def _shared(values: dict[str, T]) -> dict[str, T]:
+    """Return one value for all objects that have the same; nobody changes it."""
+    found: dict[str, T] = _one_dict(tuple(values.items()))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _one_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return dict(items)
+
+
+@lru_cache(maxsize=1024)
+def _one_of(value: tuple[snapshot.Toleration, ...]) -> tuple[snapshot.Toleration, ...]:
+    return value
 
 
 def _owner(metadata: _Metadata) -> snapshot.Owner | None:

@@ -172,8 +172,8 @@ class Rescheduling:
         for key in awake:
             self._rest(key)
         self.decisions = self._resting.decisions | self.decisions
-        for found in (*self._resting.findings.values(), *self._findings.values()):
-            self.findings += found
+        for findings in (*self._resting.findings.values(), *self._findings.values()):
+            self.findings += findings
 
     def _count_retries(self) -> None:
         """Begin to count the retries of jobs that are new (consumers#2.5)."""

@@ -10,7 +10,7 @@ import msgspec
 from advisor.entries import DeviceEntry, NodeEntry, SwitchEntry
 
 
-class SeenConfigMap(msgspec.Struct, frozen=True):
+class SeenConfigMap(msgspec.Struct, frozen=True, gc=False):
     """A ConfigMap that the scheduler's informer has.
 
     ``version`` tells one content from another. ``nodes`` are those in its last readable content,
@@ -24,7 +24,7 @@ class SeenConfigMap(msgspec.Struct, frozen=True):
     event_at_ms: int = 0
 
 
-class NodeMemory(msgspec.Struct, frozen=True):
+class NodeMemory(msgspec.Struct, frozen=True, gc=False):
     """What the plugin keeps of a node: the stamp that it applied last, and its annotations.
 
     ``stamp`` is in Unix seconds; ``None``: the time of the last session, with which an entry is
@@ -53,7 +53,7 @@ class CachedPod(msgspec.Struct, frozen=True, gc=False):
     rank: str = ""
 
 
-class CachedJob(msgspec.Struct, frozen=True):
+class CachedJob(msgspec.Struct, frozen=True, gc=False):
     """A fault job that the scheduler has cached (consumers#2.3, 2.8).
 
     ``uid`` identifies the job, ``first_seen`` is in Unix seconds. ``value`` is its
@@ -77,7 +77,7 @@ class CachedJob(msgspec.Struct, frozen=True):
     row: str = ""
 
 
-class State(msgspec.Struct, frozen=True):
+class State(msgspec.Struct, frozen=True, gc=False):
     """The memory of the scheduler. ``is_known`` is false where nothing before is known.
 
     ``session_at`` is the time of the last session, in Unix seconds. ``judged`` are the restarts of

@@ -50,6 +50,10 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
+        self._answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        """By what is asked for, as one value."""
+        self._is_mixed = False
+        """Whether pods of one job ask for different things."""
         self._unhealthy: set[str] = set()
         """Nodes with unhealthy cards."""
 
@@ -87,12 +91,16 @@ class WaitingJobs:
                 if id(demand) not in answers:
                     result = placer.answer(demand, pods[0])
                     answers[id(demand)] = result, _lacking(result, views, unhealthy)
-        found = [
+        if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
+            return
+        self._answers = answers
+        self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
+        placed = [
             self._place(key, jobs[key], one, views, answers, is_changed=is_changed)
             for key, one in self._waiting.items()
         ]
-        self.placements = tuple(placement for one in found for placement in one.placements)
-        self.gangs = tuple(one.gang for one in found)
+        self.placements = tuple(placement for one in placed for placement in one.placements)
+        self.gangs = tuple(one.gang for one in placed)
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
     def _look(self, job: Job) -> _Waiting:

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 _ASK_AGAIN_SECONDS = 30.0
 """After a refusal that waiting does not mend by itself: somebody may."""
 
-_IDLE_SHARE = 9
-"""After a computation it rests for so many times what that took: at most a tenth of one core."""
+_IDLE_SHARE = 4
+"""After a computation it rests for so many times what that took: at most a fifth of one core."""
 
 _AFTER_A_PROBLEM = 5.0
 """Seconds: the same objects raise the same problem."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.advising.what_if import Busy, NotThere, WrongQuestion
 from service.pages import json_response
 
 if TYPE_CHECKING:
@@ -52,6 +51,9 @@ class AdvicePages:
         advising, query = self._picture.advising, request.query
         if advising is None:
             return _refused(_NOT_WANTED, 404)
+        # Loads the advisor, which an aggregator without advice does not need.
+        from aggregator.advising.what_if import Busy, NotThere, WrongQuestion
+
         try:
             found = await advising.what_if.answer(
                 query.getall("what_if", ()), query.get("job"), query.get("node")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.advise import advise
+from advisor.advise import Advisor
 from advisor.ended_jobs import ended_jobs
 from advisor.options import Options, Profile
 from advisor.scheduler_options import scheduler_options
@@ -43,6 +43,7 @@ class Sessions:
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
         self.states: dict[Profile, State] = {}
+        self._advisor = Advisor()
         self._outcomes = Outcomes()
         self._at_ms: int | None = None
         self._has_previewed = False
@@ -83,7 +84,7 @@ class Sessions:
                 retries=written_retries(snapshot.configmaps) or {}
             )
             chosen = msgspec.structs.replace(options, profile=profile)
-            report, after = advise(snapshot, before, chosen)
+            report, after = self._advisor.advise(snapshot, before, chosen)
             reports.append(report)
             states[profile] = after
         self._has_previewed = not is_session

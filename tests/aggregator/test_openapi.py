@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
@@ -23,6 +25,14 @@ def test_every_page_is_described_and_can_only_be_read() -> None:
     routes = list(pages().router.routes())
     assert {route.resource.canonical for route in routes if route.resource} == described
     assert {route.method for route in routes} == {"GET", "HEAD"}
+
+
+def test_what_computes_advice_is_not_loaded_without_advice() -> None:
+    code = "import aggregator.process, sys; "
+    code += "wanted = ('advisor.advise', 'advisor.what_if', 'aggregator.advising.advising'); "
+    code += "print(*(one for one in sys.modules if one.startswith(wanted)))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == []
 
 
 def _references(value: Any) -> set[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.advise import advise
+from advisor.advise import Advisor
 from advisor.options import Options, Profile
 from advisor.report import Finding, Report, Severity
 from advisor.scheduler_options import scheduler_options
@@ -57,6 +57,7 @@ def run(
     now_ms = states.now_ms
     base = {profile: states.profiles.get(profile, State()) for profile in profiles}
     assumed = dict(base)
+    advisor, of_assumed = Advisor(), Advisor()
     read: tuple[Options, str] | None = None
     for snapshot in sessions(sources):
         if state_file is not None and snapshot.now_ms < now_ms:
@@ -70,10 +71,10 @@ def run(
         other = assume(snapshot, assumptions, options) if assumptions else None
         for profile in profiles:
             chosen = msgspec.structs.replace(options, profile=profile)
-            report, base[profile] = advise(snapshot, base[profile], chosen)
+            report, base[profile] = advisor.advise(snapshot, base[profile], chosen)
             shown, without = report, None
             if other is not None:
-                shown, assumed[profile] = advise(other, assumed[profile], chosen)
+                shown, assumed[profile] = of_assumed.advise(other, assumed[profile], chosen)
                 without = report
             yield Advised(other or snapshot, _noted(shown, problem), without)
     if state_file is not None:
