@@ -6,37 +6,37 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.cluster_cache import ClusterCache, Documents
-from advisor.cluster_findings import (
+from advisor.checks.cluster import (
     Ghosts,
     StaleDocuments,
     by_object,
     cluster_findings,
     not_known,
 )
-from advisor.elastic import elastic_advice
-from advisor.index import Index
-from advisor.job_findings import job_findings
-from advisor.motor import creation_advice, creation_divergences
-from advisor.motor_checks import service_findings
-from advisor.node_reports import NodeReports
-from advisor.node_view import Nodes, Since
+from advisor.checks.jobs import job_findings
+from advisor.checks.motor import service_findings
+from advisor.checks.node_reports import NodeReports
+from advisor.controllers.elastic_vcjob import elastic_advice
+from advisor.controllers.motor_instances import creation_advice, creation_divergences
 from advisor.options import Profile
-from advisor.placement import Placer, link_down_cards
-from advisor.pool import Pool
-from advisor.replacement import with_replacements
+from advisor.placement.free_room import Pool
+from advisor.placement.placement import Placer, link_down_cards
+from advisor.placement.replacement import with_replacements
+from advisor.placement.waiting_jobs import WaitingJobs
 from advisor.report import Report
-from advisor.rescheduling import Rescheduling, RestingJobs
-from advisor.state import State
-from advisor.waiting import WaitingJobs
+from advisor.rescheduling.session import Rescheduling, RestingJobs
+from advisor.scheduler_view.cluster_cache import ClusterCache, Documents
+from advisor.scheduler_view.nodes import Nodes, Since
+from advisor.scheduler_view.state import State
+from advisor.snapshot_index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.options import Options
     from advisor.report import Finding
+    from advisor.scheduler_view.state import NodeMemory
     from advisor.snapshot import ConfigMap, Snapshot
-    from advisor.state import NodeMemory
 
 
 def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:

@@ -1,6 +1,7 @@
 """What the advisor reads of a cluster at one moment (``docs/spec/consumers.md#7.3``).
 
-Objects keep what decisions need. ``advisor/objects.py`` makes them from Kubernetes' JSON.
+Objects keep what decisions need. ``advisor/inputs/kubernetes_objects.py`` makes them from
+Kubernetes' JSON.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import psutil
 
-from aggregator.advising.advising import Advising
+from aggregator.advising.advice import Advising
 from aggregator.advising.cluster_objects import KINDS
 from benchmarks import advise
-from service.moment import system_clock
+from service.clock import system_clock
 from stores.cluster import Snapshot, Update
 
 if TYPE_CHECKING:

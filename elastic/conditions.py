@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract import scheduling
-from contract.elastic import KEPT, OFF, SWITCH, Size, read_kept
+from contract.documents.elastic_job import KEPT, OFF, SWITCH, Size, read_kept
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from contract.elastic import Kept
+    from contract.documents.elastic_job import Kept
     from elastic.job import Job
 
 _EVICTED = ("PodEvicted", "*")

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from contract.elastic import ENDED, FINISHED, STARTED, Size
+from contract.documents.elastic_job import ENDED, FINISHED, STARTED, Size
 from contract.scheduling import RESOURCE_DOMAIN
 
 Texts = dict[str, str]

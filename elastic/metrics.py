@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from elastic.deciding import State
-from service.families import counter, gauge
+from elastic.decision import State
+from service.metric_families import counter, gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from prometheus_client.core import Metric
 
-    from elastic.acting import Acting
+    from elastic.controller import Acting
 
 STATES = (*(one.value for one in State), "refused")
 _REFUSALS = ("conflict", "refused", "unavailable")

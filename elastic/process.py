@@ -7,21 +7,21 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from contract.elastic import LEASE
+from contract.documents.elastic_job import LEASE
 from contract.errors import VigilError
-from elastic.acting import Acting
-from elastic.asking import Aggregators
+from elastic.aggregator_client import Aggregators
+from elastic.controller import Acting
+from elastic.job_events import Telling
 from elastic.metrics import exposition
-from elastic.telling import Telling
-from service.identity import Identity
-from service.leading import ByLease
+from service.clock import system_clock
+from service.election.identity import Identity
+from service.election.leadership import ByLease
 from service.log import flush_log, set_up_logging
-from service.moment import system_clock
 from service.pages import application, serving
 from service.stalls import Stalls
 from service.tasks import leaves, on_stop
 from stores.address import kubeconfig_files
-from stores.kubernetes_vcjobs import VcJobs
+from stores.kubernetes_api.vcjobs import VcJobs
 
 if TYPE_CHECKING:
     from elastic.config import ElasticConfiguration

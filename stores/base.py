@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from contract.episodes import EpisodeEvent
+from contract.documents.episodes import EpisodeEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -116,7 +116,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     observes beats may only compare it with the one before (``noded#7.10``), never with a
     clock of its own. ``blind``: whether no chip of the node gives its agent an answer; ``None`` in
     a beat of an agent that does not report it (an earlier release). ``writes`` is the text of
-    ``contract/write_numbers.py`` as it was found, empty for none; whoever reads it judges it.
+    ``contract/documents/write_numbers.py`` as it was found, empty for none; whoever reads it judges
+    it.
 
     Three things only a store that is told of beats as they come (MQTT) knows when it is asked:
     ``age_ms``, how long ago this process heard it by its own steady clock; ``is_broken``: the

@@ -11,12 +11,12 @@ import typer
 from pydantic import BaseModel
 
 from agent.config import AgentConfiguration
+from aggregator.api.openapi import OPERATIONS
 from aggregator.config import AggregatorConfiguration
-from aggregator.openapi import OPERATIONS
 from elastic.config import ElasticConfiguration
 from vigil.agent import agent
 from vigil.aggregator import aggregator
-from vigil.elastic import elastic
+from vigil.elastic.verb import elastic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.publishing.public_faults import HOLD_SECONDS, message_of
-from contract.storage_faults import resource_of
-from stores.backoff import Backoff
+from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
+from contract.codes.storage_faults import resource_of
+from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from agent.publishing.public_faults import PublicFaults, Said
-    from contract.public_fault import PublicFault
+    from agent.publishing.unacknowledged_faults import PublicFaults, Said
+    from contract.documents.public_fault import PublicFault
 
 log = logging.getLogger("agent.fault_service")
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.index import changed
 from advisor.report import Workload
 from advisor.snapshot import Snapshot
+from advisor.snapshot_index import changed
 from advisor.workloads.vcjob import action_after_eviction
 from contract import scheduling
 

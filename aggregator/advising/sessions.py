@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.advise import Advisor
-from advisor.ended_jobs import ended_jobs
+from advisor.checks.ended_vcjobs import ended_jobs
+from advisor.checks.written_retries import written_retries
+from advisor.inputs.scheduler_options import scheduler_options
 from advisor.options import Options, Profile
-from advisor.scheduler_options import scheduler_options
-from advisor.state import State
-from advisor.written_retries import written_retries
+from advisor.scheduler_view.state import State
 from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from advisor.ended_jobs import EndedJobs
+    from advisor.checks.ended_vcjobs import EndedJobs
     from advisor.report import Report
     from advisor.snapshot import Snapshot
     from aggregator.advising.outcomes import Missed

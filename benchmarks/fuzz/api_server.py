@@ -10,7 +10,7 @@ from stores.base import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from stores.kubernetes_connection import Connection
+    from stores.kubernetes_api.client.connection import Connection
 
 Event = TypeVar("Event")
 

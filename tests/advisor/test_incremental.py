@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from advisor.advise import Advisor, advise
 from advisor.options import Options, Profile
+from advisor.scheduler_view.state import State
 from advisor.snapshot import ConfigMap, Snapshot, Taint, VcJob
-from advisor.state import State
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
 from tests.advisor.scene import T0, Chips, Scene, fault
 

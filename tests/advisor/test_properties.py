@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.advise import advise
 from advisor.options import Options, Profile
 from advisor.report import flat
-from advisor.state import State
+from advisor.scheduler_view.state import State
 from contract.scheduling import go_integer
 from tests.advisor.scene import Chips, Scene, fault
 

@@ -9,14 +9,14 @@ import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from tests.advising.cluster import node as node_object
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
-from tests.contract.test_cluster_device import config
+from tests.contract.documents.test_cluster_device import config
 from tests.elastic.jobs import vcjob
 from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
 from tests.parts.volcano import JOBS
+from tests.vigil.advise.cluster import node as node_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

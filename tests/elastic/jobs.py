@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from contract.elastic import KEPT, STARTED, Kept, Size
+from contract.documents.elastic_job import KEPT, STARTED, Kept, Size
 from elastic.job import Job, JobPod, read_job, read_pod
 
 UID = "31f5cfb3-ad8b-406b-a7ba-17b72baeca9e"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.elastic import KEPT, Kept
+from contract.documents.elastic_job import KEPT, Kept
 from elastic.conditions import CONDITIONS, original_of, unmet
 from tests.elastic.jobs import CHIPS, read, size, vcjob, with_kept
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.elastic import KEPT, LEASE, RESTORE, SWITCH
+from contract.documents.elastic_job import KEPT, LEASE, RESTORE, SWITCH
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped

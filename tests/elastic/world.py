@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from advisor.ended_jobs import EndedJob, EndedJobs
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
 from advisor.report import ElasticAdvice
-from contract.elastic import read_kept
+from contract.documents.elastic_job import read_kept
 from contract.errors import StoreConflict, StoreNotFound, StoreUnavailable
-from elastic.acting import Acting
-from elastic.asking import Answer
+from elastic.aggregator_client import Answer
+from elastic.controller import Acting
 from elastic.job import read_group, read_job, read_pod
-from elastic.known import evictions_of
-from service.moment import Moment
+from elastic.job_cache import evictions_of
+from service.clock import Moment
 from stores.cluster import Snapshot
 from tests.elastic.jobs import vcjob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from elastic.deciding import Decision
+    from elastic.decision import Decision
     from elastic.job import Job
 
 _BEGAN_MS = 1_795_428_000_000

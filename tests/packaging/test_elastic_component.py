@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from contract.elastic import KEPT, LEASE
+from contract.documents.elastic_job import KEPT, LEASE
 from elastic.config import load_elastic
-from elastic.known import KINDS
+from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
 from tests.packaging.test_grpc_components import container, one
 from tests.parts.controlplane import LEASES, ControlPlane
