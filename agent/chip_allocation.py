@@ -13,9 +13,9 @@ import msgspec
 
 from agent.journal.file import Kind, body_of
 from agent.journal.values import decoded
-from agent.pages.status import Blind, UsageStatus
 from contract.errors import JournalError
-from stores.base import Interrupted, PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -40,6 +40,22 @@ class ChipsInUse:
 
     used: frozenset[str] = frozenset()
     assigned: frozenset[str] = frozenset()
+
+
+class Blind(msgspec.Struct, frozen=True):
+    """A source that gives no answer about a chip or about the node as a whole."""
+
+    source: str
+    since_ms: int
+    reason: str
+
+
+class UsageStatus(msgspec.Struct, frozen=True):
+    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
+
+    pods: int
+    used: tuple[str, ...]
+    assigned: tuple[str, ...]
 
 
 class _Journaled(msgspec.Struct, frozen=True):

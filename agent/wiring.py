@@ -30,8 +30,9 @@ from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
 from agent.node_documents import Desk, Documents
 from agent.policy.state import believed
-from agent.publishing.fault_service import Address, FaultService
 from agent.publishing.fault_service import Edges as FaultEdges
+from agent.publishing.fault_service import FaultService
+from agent.publishing.fault_service_address import Address
 from agent.state_dir import first_sequence, remember
 from collectors.base import Places, Surroundings
 from collectors.boot import boot_id, machine_digest

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from contract.refusal import Reason
-from stores.base import Changed, Deleted, Interrupted, Listed
+from stores.base import Changed, Deleted, Listed
+from stores.interruption import Interrupted
 from stores.refusals import Refused
 
 if TYPE_CHECKING:

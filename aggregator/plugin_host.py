@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.plugin import Keeper, Led, Part, Reader, Timed, View, Viewed
 from contract.errors import StoreError, StoreRefused
-from stores.base import Changed, Deleted, Interrupted, Listed
+from stores.base import Changed, Deleted, Listed
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -19,7 +19,7 @@ from elastic.decision import Decision, Facts, State, Write, decide, recent_start
 from elastic.job import read_job, read_pod
 from elastic.job_cache import KINDS, Known
 from elastic.patches import size_patch, start_patch
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ import msgspec
 from contract import scheduling
 from elastic.end_cause import Evicted, read_evictions
 from elastic.job import Job, JobPod, read_group, read_job, read_pod
-from stores.base import Interrupted
 from stores.cluster import NotThere, ObjectKind, Snapshot
+from stores.interruption import Interrupted
 from stores.kubernetes_api.vcjobs import PATH
 
 if TYPE_CHECKING:

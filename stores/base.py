@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from contract.documents.episodes import EpisodeEvent
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -97,12 +98,6 @@ class Deleted(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     by_list: bool = False
-
-
-class Interrupted(msgspec.Struct, frozen=True):
-    """The watch shows nothing until the next ``Listed``, because of ``reason``."""
-
-    reason: str
 
 
 WatchEvent: TypeAlias = Listed | Changed | Deleted | Interrupted

@@ -25,7 +25,8 @@ from contract.operator_rules.fault_configuration import (
     Place,
     judge,
 )
-from stores.base import Changed, Event, Interrupted, Involved, Listed, Selection
+from stores.base import Changed, Event, Involved, Listed, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

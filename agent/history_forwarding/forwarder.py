@@ -20,7 +20,8 @@ from agent.history_forwarding.batch import telling_of
 from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unheard
 from contract.errors import StoreError
-from stores.base import Heard, Interrupted, Telling
+from stores.base import Heard, Telling
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

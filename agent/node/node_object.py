@@ -22,7 +22,8 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
-from stores.base import WRITE_SECONDS, Interrupted
+from stores.base import WRITE_SECONDS
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

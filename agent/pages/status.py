@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.chip_allocation import Blind, UsageStatus
 from agent.chip_removal import answers
 from agent.history_forwarding.forwarder import TellerStatus
 from agent.journal.journal import JournalStatus
@@ -39,14 +40,6 @@ if TYPE_CHECKING:
 
 _PROBLEMS_SHOWN = 100
 _WATCH_FAILS_MS = 30_000
-
-
-class Blind(msgspec.Struct, frozen=True):
-    """A source that gives no answer about a chip or about the node as a whole."""
-
-    source: str
-    since_ms: int
-    reason: str
 
 
 class ChipStatus(msgspec.Struct, frozen=True):
@@ -208,14 +201,6 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
     trouble: str | None
     withheld: str | None
     old: OldHeartbeatStatus | None = None
-
-
-class UsageStatus(msgspec.Struct, frozen=True):
-    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
-
-    pods: int
-    used: tuple[str, ...]
-    assigned: tuple[str, ...]
 
 
 class Status(msgspec.Struct, frozen=True):

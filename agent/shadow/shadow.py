@@ -17,7 +17,8 @@ from agent.shadow.difference_log import Ledger, ShadowStatus
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
-from stores.base import Changed, Deleted, Interrupted, Selection
+from stores.base import Changed, Deleted, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
 from contract.errors import StoreRefused
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

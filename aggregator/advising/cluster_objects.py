@@ -17,9 +17,9 @@ from aggregator.advising.outcomes import Watched
 from contract import scheduling
 from contract.errors import DocumentError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.base import Interrupted
 from stores.cluster import NotThere, ObjectKind, Update
 from stores.cluster import Snapshot as Listed
+from stores.interruption import Interrupted
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:

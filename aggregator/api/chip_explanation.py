@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +21,7 @@ from aggregator.processors.state_types import (
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import pre_separates
+from service.clock import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,14 +87,6 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
     since_ms: int | None
     until_ms: int | None
     because: str
-
-
-def shown_time(at_ms: int) -> str:
-    """A wall time as people read it."""
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ms} ms"
 
 
 def blind_text(one: BlindStatus) -> str:

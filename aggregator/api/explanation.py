@@ -17,7 +17,6 @@ from aggregator.api.chip_explanation import (
     explained_chips,
     explained_events,
     job_name,
-    shown_time,
 )
 from aggregator.api.fault_status import ServerFaultStatus, faults_of_server
 from aggregator.api.status import NodeStatus
@@ -28,6 +27,7 @@ from aggregator.jobs.node_impact import Part
 from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import Standing
 from contract.documents.node_info import NodeRecord, render_node_entry
+from service.clock import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from contract.errors import StoreRefused
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

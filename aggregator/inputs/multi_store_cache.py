@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from stores.base import Interrupted
 from stores.cluster import NotThere, Snapshot, Update
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from contract.errors import StoreError
 
@@ -11,11 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.inputs.node_documents import Feed, Inbox, Rejected
-    from aggregator.notify.node_log import NodeLog
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 
 _log = logging.getLogger(__name__)
+
+
+class DocumentLog(Protocol):
+    """The log of documents that are refused."""
+
+    def refuse(self, node: str, name: str, reason: str) -> None:
+        """Log that a document of a node is refused."""
+
+    def accept(self, node: str, name: str) -> None:
+        """Log that it is not any more."""
 
 
 async def read_documents(
@@ -23,7 +32,7 @@ async def read_documents(
     store: Store,
     observe: Callable[[Feed, WatchEvent], None],
     stalls: Stalls,
-    log: NodeLog,
+    log: DocumentLog,
 ) -> NoReturn:
     """Give what ``store`` says for ``feed`` to ``observe`` until cancelled."""
     async for event in store.watch(feed.selection):
@@ -44,7 +53,7 @@ def _say(
     url: str,
     interrupted: str | None,
     refused: list[dict[str, Rejected]],
-    log: NodeLog,
+    log: DocumentLog,
 ) -> None:
     """What is otherwise than before the event."""
     if feed.interrupted is not None and interrupted is None:

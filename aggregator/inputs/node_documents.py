@@ -25,7 +25,8 @@ from contract.names import (
     node_name_problem,
 )
 from service.store_outage import Failing
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,8 @@ import msgspec
 
 from contract.documents.node_info import Generation, NodeBeat
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
-from stores.base import Beat, Interrupted, NodeChanged, NodesListed
+from stores.base import Beat, NodeChanged, NodesListed
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from aggregator.liveness import legacy_rules
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.legacy_rules import OldNodes, Seen
-from aggregator.liveness.persisted import LastSeen
+from aggregator.liveness.persisted_row import LastSeen
 from aggregator.liveness.rules import Heard
 from contract.documents.node_info import NodeBeat
 from contract.errors import StoreError

@@ -14,6 +14,7 @@ from zlib import crc32
 
 import msgspec
 
+from aggregator.liveness.persisted_row import LastSeen
 from contract.names import node_name_problem
 
 if TYPE_CHECKING:
@@ -25,20 +26,6 @@ if TYPE_CHECKING:
 
 _BUCKETS = 16
 """100 bytes for each of 16,000 nodes are 100 KB a document."""
-
-
-class LastSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The heartbeat that a node had, and when by the observer's clock that had changed last.
-
-    Times of 0: the heartbeat goes on. A beat of a store has ``holder`` and ``beaten_at_ms``, as it
-    says them, instead of ``heartbeat_seconds``.
-    """
-
-    node: str = msgspec.field(name="NodeName")
-    heartbeat_seconds: int = msgspec.field(name="HeartbeatTime", default=0)
-    changed_at_seconds: int = msgspec.field(name="UpdateTime", default=0)
-    holder: str = msgspec.field(name="Holder", default="")
-    beaten_at_ms: int = msgspec.field(name="BeatenAtMs", default=0)
 
 
 _decoder = msgspec.json.Decoder(list[LastSeen])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.api.chip_explanation import shown_time
 from aggregator.liveness import rules as liveness
+from service.clock import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,7 +30,7 @@ from contract.documents.cluster_node import missed
 from contract.documents.node_info import NodeRecord
 from contract.documents.switch_info import SwitchRecord
 from contract.names import CLUSTER_NODE_NAME
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -28,7 +28,7 @@ from aggregator.notify.history_file import (
 from contract.errors import StoreError
 from pacing.backoff import Backoff
 from service.broken_database import is_damaged, move_aside
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -17,7 +17,8 @@ from aggregator.processors.manual_info import NAMESPACE, read_chips, render_chip
 from aggregator.processors.separation_policy import Policy, read_policy
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.errors import DocumentError
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,8 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract.documents.public_fault import DATA_KEY
-from stores.base import Changed, Deleted, Interrupted, Listed
+from stores.base import Changed, Deleted, Listed
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,7 +22,8 @@ from aggregator.publish.write_queue import Turns
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.store_outage import Failing
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,8 @@ from aggregator.publish.document_state import Authored, Shown
 from aggregator.publish.document_writer import Desk, Writing, ended
 from contract.errors import StoreError
 from service.store_outage import Failing
-from stores.base import Changed, Deleted, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Listed, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     import asyncio

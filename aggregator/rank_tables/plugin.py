@@ -18,7 +18,8 @@ from aggregator.rank_tables.job_table import (
 )
 from contract.errors import DocumentError, quoted
 from contract.names import REPORT_LABEL
-from stores.base import Changed, Deleted, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Listed, Selection
+from stores.interruption import Interrupted
 from stores.refusals import Spacing
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from dcmi_shim.worker.process import Message
-
 
 @dataclass(frozen=True)
 class VendorLibrary:
@@ -34,7 +32,7 @@ class VendorLibrary:
     init: str
     subscribe: str
     own_meanings: Mapping[int, str]
-    check_init: Callable[[Path, Message], None]
+    check_init: Callable[[Path, int, msgspec.Raw], None]
 
     def failed(self, function: str, where: str | None, return_code: int) -> DriverCallError:
         """The error of a call that answered ``return_code``."""
@@ -42,26 +40,26 @@ class VendorLibrary:
         return DriverCallError(function, where, return_code, means)
 
 
-def _check_dcmi(path: Path, reply: Message) -> None:
-    if reply.answer == 0:
+def _check_dcmi(path: Path, answer: int, value: msgspec.Raw) -> None:
+    if answer == 0:
         return
-    if reply.answer in (UNSUPPORTED, SYMBOL_MISSING):
-        second_generation = msgspec.json.decode(reply.value, type=int)
+    if answer in (UNSUPPORTED, SYMBOL_MISSING):
+        second_generation = msgspec.json.decode(value, type=int)
         if second_generation == 0:
             lacks = "which speaks DCMI v2 (Ascend 950), has no dcmiv2_get_device_list"
             raise DriverError(f"{path}, {lacks}: that is not supported yet")
-        if reply.answer == second_generation == SYMBOL_MISSING:
+        if answer == second_generation == SYMBOL_MISSING:
             raise DriverNotFound(
                 f"{path} has neither dcmi_init nor dcmiv2_init: it is no DCMI library"
             )
-    raise DCMI.failed(DCMI.init, None, reply.answer)
+    raise DCMI.failed(DCMI.init, None, answer)
 
 
-def _check_lingqu(path: Path, reply: Message) -> None:
-    if reply.answer == SYMBOL_MISSING:
+def _check_lingqu(path: Path, answer: int, _value: msgspec.Raw) -> None:
+    if answer == SYMBOL_MISSING:
         raise DriverNotFound(f"{path} has no lq_dcmi_init: it is no switch library")
-    if reply.answer != 0:
-        raise LINGQU.failed(LINGQU.init, None, reply.answer)
+    if answer != 0:
+        raise LINGQU.failed(LINGQU.init, None, answer)
 
 
 DCMI = VendorLibrary(

@@ -86,7 +86,8 @@ async def open_child(
         if loaded.failed is not None:
             raise DriverNotFound(f"{library.path} cannot be loaded: {loaded.failed}")
         vendor = library.vendor
-        vendor.check_init(library.path, await child.request(vendor.init, (), settings.open_seconds))
+        reply = await child.request(vendor.init, (), settings.open_seconds)
+        vendor.check_init(library.path, reply.answer, reply.value)
     except BaseException as error:
         child.close()
         if isinstance(error, TimeoutError):

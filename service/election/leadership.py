@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreConflict, StoreError
 from service.store_outage import Failing
-from stores.base import WRITE_SECONDS, Interrupted, Tenure
+from stores.base import WRITE_SECONDS, Tenure
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

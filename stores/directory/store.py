@@ -15,16 +15,7 @@ import msgspec
 
 from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
 from pacing.backoff import Backoff
-from stores.base import (
-    Changed,
-    Deleted,
-    Document,
-    Interrupted,
-    Listed,
-    Selection,
-    WatchEvent,
-    spoilt,
-)
+from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent, spoilt
 from stores.directory import files
 from stores.directory import mark as directory_mark
 from stores.directory.beats import Heartbeats
@@ -35,6 +26,7 @@ from stores.directory.mark import DirectoryMark
 from stores.directory.one_thread import OneThread
 from stores.directory.owner import Owner
 from stores.document_names import check_names
+from stores.interruption import Interrupted
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from stores.kubernetes_api.watch import Page
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stores.base import Interrupted
     from stores.cluster import NotThere, ObjectKind, Snapshot, Update
+    from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import Connection
 
 Value = TypeVar("Value")

@@ -19,7 +19,6 @@ from stores.kubernetes_api.pod_groups import follow_pod_groups
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import Interrupted
     from stores.cluster import (
         JobsEvent,
         NodeStatesEvent,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         Update,
         Value,
     )
+    from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import Connection
 
 _OK = 200

@@ -18,7 +18,7 @@ from stores.kubernetes_api.watch import Page, Pages, watched
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
-    from stores.base import Interrupted
+    from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import Connection
 
 _log = logging.getLogger(__name__)

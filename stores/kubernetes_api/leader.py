@@ -20,7 +20,7 @@ from stores.kubernetes_api.watch import Page, watched
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stores.base import Interrupted
+    from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import Connection
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"

@@ -19,7 +19,8 @@ from stores.kubernetes_api.watch import Page, watched
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import Event, Interrupted, NodesEvent
+    from stores.base import Event, NodesEvent
+    from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import Connection
 
 _NODES = "/api/v1/nodes"

@@ -17,7 +17,7 @@ import msgspec
 
 from contract.errors import StoreForbidden, StoreUnavailable
 from pacing.backoff import Backoff
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 from stores.kubernetes_api import wire
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 from contract.errors import DocumentError, OtherNodeError
 from contract.refusal import Reason
 from contract.topics import ALL_EVENTS, events_topic, heard_topic, node_of
-from stores.base import Heard, Interrupted, Telling
+from stores.interruption import Interrupted
 from stores.mqtt.channel_codec import decode_heard, decode_telling, encode_heard, encode_telling
 from stores.mqtt.connection import Subscribed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from stores.base import Heard, Telling
     from stores.mqtt.connection import Connection
     from stores.refusals import Refusals
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeAlias
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from contract.topics import CLUSTER_ECHO, echo_topic, filters_of
 from pacing.backoff import Backoff
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 from stores.mqtt.client import MqttClient
 from stores.mqtt.errors import ended_at_first, first_refused, hung_up_at_retained
 from stores.mqtt.limits import Sizes, no_qos, no_retain, unusable

@@ -12,8 +12,9 @@ import msgspec
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
 from pacing.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, spoilt
+from stores.base import Changed, Deleted, Document, Listed, spoilt
 from stores.document_names import is_name, is_namespace
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -14,7 +14,8 @@ from agent.journal.file import FILE_NAME, JournalFile, Kind, Row, read_remembere
 from agent.journal.journal import Journal
 from agent.publishing.device_info import PATIENCE_SECONDS, DeviceInfoDocument
 from contract.observation import Assertion
-from stores.base import Interrupted, PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.interruption import Interrupted
 from tests.agent.policy.builders import NODE, T, after, answered, healthy, inventory, seen
 
 if TYPE_CHECKING:

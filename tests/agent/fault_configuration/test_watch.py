@@ -23,8 +23,9 @@ from contract.operator_rules.fault_configuration import (
     Judged,
     Place,
 )
-from stores.base import Document, Interrupted
+from stores.base import Document
 from stores.directory.store import DirectoryStore
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

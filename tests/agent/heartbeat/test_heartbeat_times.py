@@ -13,7 +13,8 @@ from agent.heartbeat.annotations import NodeAnnotations
 from agent.heartbeat.heartbeat import Edges, Heartbeat
 from agent.heartbeat.label import RequiredLabel
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
-from stores.base import Beat, Interrupted, NodeObject
+from stores.base import Beat, NodeObject
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

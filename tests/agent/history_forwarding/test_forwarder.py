@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from stores.base import Heard, Interrupted, Telling
+    from stores.base import Heard, Telling
+    from stores.interruption import Interrupted
 
 
 class Way:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.chip_allocation import UsageStatus
 from agent.journal.journal import JournalStatus
 from agent.pages import status
 from agent.pages.routes import application
@@ -108,7 +109,7 @@ def picture(
         fault_configuration=status.fault_configuration_status(JUDGED, None),
         heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
-        usage=status.UsageStatus(1, ("Ascend910-3",), ()),
+        usage=UsageStatus(1, ("Ascend910-3",), ()),
     )
 
 

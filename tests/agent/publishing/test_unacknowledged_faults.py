@@ -14,7 +14,8 @@ import pytest
 
 from agent.journal.file import Kind, Row
 from agent.policy.state import State
-from agent.publishing.fault_service import Address, Edges, FaultService
+from agent.publishing.fault_service import Edges, FaultService
+from agent.publishing.fault_service_address import Address
 from agent.publishing.public_fault import PublicFaultDocument
 from agent.publishing.unacknowledged_faults import Ledger, PublicFaults, Said, queued
 from contract.documents.public_fault import decode_public_fault

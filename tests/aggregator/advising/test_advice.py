@@ -22,9 +22,9 @@ from aggregator.advising.status import (
     without_placement,
 )
 from aggregator.api.feature_metrics import _advice
-from stores.base import Interrupted
 from stores.cluster import NotThere, Update
 from stores.cluster import Snapshot as Listed
+from stores.interruption import Interrupted
 from tests.advisor.controllers.test_motor_scaling_rule import S, labels_of, rule_text
 from tests.vigil.advise import cluster
 

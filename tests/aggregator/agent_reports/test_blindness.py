@@ -12,7 +12,8 @@ from contract.documents.node_info import encode_node_info
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
 from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
 from service.clock import Moment
-from stores.base import Beat, Changed, Deleted, Document, Interrupted, Listed
+from stores.base import Beat, Changed, Deleted, Document, Listed
+from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.aggregator.notify.test_sse_for_real import listening, next_event
 

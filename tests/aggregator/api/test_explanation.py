@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.api.chip_explanation import shown_time
 from aggregator.api.explanation import Around, explain
 from aggregator.api.status import node_status, node_statuses
 from aggregator.inputs.node_context import Facts, Job, Pod
@@ -19,6 +18,7 @@ from aggregator.public_faults.values import Standing
 from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
+from service.clock import shown_time
 from service.stalls import Stalls
 from stores.cluster import Snapshot
 from tests.aggregator.cluster_documents.test_kinds import World

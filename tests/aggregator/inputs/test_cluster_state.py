@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from aggregator.inputs.cluster_state import World
 from aggregator.inputs.node_context import Facts, Job, NodeState, Pod
-from stores.base import Interrupted
 from stores.cluster import NotThere, Snapshot, Update
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from aggregator.inputs.node_context import Job, NodeState, Pod
 from contract.errors import StoreRefused
 from service.stalls import Stalls
 from stores.address import open_store
-from stores.base import Interrupted
 from stores.cluster import NotThere, Snapshot, Update
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

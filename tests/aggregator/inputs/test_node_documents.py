@@ -12,7 +12,8 @@ from aggregator.cluster_documents.kinds import SWITCH
 from aggregator.inputs import node_documents as intake
 from aggregator.inputs.node_documents import Feed, Inbox, Source, newest
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
-from stores.base import Changed, Deleted, Document, Interrupted, Listed
+from stores.base import Changed, Deleted, Document, Listed
+from stores.interruption import Interrupted
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.nodes import T0, faulty, healthy, record, report
 from tests.contract.documents.test_cluster_device import config

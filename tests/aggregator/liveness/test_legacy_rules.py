@@ -8,7 +8,8 @@ import pytest
 
 from aggregator.liveness import persisted
 from aggregator.liveness.legacy_rules import Marks, OldNodes, Seen, beat_of, integer, marks_of, told
-from aggregator.liveness.persisted import LastSeen, Memory
+from aggregator.liveness.persisted import Memory
+from aggregator.liveness.persisted_row import LastSeen
 from aggregator.liveness.rules import LONG_AGO_MS, Heard, Verdict, judge, listed, remembered
 from contract.documents.node_info import (
     Generation,
@@ -19,7 +20,8 @@ from contract.documents.node_info import (
     encode_node_beat,
 )
 from service.clock import Moment
-from stores.base import Beat, Interrupted, NodeChanged, NodeObject, NodesListed
+from stores.base import Beat, NodeChanged, NodeObject, NodesListed
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

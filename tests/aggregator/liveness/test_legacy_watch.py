@@ -5,11 +5,13 @@ from __future__ import annotations
 from aggregator.liveness import persisted
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.legacy_watch import OldListener
-from aggregator.liveness.persisted import LastSeen, Memory
+from aggregator.liveness.persisted import Memory
+from aggregator.liveness.persisted_row import LastSeen
 from aggregator.liveness.rules import Heard, Verdict
 from contract.documents.node_info import Generation, NodeBeat, NodeRecord
 from service.clock import Moment
-from stores.base import Interrupted, NodeObject, NodesListed
+from stores.base import NodeObject, NodesListed
+from stores.interruption import Interrupted
 
 LABELLED = NodeObject({"nodeDEnable": "on"}, {}, "1")
 

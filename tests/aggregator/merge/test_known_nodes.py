@@ -6,8 +6,9 @@ from aggregator.inputs.cluster_state import World
 from aggregator.inputs.node_context import NodeState, Pod
 from aggregator.merge.known_nodes import PATIENCE_MS, ClusterPlaces
 from aggregator.merge.pipeline import Pipeline
-from stores.base import Changed, Deleted, Document, Interrupted, Listed
+from stores.base import Changed, Deleted, Document, Listed
 from stores.cluster import Snapshot, Update
+from stores.interruption import Interrupted
 from tests.aggregator.nodes import healthy, moment, report
 
 KUBERNETES, BROKER = 0, 1

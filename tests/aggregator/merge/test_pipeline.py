@@ -8,7 +8,8 @@ from aggregator.cluster_documents.kinds import DEVICE
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, WatchEvent
+from stores.base import Changed, Deleted, Document, Listed, WatchEvent
+from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, moment, published, report, unhealthy
 
 if TYPE_CHECKING:

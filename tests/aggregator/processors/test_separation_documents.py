@@ -17,7 +17,8 @@ from aggregator.processors.separation_policy import KEY, Policy, read_policy
 from aggregator.processors.state_types import Occurrence
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.errors import DocumentError
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, WatchEvent
+from stores.base import Changed, Deleted, Document, Listed, WatchEvent
+from stores.interruption import Interrupted
 from tests.aggregator.processors.cases import T, chip
 
 SHIPPED = """\

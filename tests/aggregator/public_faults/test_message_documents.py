@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from aggregator.public_faults.plugin import MESSAGES
 from contract.documents.public_fault import Influence, encode_public_fault
-from stores.base import Changed, Deleted, Interrupted
+from stores.base import Changed, Deleted
+from stores.interruption import Interrupted
 from tests.aggregator.public_faults.telling import (
     at,
     begun,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from aggregator.inputs.node_context import Pod
 from aggregator.rank_tables.plugin import RankTables
 from service.clock import Moment
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, WatchEvent
+from stores.base import Changed, Deleted, Document, Listed, WatchEvent
+from stores.interruption import Interrupted
 
 NOW = Moment(1_790_000_000_000, 5_000)
 ME = "inference"

@@ -12,9 +12,10 @@ from contract.errors import StoreConflict, StoreUnavailable
 from service.clock import Moment, system_clock
 from service.election.identity import Identity
 from service.election.leadership import Always, ByLease, ByLock, leadership
-from stores.base import Interrupted, Tenure
+from stores.base import Tenure
 from stores.directory.lock import DirectoryLock
 from stores.directory.store import DirectoryStore
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

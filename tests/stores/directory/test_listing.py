@@ -16,8 +16,9 @@ import pytest
 
 from contract.errors import StoreUnavailable
 from stores.address import open_store
-from stores.base import Beat, Deleted, Document, Interrupted, Listed, Selection
+from stores.base import Beat, Deleted, Document, Listed, Selection
 from stores.directory import listing, one_thread
+from stores.interruption import Interrupted
 from tests.parts.fuse import Mirror, mounts
 from tests.parts.watching import watching
 

@@ -12,8 +12,9 @@ import pytest
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import Beat, Deleted, Document, FoundMark, Interrupted, Listed
+from stores.base import Beat, Deleted, Document, FoundMark, Listed
 from stores.directory.mark import MARK_NAME
+from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:

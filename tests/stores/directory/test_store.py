@@ -17,18 +17,10 @@ from hypothesis import strategies as st
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
-from stores.base import (
-    Beat,
-    Changed,
-    Deleted,
-    Document,
-    Interrupted,
-    Listed,
-    Selection,
-    Store,
-)
+from stores.base import Beat, Changed, Deleted, Document, Listed, Selection, Store
 from stores.directory import files as directory_files
 from stores.directory.lock import DirectoryLock
+from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
 GOOD = Document("mindx-dl", "one", {"text": "good"}, {"a": "b"})

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
-from stores.base import Document, Interrupted, Listed, Selection
+from stores.base import Document, Listed, Selection
+from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from contract.errors import StoreForbidden, StoreNotFound, StoreRefused
 from stores.address import open_store
-from stores.base import Interrupted
 from stores.cluster import Job, NodeState, NotThere, Pod, Snapshot, Update
+from stores.interruption import Interrupted
 from stores.kubernetes_api import feed
 from stores.kubernetes_api import watch as kubernetes_watch
 from tests.parts import pod_groups, pods

@@ -10,13 +10,14 @@ import pytest
 from contract.errors import StoreConflict
 from contract.names import LEADER_LEASE
 from stores.address import open_store
-from stores.base import Interrupted, Tenure
+from stores.base import Tenure
 from tests.parts.controlplane import LEASES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stores.base import LeaderLease
+    from stores.interruption import Interrupted
     from tests.parts.controlplane import ControlPlane
 
 pytestmark = pytest.mark.apiserver

@@ -10,14 +10,8 @@ import pytest
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import (
-    Event,
-    Interrupted,
-    Involved,
-    NodeChanged,
-    NodeObject,
-    NodesListed,
-)
+from stores.base import Event, Involved, NodeChanged, NodeObject, NodesListed
+from stores.interruption import Interrupted
 from tests.parts.pods import make as make_pod
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pytest
 
 from contract.errors import StoreUnavailable
 from stores.address import open_store
-from stores.base import Changed, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Document, Listed, Selection
+from stores.interruption import Interrupted
 from stores.kubernetes_api import watch as kubernetes_watch
 from stores.kubernetes_api.client import connection as kubernetes_connection
 from tests.parts.relay import Relay

@@ -10,7 +10,8 @@ from kubernetes.aio.config import incluster_config
 
 from contract.errors import ConfigurationError, StoreRefused
 from stores.address import open_store
-from stores.base import Document, Interrupted, Listed, Selection
+from stores.base import Document, Listed, Selection
+from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:

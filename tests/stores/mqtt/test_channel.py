@@ -15,7 +15,7 @@ from contract.observation import chip_subject
 from contract.refusal import Reason
 from contract.topics import events_topic, heard_topic
 from stores.address import open_store
-from stores.base import EventChannel, Heard, Interrupted, Store, Telling
+from stores.base import EventChannel, Heard, Store, Telling
 from stores.mqtt.channel_codec import LARGEST_BYTES, decode_telling, encode_telling
 from tests.parts.broker import Broker
 from tests.parts.processes import Running, program
@@ -24,6 +24,8 @@ from tests.tiers import needs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from stores.interruption import Interrupted
 
 T = TypeVar("T")
 

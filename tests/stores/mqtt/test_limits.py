@@ -15,7 +15,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from contract.configuration import Mqtt
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
-from stores.base import Beat, Document, Interrupted, Selection
+from stores.base import Beat, Document, Selection
+from stores.interruption import Interrupted
 from stores.mqtt.address import parse_address
 from stores.mqtt.limits import Limits, Sizes, packet_bytes, unusable
 from tests.parts.broker import Broker

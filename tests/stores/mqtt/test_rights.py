@@ -11,7 +11,8 @@ import pytest
 from contract.configuration import Mqtt
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from stores.address import open_store
-from stores.base import Beat, Document, Interrupted, Selection
+from stores.base import Beat, Document, Selection
+from stores.interruption import Interrupted
 from stores.mqtt import connection as mqtt_connection
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import Connection

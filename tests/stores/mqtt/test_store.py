@@ -13,7 +13,8 @@ import pytest
 from contract.configuration import Mqtt
 from contract.errors import ConfigurationError, StoreError, StoreForbidden, StoreUnavailable
 from stores.address import open_store
-from stores.base import Changed, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Document, Listed, Selection
+from stores.interruption import Interrupted
 from stores.mqtt import client
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import Connection, Received, Subscribed
