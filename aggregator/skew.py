@@ -88,7 +88,10 @@ def _narrowed(known: Skew | None, low: float, high: float) -> Skew:
 
 
 def wrong(skews: Iterable[Skews]) -> frozenset[str]:
-    """The nodes whose clock is certainly more than 2 s off."""
+    """Return the nodes whose clock is certainly more than 2 s off: ``least_ms`` is."""
     return frozenset(
-        node for one in skews for node, skew in one.nodes.items() if abs(skew.least_ms) > WARNING_MS
+        node
+        for one in skews
+        for node, skew in one.nodes.items()
+        if skew.low_ms > WARNING_MS or skew.high_ms < -WARNING_MS
     )
