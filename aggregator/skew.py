@@ -88,10 +88,12 @@ def _narrowed(known: Skew | None, low: float, high: float) -> Skew:
 
 
 def wrong(skews: Iterable[Skews]) -> frozenset[str]:
-    """Return the nodes whose clock is certainly more than 2 s off: ``least_ms`` is."""
+    """Return the nodes whose clock is certainly more than 2 s off."""
+    # Only of few nodes the smallest difference has to be looked at.
     return frozenset(
         node
         for one in skews
         for node, skew in one.nodes.items()
-        if skew.low_ms > WARNING_MS or skew.high_ms < -WARNING_MS
+        if (skew.low_ms > WARNING_MS or skew.high_ms < -WARNING_MS)
+        and abs(skew.least_ms) > WARNING_MS
     )
