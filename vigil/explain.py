@@ -11,7 +11,7 @@ from vigil.status.options import Json, Lang, language_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contract.code_reference import CodeReference
+    from contract.codes.reference import CodeReference
 
 _UNKNOWN = 2
 _WIDTH = 100
@@ -34,7 +34,7 @@ def explain(
 
     import msgspec
 
-    from contract.code_reference import describe_code
+    from contract.codes.reference import describe_code
     from vigil.status.show import print_lines
 
     found = describe_code(code)
