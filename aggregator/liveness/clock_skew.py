@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WARNING_MS = 2000
 
 
-class Skew(msgspec.Struct, frozen=True):
+class Skew(msgspec.Struct, frozen=True, gc=False):
     """The node's clock is ahead of ours by something between the two (milliseconds)."""
 
     low_ms: float

@@ -54,7 +54,7 @@ LONG_AGO_MS = -(10**12)
 """When a node fell silent whose verdict is not doubted any more."""
 
 
-class Pulse(msgspec.Struct, frozen=True):
+class Pulse(msgspec.Struct, frozen=True, gc=False):
     """The last beat of a node as the observer sees it.
 
     ``changed_at_ms`` and ``counts_from_ms`` are steady time: when it last changed, and from when
@@ -410,7 +410,7 @@ def _is_silent(pulse: Pulse, listed_at_ms: int | None) -> bool:
 
 def _is_late(pulse: Pulse, listed_at_ms: int) -> bool:
     quiet_ms = listed_at_ms - pulse.counts_from_ms
-    return pulse.broken_at_ms is not None or quiet_ms * 2 > pulse.threshold_ms
+    return pulse.broken_at_ms is not None or quiet_ms * 2 > _MISSED_INTERVALS * pulse.interval_ms
 
 
 def _states(heard: Iterable[Heard], silent: Collection[str]) -> dict[str, _State]:

@@ -37,7 +37,7 @@ class NoBeat(Exception):
         self.reason = reason
 
 
-class _Annotations(msgspec.Struct, frozen=True):
+class _Annotations(msgspec.Struct, frozen=True, gc=False):
     node: str = msgspec.field(default="", name=_NODE)
     interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
     blind: str = msgspec.field(default="", name=_BLIND)
