@@ -1,4 +1,7 @@
-"""Health, metrics and the API over HTTP. Nothing can be changed through it."""
+"""Health, metrics and the API, over HTTP on ``--listen`` and on a socket in the state directory.
+
+Nothing can be changed through it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from aggregator.picture import Picture
     from aggregator.status import Health
     from aggregator.stream import Stream
+
+SOCKET_NAME = "aggregator.sock"
 
 
 def application(

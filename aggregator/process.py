@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.history import History
-from aggregator.http import application
+from aggregator.http import SOCKET_NAME, application
 from aggregator.identity import Identity
 from aggregator.leading import leadership
 from aggregator.moment import system_clock
@@ -99,6 +99,8 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
             pages,
             configuration.listen,
             configuration.state_dir,
+            # Another aggregator in this directory keeps its socket.
+            socket_name=SOCKET_NAME if identity.has_place else None,
             limits=Limits(configuration.pages.max_connections),
             host_names=configuration.pages.host_names,
         ):

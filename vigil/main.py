@@ -22,10 +22,12 @@ from vigil.demo.verb import demo
 from vigil.explain import explain
 from vigil.faults import faults
 from vigil.forget import forget
+from vigil.jobs import jobs
 from vigil.lint.verb import lint
 from vigil.replay import replay
 from vigil.scan.verb import scan
 from vigil.status.verb import status
+from vigil.timeline import timeline
 from vigil.uninstall import uninstall
 from vigil.validate import validate
 
@@ -45,10 +47,12 @@ app.command("demo")(demo)
 app.command("explain")(explain)
 app.command("faults")(faults)
 app.command("forget")(forget)
+app.command("jobs")(jobs)
 app.command("lint")(lint)
 app.command("replay")(replay)
 app.command("scan")(scan)
 app.command("status")(status)
+app.command("timeline")(timeline)
 app.command("uninstall")(uninstall)
 app.command("validate")(validate)
 app.add_typer(emulator.app, name="emulator")

@@ -29,6 +29,7 @@ AGENT: dict[str, Any] = {
     "heartbeat": {"interval_seconds": 5.0},
     "a_field_of_a_later_release": {"x": 1},
 }
+LEADER = {"at_ms": AT_MS, "leader": {"role": "leader", "leads": True, "holder": "a"}}
 
 
 class Stand:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
+from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
 
-LEADER = {"at_ms": AT_MS, "leader": {"role": "leader", "leads": True, "holder": "a"}}
 FAULT = {
     "code": "80E18402",
     "severity": "major",

@@ -115,7 +115,7 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
     chips = {chip.device: chip for chip in answer.chips}
     names = [*chips, *(name for name in faults if name not in chips)]
     if part:
-        names = [name for name in names if _is_meant(part, name)]
+        names = [name for name in names if is_meant(part, name)]
         if not names:
             what = f"the agent of {answer.node} knows no part of this name"
             raise ConfigurationError("command line", [Problem(part, what)])
@@ -158,15 +158,15 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
 def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeExplanation:
     about = client.get("/api/v1/leader", LeaderAnswer)
     node = answer.node
-    parts = tuple(one for one in _parts(answer) if not part or _is_meant(part, one.part))
-    chips = [chip for chip in answer.chips if not part or _is_meant(part, chip.chip)]
+    parts = tuple(one for one in _parts(answer) if not part or is_meant(part, one.part))
+    chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
     blind = tuple(
         row
         for one in node.blind or ()
         for row in blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
     )
     if part:
-        blind = tuple(row for row in blind if _is_meant(part, row.part))
+        blind = tuple(row for row in blind if is_meant(part, row.part))
     rows = [one.fault for found in parts for one in found.faults]
     reasons = (
         *(() if part else reasons_of_nodes([node])),
@@ -241,6 +241,8 @@ def _fault(
     return FaultExplanation(row, reported, published, until_ms, because, effect, remedy)
 
 
-def _is_meant(given: str, part: str) -> bool:
+def is_meant(given: str, part: str) -> bool:
     """Return whether a person who writes ``given`` means ``part``: its name, or a chip's number."""
-    return given == part or (given.isdecimal() and part.endswith(f"-{given}"))
+    if given == part or part == f"chip {given.rpartition('-')[2]}":
+        return True
+    return given.isdecimal() and part.endswith(f"-{given}")
